@@ -1,0 +1,104 @@
+//! What a server granted.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// A route that a server gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Where to.
+    pub destination: Ipv4Net,
+    /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Ipv4Addr>,
+}
+
+/// A lease: an address, until when, and what came with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// yiaddr with the prefix of the subnet mask.
+    pub address: Ipv4Net,
+    /// The server identifier (54).
+    pub server: Ipv4Addr,
+    /// The Ethernet source of the last ACK: the server's, or its router's. Goes stale.
+    pub server_mac: Mac,
+    /// When the REQUEST that was acknowledged was sent: all times count from there (RFC 2131 §4.4.1).
+    pub start: Instant,
+    /// From `start` to T1 and T2 and the end; `None` when the lease never ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Times>,
+    /// The default router: from 121 or 249 where present, else the first of option 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+    /// All routes, the default route included: from 121, else 249, else 33 and 3 (RFC 3442).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+    /// Domain name servers (6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<Ipv4Addr>,
+    /// Domain name (15), checked to be a host name's alphabet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Domain search list (119), checked likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<String>,
+    /// NTP servers (42).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ntp: Vec<Ipv4Addr>,
+    /// Interface MTU (26), in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
+    /// Host name (12), checked likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+}
+
+/// The three times of a finite lease, each from its start: t1 < t2 < end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Renewal (58).
+    pub t1: Duration,
+    /// Rebinding (59).
+    pub t2: Duration,
+    /// Lease time (51).
+    pub end: Duration,
+}
+
+impl Lease {
+    /// Returns the leased address.
+    pub fn ip(&self) -> Ipv4Addr {
+        self.address.addr()
+    }
+
+    /// Returns when to begin renewing; `None` when the lease never ends.
+    pub fn t1(&self) -> Option<Instant> {
+        self.times.map(|t| self.start + t.t1)
+    }
+
+    /// Returns when to begin rebinding; `None` when the lease never ends.
+    pub fn t2(&self) -> Option<Instant> {
+        self.times.map(|t| self.start + t.t2)
+    }
+
+    /// Returns when the address must no longer be used; `None` when the lease never ends.
+    pub fn expires(&self) -> Option<Instant> {
+        self.times.map(|t| self.start + t.end)
+    }
+
+    /// Tells whether the lease has ended by `now`.
+    pub fn expired(&self, now: Instant) -> bool {
+        self.expires().is_some_and(|end| now >= end)
+    }
+
+    /// Returns where a packet for the server goes first: the server itself when it is on the lease's subnet, else the
+    /// lease's router, if it has one.
+    pub fn next_hop(&self) -> Option<Ipv4Addr> {
+        if self.address.contains(&self.server) { Some(self.server) } else { self.gateway }
+    }
+}

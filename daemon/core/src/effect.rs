@@ -1,0 +1,365 @@
+//! The contract between core and shell: what comes in, what goes out, and the ids that join them.
+//!
+//! Three rules hold for every shell, the real one and the simulated ones:
+//! * Each [`Effect`] that bears an [`OpId`] is answered by exactly one [`Input::Done`]: success, failure, or the
+//!   shell's own limit.
+//! * Effects of one [`ExchangeId`] keep their order; so do transactions. Nothing else is ordered by position: what must
+//!   come after something waits for its `Done`.
+//! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use crate::dhcpv4::lease::Lease;
+use crate::identity::{Attachment, ClientId, Identity, Lan};
+use crate::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use crate::record::{BindingId, Change, Record};
+use crate::time::BootId;
+pub use crate::wire::frame::FrameMeta;
+
+/// One open request. Minted by the shell, never used again in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// One effect that reports back. Minted by the core, never used again in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+/// The sockets of one exchange. Minted by the core, never used again in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeId(pub u64);
+
+/// What happened outside.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The first input, once: after the socket listens, before the first request is accepted.
+    Start {
+        /// The present boot.
+        boot: BootId,
+        /// All that the store holds.
+        records: Vec<(BindingId, Record)>,
+        /// Calls that were left while no daemon ran. Answered like any other; the shell forgets a call when it is
+        /// answered with success.
+        spooled: Vec<(RequestId, Call)>,
+    },
+    /// A caller asks.
+    Request {
+        /// The request, until it is answered or hangs up.
+        id: RequestId,
+        /// What it asks.
+        call: Call,
+    },
+    /// A caller went away before its answer.
+    HungUp(RequestId),
+    /// An effect is over.
+    Done {
+        /// The effect.
+        op: OpId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A frame came in on an exchange's packet socket.
+    Frame {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The frame from its Ethernet header on.
+        bytes: &'a [u8],
+        /// What the kernel said of it.
+        meta: FrameMeta,
+    },
+    /// An exchange's socket failed; nothing more comes from it. The core still closes it.
+    Broken {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Why.
+        cause: LinkCause,
+    },
+    /// The kernel told something, unasked.
+    Kernel(KernelEvent),
+}
+
+/// How an effect ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of [`Effect::Persist`]: all of it is durable, or none.
+    Persisted(Result<(), StoreCause>),
+    /// Of [`Effect::Open`].
+    Opened(Result<(), LinkCause>),
+    /// Of [`Effect::Inspect`].
+    Inspected(Result<LinkView, LinkCause>),
+    /// Of [`Effect::Apply`].
+    Applied {
+        /// How many steps were taken, from the first.
+        taken: usize,
+        /// The link after the last step, or why the next step (or the look after it) failed.
+        result: Result<LinkView, LinkCause>,
+    },
+}
+
+/// What is to be done outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Makes changes durable, in one transaction.
+    Persist {
+        /// Answered by [`Outcome::Persisted`].
+        op: OpId,
+        /// The transaction.
+        changes: Vec<Change>,
+    },
+    /// Opens the sockets of an exchange.
+    Open {
+        /// Answered by [`Outcome::Opened`].
+        op: OpId,
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Where.
+        link: Link,
+        /// Which.
+        want: Sockets,
+    },
+    /// Looks at a link. From then on the shell tells of the link's namespace too ([`Input::Kernel`]).
+    Inspect {
+        /// Answered by [`Outcome::Inspected`].
+        op: OpId,
+        /// Which link.
+        target: Target,
+    },
+    /// Changes a link step by step, then looks at it as [`Effect::Inspect`] does.
+    Apply {
+        /// Answered by [`Outcome::Applied`].
+        op: OpId,
+        /// Which link.
+        target: Target,
+        /// The steps, in order; the first failure ends them.
+        steps: Vec<Step>,
+    },
+    /// Sends a frame, from its Ethernet header on. A loss is the network's.
+    Send {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// Closes an exchange, opened or still opening.
+    Close {
+        /// The exchange.
+        exchange: ExchangeId,
+    },
+    /// Answers a request.
+    Reply {
+        /// The request.
+        id: RequestId,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+/// What a caller asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Get or keep a lease for an attachment.
+    Add(Add),
+    /// Give an attachment's lease back.
+    Del {
+        /// The attachment.
+        attachment: Attachment,
+    },
+    /// Does the attachment still hold what it was told?
+    Check {
+        /// The attachment.
+        attachment: Attachment,
+        /// The addresses that the caller believes in (`prevResult`); empty: it did not say.
+        expected: Vec<Ipv4Net>,
+    },
+    /// All bindings.
+    List,
+}
+
+/// An ADD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Add {
+    /// Who asks.
+    pub attachment: Attachment,
+    /// The path of the container's network namespace, without the host prefix.
+    pub netns: PathBuf,
+    /// The wire that the interface is on.
+    pub lan: Lan,
+    /// Option 61.
+    pub client_id: ClientId,
+    /// From the request to its answer, at most.
+    pub timeout: Duration,
+}
+
+/// An answer to a [`Call`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To `Add`: the lease, durable.
+    Leased(Box<Lease>),
+    /// To `Del`: the attachment holds nothing any more.
+    Deleted,
+    /// To `Check`: all as it was told.
+    Checked,
+    /// To `List`, in order of attachment.
+    Bindings(Vec<Row>),
+    /// To any: it could not be done.
+    Failed(Failure),
+}
+
+/// One binding as `list` shows it. Durations count from the time of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Who holds the lease.
+    pub attachment: Attachment,
+    /// What the server knows it by.
+    pub identity: Identity,
+    /// The client's state by its RFC 2131 name, or `RELEASING`.
+    pub state: &'static str,
+    /// The lease; `None` while the first one is being acquired, or after it was lost.
+    pub lease: Option<Lease>,
+    /// Until T1; zero when past, `None` for ever.
+    pub t1: Option<Duration>,
+    /// Until T2, likewise.
+    pub t2: Option<Duration>,
+    /// Until expiry, likewise.
+    pub expires: Option<Duration>,
+    /// Where its packets go.
+    pub link: Link,
+}
+
+/// Why the store refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreCause {
+    /// No room on the device.
+    #[error("store full")]
+    Full,
+    /// Anything else.
+    #[error("store failed: {0}")]
+    Failed(String),
+}
+
+/// Why a call failed. One variant a cause; the front doors turn them into their protocols' codes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The interface could not be looked at, set up or opened.
+    #[error("{target}: {cause}")]
+    Link {
+        /// The interface.
+        target: String,
+        /// Why.
+        cause: LinkCause,
+    },
+    /// The time-out passed before the interface had carrier.
+    #[error("interface {ifname} has no carrier after {waited:?}: is its parent link up?")]
+    NoCarrier {
+        /// The interface.
+        ifname: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The time-out passed before any other offer.
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(.answers, .refused))]
+    NoOffer {
+        /// The wire.
+        lan: Lan,
+        /// DISCOVERs sent.
+        sent: u32,
+        /// How long it was waited.
+        waited: Duration,
+        /// DHCP answers to this client that came in, good or bad.
+        answers: u32,
+        /// Why answers were refused, the latest first, `offer without server identifier` and the like.
+        refused: Vec<String>,
+    },
+    /// The time-out passed after an offer, before the ACK.
+    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}")]
+    NoAck {
+        /// The server.
+        server: Ipv4Addr,
+        /// The offered address.
+        address: Ipv4Addr,
+        /// REQUESTs sent.
+        sent: u32,
+        /// How long it was waited.
+        waited: Duration,
+    },
+    /// The time-out passed while the server kept refusing what it had offered.
+    #[error("server {server} refused {address} with a NAK{}", quoted(.message))]
+    Nak {
+        /// The server.
+        server: Ipv4Addr,
+        /// The address.
+        address: Ipv4Addr,
+        /// The server's message (56), escaped.
+        message: Option<String>,
+    },
+    /// The time-out passed while something of ours was waited for.
+    #[error("no result after {waited:?}: still waiting for {waiting_for}")]
+    TimedOut {
+        /// What was waited for.
+        waiting_for: &'static str,
+        /// How long.
+        waited: Duration,
+    },
+    /// The lease could not be made durable, so nobody may use it.
+    #[error("{0}")]
+    Store(StoreCause),
+    /// Another live attachment holds a lease under the same client identifier.
+    #[error("client identifier {client_id} on {lan} is held by {holder}: delete that attachment first")]
+    Held {
+        /// The wire.
+        lan: Lan,
+        /// The client identifier.
+        client_id: ClientId,
+        /// Who holds it.
+        holder: Attachment,
+    },
+    /// A DEL of the same attachment came while the ADD was under way.
+    #[error("the ADD of {0} was cancelled by its DEL")]
+    Cancelled(Attachment),
+    /// The attachment is bound in another namespace, which still lives.
+    #[error("{attachment} is already attached in {}: delete it first", .netns.display())]
+    Attached {
+        /// The attachment.
+        attachment: Attachment,
+        /// Where.
+        netns: PathBuf,
+    },
+    /// CHECK of an attachment that has no lease.
+    #[error("{0} holds no lease: run ADD again")]
+    Unknown(Attachment),
+    /// CHECK of an attachment that holds another address than the caller believes.
+    #[error("{attachment} holds {held}, not {expected}")]
+    Differs {
+        /// The attachment.
+        attachment: Attachment,
+        /// What it holds.
+        held: Ipv4Net,
+        /// What the caller believes.
+        expected: String,
+    },
+    /// CHECK of an attachment whose address is not on its interface.
+    #[error("{address} is not on interface {ifname} of {attachment}")]
+    NotOnLink {
+        /// The attachment.
+        attachment: Attachment,
+        /// The leased address.
+        address: Ipv4Net,
+        /// The interface.
+        ifname: String,
+    },
+}
+
+fn heard(answers: &u32, refused: &[String]) -> String {
+    match (answers, refused.last()) {
+        (0, _) => ": no answer came; is a DHCP server on that wire?".to_owned(),
+        (_, Some(cause)) => format!(": of {answers} answers {} were refused, the last because: {cause}", refused.len()),
+        (_, None) => format!(": {answers} answers came, none an offer"),
+    }
+}
+
+fn quoted(message: &Option<String>) -> String {
+    message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default()
+}

@@ -1,0 +1,142 @@
+//! Who asks for a lease, and what the server knows the asker by.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Mac;
+
+/// The front door that an attachment came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// The CNI shim.
+    Cni,
+}
+
+/// What a front door asks for: one interface of one container on one network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The front door.
+    pub door: Door,
+    /// The network's name.
+    pub network: String,
+    /// The container's id.
+    pub container: String,
+    /// The interface's name inside the container, as the caller gave it.
+    pub ifname: String,
+}
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.network, self.container, self.ifname)
+    }
+}
+
+/// One broadcast domain as far as this host can tell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lan {
+    /// The wire behind a link of the host (`master`, `bridge`, `parent`), in one VLAN of it (0: untagged).
+    Link {
+        /// The host link's name.
+        parent: String,
+        /// The VLAN, 0 when untagged.
+        vlan: u16,
+    },
+    /// A network whose configuration names no host link.
+    Network(String),
+}
+
+impl fmt::Display for Lan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link { parent, vlan: 0 } => f.write_str(parent),
+            Self::Link { parent, vlan } => write!(f, "{parent}.{vlan}"),
+            Self::Network(name) => write!(f, "network {name}"),
+        }
+    }
+}
+
+/// A client identifier: the value of option 61, type byte first (RFC 2132 §9.14). Shown as hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ClientId(Vec<u8>);
+
+/// Bytes that cannot be a client identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadClientId {
+    /// RFC 2132 §9.14 wants two bytes at least.
+    #[error("a client identifier has at least 2 bytes, this one has {0}")]
+    TooShort(usize),
+    /// One option holds 255 bytes; the incumbent cuts at 254.
+    #[error("a client identifier has at most 255 bytes, this one has {0}")]
+    TooLong(usize),
+    /// Not an even number of hexadecimal digits.
+    #[error("a client identifier is an even number of hexadecimal digits")]
+    NotHex,
+}
+
+impl ClientId {
+    /// Returns the identifier with these bytes, 2 to 255 of them.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, BadClientId> {
+        match bytes.len() {
+            n @ 0..=1 => Err(BadClientId::TooShort(n)),
+            2..=255 => Ok(Self(bytes)),
+            n => Err(BadClientId::TooLong(n)),
+        }
+    }
+
+    /// Returns the bytes of option 61.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl From<ClientId> for String {
+    fn from(id: ClientId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for ClientId {
+    type Error = BadClientId;
+
+    fn try_from(text: String) -> Result<Self, BadClientId> {
+        if text.len() % 2 != 0 || !text.is_ascii() {
+            return Err(BadClientId::NotHex);
+        }
+        let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| BadClientId::NotHex);
+        Self::new((0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>()?)
+    }
+}
+
+/// What a server knows a client by.
+///
+/// A server that is given a client identifier keys on it alone (RFC 2131 §4.2), so two identities are one holder's
+/// when LAN and client identifier agree: see [`Identity::key`]. The chaddr is carried because every message bears it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The wire that the server is on.
+    pub lan: Lan,
+    /// Option 61.
+    pub client_id: ClientId,
+    /// The client's hardware address.
+    pub chaddr: Mac,
+}
+
+/// The part of an identity that decides whose lease it is.
+pub type IdentityKey = (Lan, ClientId);
+
+impl Identity {
+    /// Returns the part that decides whose lease it is.
+    pub fn key(&self) -> IdentityKey {
+        (self.lan.clone(), self.client_id.clone())
+    }
+}

@@ -1,0 +1,221 @@
+//! Links: where a binding's packets go, what the shell finds there, what it may do there, and how that fails.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Mac;
+
+/// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids
+/// are used again at once after a namespace died; cookies are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cookie(pub u64);
+
+/// Where a binding's packets go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// The container's own interface. Known by ifindex: its name may change.
+    InNetns {
+        /// The path that the caller gave, without the host prefix.
+        path: PathBuf,
+        /// The namespace that the path led to.
+        cookie: Cookie,
+        /// The interface's index in that namespace.
+        ifindex: u32,
+        /// The interface's Ethernet address.
+        mac: Mac,
+    },
+    /// A link of the host, on behalf of a container whose own interface is not there.
+    Parent {
+        /// The link's index in the host's namespace.
+        ifindex: u32,
+        /// The Ethernet address that the container's interface has or had.
+        mac: Mac,
+    },
+}
+
+impl Link {
+    /// Returns the Ethernet address that frames of this link bear.
+    pub fn mac(&self) -> Mac {
+        match self {
+            Self::InNetns { mac, .. } | Self::Parent { mac, .. } => *mac,
+        }
+    }
+
+    /// Returns the namespace and index of a container's own interface, `None` for a link of the host.
+    pub fn in_netns(&self) -> Option<(Cookie, u32)> {
+        match self {
+            Self::InNetns { cookie, ifindex, .. } => Some((*cookie, *ifindex)),
+            Self::Parent { .. } => None,
+        }
+    }
+}
+
+/// The link that an effect is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An interface by name, before anything else is known of it.
+    Named {
+        /// The namespace's path, without the host prefix.
+        netns: PathBuf,
+        /// The interface's name.
+        ifname: String,
+    },
+    /// A link seen before. The shell refuses when the path leads to another namespace by now.
+    Known(Link),
+    /// A link of the host by name.
+    Host {
+        /// The link's name in the host's namespace.
+        ifname: String,
+    },
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named { netns, ifname } => write!(f, "{ifname} in {}", netns.display()),
+            Self::Known(Link::InNetns { path, ifindex, .. }) => write!(f, "link {ifindex} in {}", path.display()),
+            Self::Known(Link::Parent { ifindex, .. }) => write!(f, "host link {ifindex}"),
+            Self::Host { ifname } => write!(f, "host link {ifname}"),
+        }
+    }
+}
+
+/// What the shell found at a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkView {
+    /// The namespace it is in.
+    pub cookie: Cookie,
+    /// Its index there.
+    pub ifindex: u32,
+    /// Its name there, for display.
+    pub ifname: String,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Whether it is administratively up (`IFF_UP`).
+    pub up: bool,
+    /// Whether it has carrier (`IFF_LOWER_UP`).
+    pub carrier: bool,
+    /// The IPv4 addresses on it.
+    pub addresses: Vec<Ipv4Net>,
+}
+
+/// One change of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Sets it administratively up.
+    Up,
+    /// Sets its MTU, in bytes.
+    Mtu(u32),
+}
+
+/// Which sockets an exchange wants. One packet socket always: it hears UDP to port 68 that is addressed to the
+/// link's Ethernet address as chaddr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sockets {
+    /// The packet socket hears ARP too.
+    pub arp: bool,
+    /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel
+    /// does not tell the server that the port is unreachable. Failure to bind is no failure of the exchange.
+    pub hold_port: Option<Ipv4Addr>,
+}
+
+/// Why something could not be done at a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkCause {
+    /// Nothing is at the path.
+    #[error("no network namespace at {0}")]
+    NoNetns(PathBuf),
+    /// Something else is at the path.
+    #[error("{0} is not a network namespace")]
+    NotANetns(PathBuf),
+    /// The path leads to the namespace that the daemon itself runs in.
+    #[error("{0} is the host's own network namespace")]
+    HostNetns(PathBuf),
+    /// The path leads to another namespace than before.
+    #[error("{0} is another network namespace by now")]
+    NetnsChanged(PathBuf),
+    /// No such interface in the namespace.
+    #[error("no interface {0}")]
+    NoLink(String),
+    /// The interface has no Ethernet address of six bytes.
+    #[error("interface {0} has no Ethernet address")]
+    NotEthernet(String),
+    /// The interface is administratively down.
+    #[error("the interface is down")]
+    Down,
+    /// The kernel refused.
+    #[error("{doing}: {reason}")]
+    Refused {
+        /// What was tried: `open a packet socket`, `set the MTU`.
+        doing: &'static str,
+        /// The kernel's reason.
+        reason: String,
+    },
+    /// The shell's own limit passed.
+    #[error("no result within the time limit")]
+    TimedOut,
+}
+
+impl LinkCause {
+    /// Tells whether the link is gone for good, so that nothing tried there again can succeed.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::NoNetns(_) | Self::NotANetns(_) | Self::NetnsChanged(_) | Self::NoLink(_) => true,
+            Self::HostNetns(_) | Self::NotEthernet(_) | Self::Down | Self::Refused { .. } | Self::TimedOut => false,
+        }
+    }
+}
+
+/// What the kernel told of a namespace or link, unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelEvent {
+    /// A namespace died, with all that was in it.
+    NetnsDied {
+        /// The namespace.
+        cookie: Cookie,
+    },
+    /// A link was deleted or moved away.
+    LinkGone {
+        /// The namespace.
+        cookie: Cookie,
+        /// The link's index in it.
+        ifindex: u32,
+    },
+    /// A link's carrier, as a message about it says. Comes also when it did not change.
+    Carrier {
+        /// The namespace.
+        cookie: Cookie,
+        /// The link's index in it.
+        ifindex: u32,
+        /// Whether the link is up and has carrier.
+        up: bool,
+    },
+    /// An address appeared on a link.
+    AddressAdded {
+        /// The namespace.
+        cookie: Cookie,
+        /// The link's index in it.
+        ifindex: u32,
+        /// The address.
+        address: Ipv4Addr,
+    },
+    /// An address went from a link.
+    AddressGone {
+        /// The namespace.
+        cookie: Cookie,
+        /// The link's index in it.
+        ifindex: u32,
+        /// The address.
+        address: Ipv4Addr,
+    },
+    /// Messages were lost: anything may have happened.
+    Missed,
+}

@@ -1,0 +1,74 @@
+//! What survives a restart.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dhcpv4::lease::Lease;
+use crate::identity::{Attachment, Identity};
+use crate::link::Link;
+use crate::time::{BootId, Instant, Now, WallTime};
+
+/// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BindingId(pub u64);
+
+/// A binding as the store holds it. JSON there, so that an operator can read a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Who holds the lease, or held it.
+    pub attachment: Attachment,
+    /// What the server knows the holder by.
+    pub identity: Identity,
+    /// Where its packets go.
+    pub link: Link,
+    /// The lease. Its instants are on the clock of `boot`.
+    pub lease: Lease,
+    /// Held, or being given back.
+    pub state: RecordState,
+    /// The boot whose clock the lease's instants are on.
+    pub boot: BootId,
+    /// The wall clock at the lease's start: the only way from one boot's clock to the next one's.
+    pub since: WallTime,
+}
+
+/// Whether a lease is held or on its way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordState {
+    /// The attachment holds the lease.
+    Bound,
+    /// The attachment is gone; the server may not know yet.
+    Releasing,
+}
+
+impl Record {
+    /// Moves the lease's instants onto this boot's clock.
+    ///
+    /// After a reboot only the wall clock tells how much of the lease has passed. A wall clock that went back makes
+    /// the lease look young: its age then counts as zero, and the lease as begun now.
+    pub fn rebase(&mut self, boot: &BootId, now: Now) {
+        if self.boot == *boot {
+            return;
+        }
+        let age = now.wall.saturating_since(self.since);
+        // The boot clock began at zero: a start before this boot is cut to it, and the times shortened by what is cut.
+        let cut = age.saturating_sub(now.boot.since_boot());
+        self.lease.start = Instant::from_boot(now.boot.since_boot().saturating_sub(age));
+        if let Some(times) = &mut self.lease.times {
+            let shorten = |d: Duration| d.saturating_sub(cut);
+            (times.t1, times.t2, times.end) = (shorten(times.t1), shorten(times.t2), shorten(times.end));
+        }
+        self.boot = boot.clone();
+    }
+}
+
+/// One change of the store. Changes of one transaction happen together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Writes a binding's record, in place of what was there.
+    Put(BindingId, Box<Record>),
+    /// Forgets a binding.
+    Remove(BindingId),
+}

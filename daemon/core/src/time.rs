@@ -1,0 +1,88 @@
+//! Time as the core sees it: an argument, never a call.
+//!
+//! There is no `now()` here. The shell reads `CLOCK_BOOTTIME`, which counts suspend, and hands the reading in.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A reading of the boot clock, in microseconds since boot.
+///
+/// Two instants compare only within one boot; a record therefore names its boot too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Returns the instant that lies `since_boot` after boot.
+    pub const fn from_boot(since_boot: Duration) -> Self {
+        Self(since_boot.as_micros() as u64)
+    }
+
+    /// Returns the time from boot to this instant.
+    pub const fn since_boot(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+
+    /// Returns the time from `earlier` to this instant, zero if `earlier` is later.
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(rhs.as_micros() as u64))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(rhs.as_micros() as u64))
+    }
+}
+
+/// A reading of the wall clock, in milliseconds since the Unix epoch. Only for records and events: it may jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WallTime(u64);
+
+impl WallTime {
+    /// Returns the wall time that lies `since_epoch` after 1970-01-01T00:00:00Z.
+    pub const fn from_epoch(since_epoch: Duration) -> Self {
+        Self(since_epoch.as_millis() as u64)
+    }
+
+    /// Returns the time since 1970-01-01T00:00:00Z.
+    pub const fn since_epoch(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+
+    /// Returns the time from `earlier` to this reading, zero if `earlier` is later.
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// What both clocks read when an input arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The boot clock: every deadline is on it.
+    pub boot: Instant,
+    /// The wall clock: only into records and events.
+    pub wall: WallTime,
+}
+
+/// Names one boot of the host (`/proc/sys/kernel/random/boot_id`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootId(pub String);
+
+impl fmt::Display for BootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
