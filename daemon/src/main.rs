@@ -1,2 +1,5 @@
 //! stub
+mod clock;
+mod net;
+
 fn main() {}
