@@ -18,6 +18,9 @@ mod ready;
 mod reaper;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
