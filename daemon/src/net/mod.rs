@@ -5,7 +5,7 @@
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); [`netlink`] looks at links and changes
 //!   them there.
 //! * [`packet`]: the sockets of an exchange; [`exchange`] sends and receives through them; [`reaper`] closes them.
-//! * [`watch`] hears what happens in the namespaces that were looked at.
+//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
 
@@ -16,6 +16,7 @@ mod packet;
 mod pool;
 mod ready;
 mod reaper;
+mod registrar;
 mod watch;
 
 #[cfg(test)]
@@ -43,7 +44,8 @@ use netns::Host;
 use pool::Pool;
 pub(crate) use ready::Ready;
 use reaper::Reaper;
-use watch::{Registrar, Watch};
+use registrar::Registrar;
+use watch::Watch;
 
 /// How long an operation may take until it is answered with [`LinkCause::TimedOut`].
 const LIMIT: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
 use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Target};
@@ -189,6 +190,27 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
             lab.net.send(opened, Answer::PLAIN.frame());
             lab.net.close(opened);
         }
+    });
+}
+
+#[test]
+fn a_queue_that_takes_nothing_breaks_nothing() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, outside) = lab.pair().await;
+        let server = lab.open(outside, WITH_ARP).await.unwrap();
+        let exchange = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let tc = |arguments: &str| {
+            let done = netns.run(|| Command::new("tc").args(arguments.split(' ')).status().expect("tc is installed"));
+            assert!(done.success(), "{arguments}");
+        };
+        tc("qdisc add dev eth0 root pfifo limit 0");
+        lab.net.send(exchange, Answer::PLAIN.frame());
+        lab.inspect(Target::Known(inside)).await.unwrap();
+        tc("qdisc del dev eth0 root");
+        lab.net.send(exchange, arp());
+        assert_eq!(lab.frame(server).await.0, arp());
+        let left = lab.left_over();
+        assert!(!left.iter().any(|event| matches!(event, NetEvent::Broken { .. })), "{left:?}");
     });
 }
 
