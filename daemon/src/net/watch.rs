@@ -91,7 +91,6 @@ impl Watch {
                     }
                 }
             }
-            drop(ready);
             tokio::task::yield_now().await;
         }
     }
@@ -119,7 +118,7 @@ impl Deaf {
     }
 }
 
-fn read(socket: &Socket, buffer: &mut [u8], control: &mut Vec<u8>) -> Read {
+fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
     let mut parts = [IoSliceMut::new(buffer)];
     let got = match recvmsg::<NetlinkAddr>(socket.as_raw_fd(), &mut parts, Some(control), MsgFlags::MSG_DONTWAIT) {
         Ok(got) => got,

@@ -15,7 +15,9 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
+};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -228,6 +230,22 @@ impl Netns {
             LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Veth),
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside))),
+            ]),
+        ];
+        ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+    }
+
+    /// Makes a macvlan of `parent`, a link here, as `eth0` in it.
+    pub(super) fn macvlan(&self, parent: u32, mac: Mac) {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName("eth0".to_owned()),
+            LinkAttribute::Address(mac.0.to_vec()),
+            LinkAttribute::Link(parent),
+            LinkAttribute::NetNsFd(self.file()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::MacVlan),
+                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)])),
             ]),
         ];
         ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
