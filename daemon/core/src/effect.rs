@@ -260,7 +260,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(.answers, .refused))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(*.answers, *.refused, .last_refusal))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -270,8 +270,10 @@ pub enum Failure {
         waited: Duration,
         /// DHCP answers to this client that came in, good or bad.
         answers: u32,
-        /// Why answers were refused, the latest first, `offer without server identifier` and the like.
-        refused: Vec<String>,
+        /// How many of them were refused.
+        refused: u32,
+        /// Why the last of them was refused.
+        last_refusal: Option<String>,
     },
     /// The time-out passed after an offer, before the ACK.
     #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}")]
@@ -352,11 +354,11 @@ pub enum Failure {
     },
 }
 
-fn heard(answers: &u32, refused: &[String]) -> String {
-    match (answers, refused.last()) {
+fn heard(answers: u32, refused: u32, last_refusal: &Option<String>) -> String {
+    match (answers, last_refusal) {
         (0, _) => ": no answer came; is a DHCP server on that wire?".to_owned(),
-        (_, Some(cause)) => format!(": of {answers} answers {} were refused, the last because: {cause}", refused.len()),
-        (_, None) => format!(": {answers} answers came, none an offer"),
+        (_, Some(cause)) => format!(": of {answers} answers {refused} were refused, the last because: {cause}"),
+        (_, None) => format!(": {answers} answers came, none of them an offer"),
     }
 }
 
