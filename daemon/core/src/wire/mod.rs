@@ -4,6 +4,10 @@
 //! the cause for which it refuses.
 
 pub mod frame;
+pub mod message;
+mod name;
+pub mod option;
+mod read;
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +15,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// An Ethernet address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(into = "String", try_from = "String")]
 pub struct Mac(pub [u8; 6]);
 
