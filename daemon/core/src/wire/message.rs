@@ -12,11 +12,6 @@ use super::Mac;
 use super::option::{Fields, MAX_TEXT, Options, code};
 use super::read::Reader;
 
-/// The port that servers and relays listen on.
-pub const SERVER_PORT: u16 = 67;
-/// The port that clients listen on.
-pub const CLIENT_PORT: u16 = 68;
-
 /// What a message is (option 53).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageType {
@@ -41,9 +36,7 @@ pub enum MessageType {
 impl MessageType {
     fn from_wire(byte: u8) -> Option<Self> {
         use MessageType::*;
-        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
-            .into_iter()
-            .find(|kind| kind.to_wire() == byte)
+        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform].into_iter().find(|kind| kind.to_wire() == byte)
     }
 
     fn to_wire(self) -> u8 {
@@ -240,10 +233,7 @@ impl ClientMessage<'_> {
     /// Returns the UDP payload, padded to [`ClientMessage::MIN`].
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.header();
-        let options = self
-            .options()
-            .to_vec()
-            .expect("an option is written to memory, in pieces of at most 255 bytes");
+        let options = self.options().to_vec().expect("an option is written to memory, in pieces of at most 255 bytes");
         bytes.extend(options);
         bytes.resize(bytes.len().max(Self::MIN), code::PAD);
         bytes
@@ -270,25 +260,15 @@ impl ClientMessage<'_> {
 
     /// Returns the options, the end marker not among them: dhcproto writes it.
     fn options(&self) -> DhcpOptions {
-        let one = |code: u8, value: &[u8]| {
-            (
-                OptionCode::from(code),
-                raw(code, &value[..value.len().min(255)]),
-            )
-        };
-        let text = self
-            .message
-            .map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
+        let one = |code: u8, value: &[u8]| (OptionCode::from(code), raw(code, &value[..value.len().min(255)]));
+        let text = self.message.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
         let own = [
             Some(one(code::MESSAGE_TYPE, &[self.kind.to_wire()])),
-            self.requested
-                .map(|address| one(code::REQUESTED_ADDRESS, &address.octets())),
-            self.server_id
-                .map(|address| one(code::SERVER_ID, &address.octets())),
+            self.requested.map(|address| one(code::REQUESTED_ADDRESS, &address.octets())),
+            self.server_id.map(|address| one(code::SERVER_ID, &address.octets())),
             Some(one(code::PARAMETER_REQUEST_LIST, self.request_list)),
             text.map(|text| one(code::MESSAGE, text.as_bytes())),
-            self.max_size
-                .map(|size| one(code::MAX_MESSAGE_SIZE, &size.to_be_bytes())),
+            self.max_size.map(|size| one(code::MAX_MESSAGE_SIZE, &size.to_be_bytes())),
             Some(one(code::CLIENT_ID, self.client_id)),
         ];
         own.into_iter().flatten().chain(self.extra()).collect()

@@ -34,9 +34,9 @@
 //! | T1, T2 (58, 59) reversed or past the lease | passed on; decided on acceptance |
 //! | overload (52) other than 1, 2, 3, or inside `file` or `sname` | dropped: those fields hold no options |
 //! | an option that reaches past its field | dropped, its other instances too; the field ends there |
-//! | an option that may stand once, given twice | one value of both (RFC 3396), so of a wrong length: dropped |
+//! | an option of fixed length given twice, each whole | the first stays (RFC 3396 would join them: dnsmasq sends 54 so) |
+//! | any other option given twice | one value of both (RFC 3396) |
 
-use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -45,6 +45,7 @@ mod fields;
 mod value;
 
 pub(super) use fields::Fields;
+use fields::Value;
 
 /// The numbers of the options that this client knows (IANA, BOOTP vendor extensions and DHCP options).
 pub mod code {
@@ -150,7 +151,6 @@ pub struct DroppedOption {
     /// Its number.
     pub code: u8,
     /// Why.
-    #[source]
     pub cause: BadOption,
 }
 
@@ -216,10 +216,7 @@ impl Dropped {
 impl Options {
     /// Reads the values of all fields' options.
     pub(super) fn read(fields: Fields<'_>) -> Self {
-        let Fields {
-            values,
-            mut dropped,
-        } = fields;
+        let Fields { values, mut dropped, .. } = fields;
         let mut options = Self::default();
         for (code, value) in values {
             if let Err(cause) = options.set(code, value, &mut dropped) {
@@ -231,39 +228,30 @@ impl Options {
     }
 
     /// Reads one option. What it drops of a list is noted; an error drops the whole.
-    fn set(
-        &mut self,
-        code: u8,
-        value: Cow<'_, [u8]>,
-        dropped: &mut Dropped,
-    ) -> Result<(), BadOption> {
+    fn set(&mut self, code: u8, value: Value<'_>, dropped: &mut Dropped) -> Result<(), BadOption> {
         let mut note = |cause| dropped.note(code, cause);
+        let bytes = &value.bytes;
         match code {
             code::SUBNET_MASK => self.subnet_mask = Some(value::mask(&value)?),
-            code::ROUTER => self.routers = value::hosts(&value, &mut note)?,
-            code::DOMAIN_NAME_SERVER => self.dns = value::hosts(&value, &mut note)?,
-            code::NTP_SERVER => self.ntp = value::hosts(&value, &mut note)?,
-            code::HOST_NAME => self.hostname = Some(value::name(&value)?),
-            code::DOMAIN_NAME => self.domain = Some(value::name(&value)?),
-            code::DOMAIN_SEARCH => self.search = value::search(&value, &mut note)?,
+            code::ROUTER => self.routers = value::hosts(bytes, &mut note)?,
+            code::DOMAIN_NAME_SERVER => self.dns = value::hosts(bytes, &mut note)?,
+            code::NTP_SERVER => self.ntp = value::hosts(bytes, &mut note)?,
+            code::HOST_NAME => self.hostname = Some(value::name(bytes)?),
+            code::DOMAIN_NAME => self.domain = Some(value::name(bytes)?),
+            code::DOMAIN_SEARCH => self.search = value::search(bytes, &mut note)?,
             code::INTERFACE_MTU => self.mtu = Some(value::mtu(&value)?),
             code::BROADCAST_ADDRESS => self.broadcast_address = Some(value::broadcast(&value)?),
-            code::STATIC_ROUTE => self.static_routes = value::static_routes(&value, &mut note)?,
-            code::CLASSLESS_ROUTES => {
-                self.classless_routes = Some(value::classless_routes(&value, &mut note)?)
-            }
-            code::MICROSOFT_ROUTES => {
-                self.microsoft_routes = Some(value::classless_routes(&value, &mut note)?)
-            }
+            code::STATIC_ROUTE => self.static_routes = value::static_routes(bytes, &mut note)?,
+            code::CLASSLESS_ROUTES => self.classless_routes = Some(value::classless_routes(bytes, &mut note)?),
+            code::MICROSOFT_ROUTES => self.microsoft_routes = Some(value::classless_routes(bytes, &mut note)?),
             code::LEASE_TIME => self.lease_time = Some(value::u32(&value)?),
             code::T1 => self.t1 = Some(value::u32(&value)?),
             code::T2 => self.t2 = Some(value::u32(&value)?),
             code::SERVER_ID => self.server_id = Some(value::host(&value)?),
-            code::CLIENT_ID => self.client_id = Some(value::filled(value)?.into_owned()),
-            code::MESSAGE => self.message = Some(value::text(&value)?),
+            code::CLIENT_ID => self.client_id = Some(value::bytes(value)?),
+            code::MESSAGE => self.message = Some(value::text(bytes)?),
             code::RAPID_COMMIT => self.rapid_commit = value::flag(&value)?,
-            // Read before all others: they decide whether this is a message and where its options are.
-            code::MESSAGE_TYPE | code::OVERLOAD => {}
+            // The message type, read before all others.
             _ => {}
         }
         Ok(())
