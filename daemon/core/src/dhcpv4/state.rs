@@ -126,7 +126,9 @@ impl State {
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
             Self::InitReboot { at, lease, .. } => (due(*at, Timer::Discover), lease.expires()),
-            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
+            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => {
+                (window(tx.until, tx.next, Timer::Retransmit), None)
+            }
             Self::Rebooting { tx, lease, .. } => (window(tx.until, tx.next, Timer::Retransmit), lease.expires()),
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
