@@ -169,10 +169,9 @@ pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<V
     }
     let mut names = Vec::new();
     let mut position = 0;
-    while position < value.len() {
-        if names.len() == MAX_SEARCH {
-            note(BadOption::TooMany(MAX_SEARCH));
-            break;
+    for _ in 0..MAX_SEARCH {
+        if position == value.len() {
+            return Ok(names);
         }
         let (labels, end) = name::read_wire(value, position).map_err(bad_name)?;
         position = end;
@@ -180,6 +179,9 @@ pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<V
             Ok(name) => names.push(name),
             Err(bad) => note(bad_name(bad)),
         }
+    }
+    if position < value.len() {
+        note(BadOption::TooMany(MAX_SEARCH));
     }
     Ok(names)
 }
