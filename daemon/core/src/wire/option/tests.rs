@@ -464,6 +464,14 @@ fn a_search_list_with_a_bad_pointer_is_dropped_whole() {
 }
 
 #[test]
+fn a_pointer_inside_a_label_leads_no_further_forward_than_any_other() {
+    // The first name's label hides a pointer to byte 5; the second name begins at byte 6 and points at it.
+    let options = read_one(119, b"\x04a\xc0\x05a\x00\xc0\x02");
+    assert_eq!(options.search, [""; 0]);
+    assert_eq!(causes(&options), [BadOption::Name, BadOption::Compression]);
+}
+
+#[test]
 fn a_search_list_that_ends_early_or_has_unknown_labels_is_dropped_whole() {
     for bytes in
         [&b"\x03com"[..], b"\x03co", b"\x03", b"\x03com\x00\x05ab", b"\x40a\x00", b"\x80a\x00", b"\x03com\x00\xbf\x00"]
