@@ -13,8 +13,8 @@
 //! | mask (1) not contiguous or 0.0.0.0 | dropped: as if absent |
 //! | mask absent | `None`; what to do is decided on acceptance |
 //! | router (3) outside the subnet | passed on: valid with a route on the link |
-//! | 0.0.0.0, 127/8, 224/4, 255.255.255.255 among routers, DNS or NTP servers (3, 6, 42) | that address is dropped, the rest stays |
-//! | more than [`MAX_ADDRESSES`] routers, DNS or NTP servers | the first ones stay: the list is in order of preference |
+//! | 0.0.0.0, 127/8, 224/4, 255.255.255.255 in a list (3, 6, 42) | that address is dropped, the rest stays |
+//! | more than [`MAX_ADDRESSES`] in a list (3, 6, 42) | the first ones stay: it is in order of preference |
 //! | an address list (3, 6, 42) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
 //! | hundreds of routes (33, 121, 249) | up to [`MAX_ROUTES`] are passed on, a longer list is dropped whole |
 //! | 121 or 249 empty, cut short, or with a width over 32 | dropped whole: as if *absent*, so that option 3 is used |
@@ -34,7 +34,7 @@
 //! | T1, T2 (58, 59) reversed or past the lease | passed on; decided on acceptance |
 //! | overload (52) other than 1, 2, 3, or inside `file` or `sname` | dropped: those fields hold no options |
 //! | an option that reaches past its field | dropped, its other instances too; the field ends there |
-//! | an option of fixed length given twice, each whole | the first stays (RFC 3396 would join them: dnsmasq sends 54 so) |
+//! | an option of fixed length twice, each whole | the first stays (RFC 3396 would join them; dnsmasq does it) |
 //! | any other option given twice | one value of both (RFC 3396) |
 
 use std::net::Ipv4Addr;
@@ -43,6 +43,9 @@ use ipnet::Ipv4Net;
 
 mod fields;
 mod value;
+
+#[cfg(test)]
+mod tests;
 
 pub(super) use fields::Fields;
 use fields::Value;
