@@ -257,10 +257,9 @@ impl Registry {
                 continue;
             };
             let same_place = binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
-            if same_place && binding.identity == identity {
-                if let Some(lease) = binding.lease().filter(|lease| !lease.expired(now.boot)).cloned() {
-                    return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
-                }
+            let usable = binding.lease().filter(|lease| !lease.expired(now.boot)).cloned();
+            if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
+                return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
             }
             if same_place {
                 self.displace(now, rival, &identity);

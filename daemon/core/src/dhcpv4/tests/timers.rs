@@ -113,7 +113,7 @@ fn renewing_listens_for_its_window_and_asks_again_at_half_of_what_is_left() {
     stage.next(Timer::Renew, &["ARP"]);
     let request = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]);
     assert_eq!((request.kind(), request.to, request.ciaddr()), ("REQUEST", SERVER_MAC, LEASED));
-    for (window, again) in [(504.0, 700.0), (704.0, 800.0), (804.0, 860.0)] {
+    for (window, again) in [(504.0, 700.0), (704.0, 800.0), (804.0, 850.0)] {
         let (when, output) = stage.next(Timer::ReceiveWindow, &[]);
         assert_eq!((when, output.listen), (at(window), false), "the sockets close");
         let (when, _) = stage.next(Timer::Retransmit, &["ARP"]);
@@ -131,7 +131,7 @@ fn renewing_listens_for_its_window_and_asks_again_at_half_of_what_is_left() {
 fn rebinding_asks_again_at_half_of_what_is_left_until_the_lease_expires() {
     let mut stage = Stage::bound(500, 600, 1000);
     stage.clock(at(600.0));
-    for (window, again) in [(604.0, 800.0), (804.0, 900.0), (904.0, 960.0)] {
+    for (window, again) in [(604.0, 800.0), (804.0, 900.0), (904.0, 950.0)] {
         assert_eq!(stage.next(Timer::ReceiveWindow, &[]).0, at(window));
         assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(again));
     }
