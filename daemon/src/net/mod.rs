@@ -1,0 +1,3 @@
+//! stub
+#![allow(unsafe_code)]
+pub(crate) mod inherit;
