@@ -75,11 +75,7 @@ impl Doors {
     /// Returns the front doors' end and the driver's end.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
-        let doors = Self {
-            events,
-            places: Arc::new(Semaphore::new(MAX_OPEN)),
-            next: Arc::default(),
-        };
+        let doors = Self { events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default() };
         (doors, driver)
     }
 

@@ -7,12 +7,7 @@ use tokio::net::UnixListener;
 use super::Doors;
 
 /// Serves `listener` until `shutdown` resolves. `socket` is the listener's path: spooled calls lie beside it.
-pub(crate) async fn serve(
-    listener: UnixListener,
-    socket: PathBuf,
-    doors: Doors,
-    shutdown: impl Future<Output = ()>,
-) {
+pub(crate) async fn serve(listener: UnixListener, socket: PathBuf, doors: Doors, shutdown: impl Future<Output = ()>) {
     let _ = (listener, socket, doors);
     shutdown.await;
 }
