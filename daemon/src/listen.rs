@@ -72,9 +72,7 @@ impl Listening {
     pub(crate) fn remove(self) {
         let Some(bound) = self.bound else { return };
         let removed = lock_dir(&self.path).and_then(|_lock| match identity(&self.path) {
-            Ok(found) if found == bound => {
-                fs::remove_file(&self.path).map_err(|e| failed("remove", &self.path, e))
-            }
+            Ok(found) if found == bound => fs::remove_file(&self.path).map_err(|e| failed("remove", &self.path, e)),
             _ => Ok(()),
         });
         if let Err(error) = removed {
@@ -86,33 +84,19 @@ impl Listening {
 /// Checks that systemd passed a listening Unix stream socket with a path.
 fn activated(fd: OwnedFd) -> io::Result<Listening> {
     let socket = Socket::from(fd);
-    if socket.domain()? != Domain::UNIX
-        || socket.r#type()? != Type::STREAM
-        || !socket.is_listener()?
-    {
-        return Err(io::Error::other(
-            "what systemd passed is not a listening Unix stream socket (ListenStream=)",
-        ));
+    if socket.domain()? != Domain::UNIX || socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+        return Err(io::Error::other("what systemd passed is not a listening Unix stream socket (ListenStream=)"));
     }
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
-    let path =
-        path.ok_or_else(|| io::Error::other("the socket that systemd passed has no path"))?;
-    Ok(Listening {
-        listener,
-        path,
-        bound: None,
-    })
+    let path = path.ok_or_else(|| io::Error::other("the socket that systemd passed has no path"))?;
+    Ok(Listening { listener, path, bound: None })
 }
 
 fn bind(path: &Path) -> Result<Listening, ListenError> {
     let dir = parent(path);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|e| failed("create", dir, e))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| failed("create", dir, e))?;
     // Between the look at an old socket and the bind no other daemon may do the same.
     let _lock = lock_dir(path)?;
     clear(path)?;
@@ -128,11 +112,7 @@ fn bind(path: &Path) -> Result<Listening, ListenError> {
     };
     let socket = socket().map_err(|e: io::Error| failed("bind", path, e))?;
     let bound = identity(path).map_err(|e| failed("look at", path, e))?;
-    Ok(Listening {
-        listener: UnixListener::from(OwnedFd::from(socket)),
-        path: path.to_owned(),
-        bound: Some(bound),
-    })
+    Ok(Listening { listener: UnixListener::from(OwnedFd::from(socket)), path: path.to_owned(), bound: Some(bound) })
 }
 
 /// Makes way at `path`: removes a socket that nobody listens on, refuses anything else.
@@ -149,20 +129,14 @@ fn clear(path: &Path) -> Result<(), ListenError> {
         Ok(peer) => {
             let credentials = getsockopt(&peer, PeerCredentials).ok();
             let owner = Owner::of(credentials.and_then(|c| u32::try_from(c.pid()).ok()));
-            Err(ListenError::Live {
-                path: path.to_owned(),
-                owner,
-            })
+            Err(ListenError::Live { path: path.to_owned(), owner })
         }
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
             tracing::info!(socket = %path.display(), "stale socket replaced");
             fs::remove_file(path).map_err(|e| failed("remove", path, e))
         }
         // Its backlog is full, or it is a socket of another type: somebody's, in any case.
-        Err(_) => Err(ListenError::Live {
-            path: path.to_owned(),
-            owner: Owner::of(None),
-        }),
+        Err(_) => Err(ListenError::Live { path: path.to_owned(), owner: Owner::of(None) }),
     }
 }
 
@@ -194,11 +168,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 fn failed(doing: &'static str, path: &Path, source: io::Error) -> ListenError {
-    ListenError::Failed {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
+    ListenError::Failed { doing, path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -240,10 +210,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
         drop(UnixListener::bind(&path).unwrap());
-        assert_eq!(
-            connect(&path).unwrap_err().kind(),
-            ErrorKind::ConnectionRefused
-        );
+        assert_eq!(connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let _listening = Listening::open(&path, None).unwrap();
         UnixStream::connect(&path).unwrap();
     }
@@ -266,10 +233,7 @@ mod tests {
         live.bind(&SockAddr::unix(&path).unwrap()).unwrap();
         live.listen(0).unwrap();
         let _waiting: Vec<_> = std::iter::from_fn(|| connect(&path).ok()).collect();
-        assert!(matches!(
-            Listening::open(&path, None),
-            Err(ListenError::Live { .. })
-        ));
+        assert!(matches!(Listening::open(&path, None), Err(ListenError::Live { .. })));
     }
 
     #[test]
@@ -277,10 +241,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(
-            Listening::open(&path, None),
-            Err(ListenError::NotASocket(_))
-        ));
+        assert!(matches!(Listening::open(&path, None), Err(ListenError::NotASocket(_))));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 
@@ -303,21 +264,11 @@ mod tests {
             // A stale socket to fight for.
             drop(UnixListener::bind(&path).unwrap());
             let started: Vec<_> = std::thread::scope(|scope| {
-                let starts: Vec<_> = (0..4)
-                    .map(|_| scope.spawn(|| Listening::open(&path, None)))
-                    .collect();
-                starts
-                    .into_iter()
-                    .map(|start| start.join().unwrap())
-                    .collect()
+                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| Listening::open(&path, None))).collect();
+                starts.into_iter().map(|start| start.join().unwrap()).collect()
             });
             assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
-            assert!(
-                started
-                    .iter()
-                    .all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))),
-                "{started:?}"
-            );
+            assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
             started.into_iter().flatten().for_each(Listening::remove);
         }
     }

@@ -94,37 +94,24 @@ impl Store {
         let lock = lock::DirLock::take(dir)?;
         let (file, records) = file::LeaseFile::open(dir)?;
         let (jobs, queue) = mpsc::channel();
-        let writer = thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || writer::run(file, queue, events));
+        let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer::run(file, queue, events));
         let writer = writer.map_err(|source| StoreError::Directory {
             doing: "start a thread for",
             path: dir.to_owned(),
             source,
         })?;
-        Ok((
-            Self {
-                jobs,
-                writer,
-                _lock: lock,
-            },
-            records,
-        ))
+        Ok((Self { jobs, writer, _lock: lock }, records))
     }
 
     /// Queues a transaction. Transactions happen in the order of these calls; each is answered by one [`Persisted`].
     pub(crate) fn persist(&self, op: OpId, changes: Vec<Change>) {
-        self.jobs
-            .send(Job { op, changes })
-            .expect("the writer ends only when its queue is closed");
+        self.jobs.send(Job { op, changes }).expect("the writer ends only when its queue is closed");
     }
 
     /// Waits until everything queued is on disk, and closes the file cleanly.
     pub(crate) fn close(self) {
         drop(self.jobs);
-        self.writer
-            .join()
-            .expect("the writer catches the panics of the database");
+        self.writer.join().expect("the writer catches the panics of the database");
     }
 }
 

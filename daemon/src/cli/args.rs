@@ -25,39 +25,19 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
     /// Where leases are kept over restarts
-    #[arg(
-        long,
-        env = "LEASEHOLD_STATE_DIR",
-        value_name = "DIR",
-        default_value = "/var/lib/leasehold"
-    )]
+    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
     /// Where the host's root is mounted, when the daemon runs in a container: put before each netns path
     #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR")]
     pub(crate) host_prefix: Option<PathBuf>,
     /// The shape of the log, on standard error
-    #[arg(
-        long,
-        env = "LEASEHOLD_LOG_FORMAT",
-        value_name = "FORMAT",
-        default_value = "text"
-    )]
+    #[arg(long, env = "LEASEHOLD_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
     /// What is logged: a level, or `target=level` with commas between
-    #[arg(
-        long,
-        env = "LEASEHOLD_LOG",
-        value_name = "FILTER",
-        default_value = "info"
-    )]
+    #[arg(long, env = "LEASEHOLD_LOG", value_name = "FILTER", default_value = "info")]
     pub(crate) log: String,
 }
 
@@ -68,12 +48,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
-    #[arg(
-        long,
-        env = "LEASEHOLD_SOCKET",
-        value_name = "PATH",
-        default_value = "/run/cni/dhcp.sock"
-    )]
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
 }
 
@@ -100,9 +75,7 @@ mod tests {
     #[test]
     fn the_daemon_needs_no_argument() {
         let args = Args::try_parse_from(["leasehold", "daemon"]).unwrap();
-        let Command::Daemon(args) = args.command else {
-            panic!("{args:?}")
-        };
+        let Command::Daemon(args) = args.command else { panic!("{args:?}") };
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);

@@ -40,14 +40,8 @@ impl Encoded {
     /// Encodes a change. Fails for a path that is not UTF-8: JSON has no way to write it.
     pub(super) fn new(change: &Change) -> Result<Self, serde_json::Error> {
         Ok(match change {
-            Change::Put(BindingId(id), record) => Self {
-                id: *id,
-                json: Some(serde_json::to_vec(record)?),
-            },
-            Change::Remove(BindingId(id)) => Self {
-                id: *id,
-                json: None,
-            },
+            Change::Put(BindingId(id), record) => Self { id: *id, json: Some(serde_json::to_vec(record)?) },
+            Change::Remove(BindingId(id)) => Self { id: *id, json: None },
         })
     }
 }
@@ -89,16 +83,8 @@ impl LeaseFile {
         .map_err(|why| refuse(&path, why))?;
         // A new file is durable only when its name is.
         sync_dir(&path)?;
-        let Contents {
-            records,
-            commits,
-            unreadable,
-        } = contents;
-        let mut file = Self {
-            path,
-            database: Some(database),
-            commits,
-        };
+        let Contents { records, commits, unreadable } = contents;
+        let mut file = Self { path, database: Some(database), commits };
         file.keep_aside(unreadable)?;
         Ok((file, records))
     }
@@ -116,10 +102,7 @@ impl LeaseFile {
         };
         // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
         self.database = None;
-        let reached = self
-            .database()
-            .ok()
-            .and_then(|database| guarded(|| last_commit(database)).ok());
+        let reached = self.database().ok().and_then(|database| guarded(|| last_commit(database)).ok());
         if reached == Some(number) {
             self.commits = number;
             return Ok(());
@@ -132,8 +115,7 @@ impl LeaseFile {
         let database = match self.database.take() {
             Some(database) => database,
             // Never made anew here: a file that vanished is a failure, not an empty store.
-            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?))
-                .map_err(|e| cause(&e))?,
+            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?)).map_err(|e| cause(&e))?,
         };
         Ok(self.database.insert(database))
     }
@@ -177,18 +159,9 @@ struct Contents {
 /// Opens, checks and reads the file. A damaged file can make redb panic or read wrong, so its own check comes first.
 fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
     let work = || -> Result<_, Unusable> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
-        let mut database = Builder::new()
-            .set_cache_size(CACHE)
-            .create_file(file)
-            .map_err(judge)?;
+        let mut database = Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)?;
         if !database.check_integrity().map_err(judge)? {
             tracing::warn!(file = %path.display(), "lease file repaired");
         }
@@ -240,19 +213,12 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
             }
         }
     }
-    Ok(Contents {
-        records,
-        commits,
-        unreadable,
-    })
+    Ok(Contents { records, commits, unreadable })
 }
 
 fn last_commit(database: &Database) -> Result<u64, redb::Error> {
     let txn = database.begin_read()?;
-    Ok(txn
-        .open_table(META)?
-        .get(COMMIT_KEY)?
-        .map_or(0, |number| number.value()))
+    Ok(txn.open_table(META)?.get(COMMIT_KEY)?.map_or(0, |number| number.value()))
 }
 
 fn transact(database: &Database, number: u64, changes: &[Encoded]) -> Result<(), redb::Error> {
@@ -273,23 +239,20 @@ fn transact(database: &Database, number: u64, changes: &[Encoded]) -> Result<(),
 
 /// Runs work on the database. A panic in it is a failure like any other: the database is reopened after it.
 fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
 }
 
 /// Tells wrong contents from a device that cannot be worked with.
 fn judge(error: impl Into<redb::Error>) -> Unusable {
     let error = error.into();
     match &error {
-        redb::Error::Io(e)
-            if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
-        {
+        redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
             Unusable::Failed(Box::new(error))
         }
         // A file of another redb is whole, only not for us; `DatabaseAlreadyOpen` is somebody else's open file.
-        redb::Error::UpgradeRequired(_)
-        | redb::Error::DatabaseAlreadyOpen
-        | redb::Error::PreviousIo => Unusable::Failed(Box::new(error)),
+        redb::Error::UpgradeRequired(_) | redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => {
+            Unusable::Failed(Box::new(error))
+        }
         _ => Unusable::Damaged(error.to_string()),
     }
 }
@@ -297,26 +260,15 @@ fn judge(error: impl Into<redb::Error>) -> Unusable {
 fn refuse(path: &Path, why: Unusable) -> StoreError {
     let path = path.to_owned();
     match why {
-        Unusable::Newer(found) => StoreError::NewerFormat {
-            path,
-            found,
-            known: FORMAT,
-        },
+        Unusable::Newer(found) => StoreError::NewerFormat { path, found, known: FORMAT },
         Unusable::Failed(source) => StoreError::File { path, source },
-        Unusable::Damaged(reason) => StoreError::File {
-            path,
-            source: Box::new(redb::Error::Corrupted(reason)),
-        },
+        Unusable::Damaged(reason) => StoreError::File { path, source: Box::new(redb::Error::Corrupted(reason)) },
     }
 }
 
 fn cause(error: &redb::Error) -> StoreCause {
     match error {
-        redb::Error::Io(e)
-            if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
-        {
-            StoreCause::Full
-        }
+        redb::Error::Io(e) if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => StoreCause::Full,
         other => StoreCause::Failed(other.to_string()),
     }
 }
@@ -335,29 +287,18 @@ fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
 
 fn sync_dir(path: &Path) -> Result<(), StoreError> {
     let dir = path.parent().expect("the file was joined to its directory");
-    File::open(dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(|e| directory("sync", dir, e))
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| directory("sync", dir, e))
 }
 
 fn directory(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Directory {
-        doing,
-        path: path.to_owned(),
-        source,
-    }
+    StoreError::Directory { doing, path: path.to_owned(), source }
 }
 
 fn said(panic: &Box<dyn Any + Send>) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("panic without a message").to_owned()
 }
 
 fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -21,17 +21,9 @@ impl DirLock {
     pub(super) fn take(dir: &Path) -> Result<Self, StoreError> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
-            move |source: io::Error| StoreError::Directory {
-                doing,
-                path,
-                source,
-            }
+            move |source: io::Error| StoreError::Directory { doing, path, source }
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(failed("create", dir))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("create", dir))?;
         let path = dir.join("leases.lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -44,20 +36,13 @@ impl DirLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let pid = fs::read_to_string(&path)
-                    .ok()
-                    .and_then(|text| text.trim().parse().ok());
-                return Err(StoreError::Held {
-                    dir: dir.to_owned(),
-                    owner: Owner::of(pid),
-                });
+                let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+                return Err(StoreError::Held { dir: dir.to_owned(), owner: Owner::of(pid) });
             }
             Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
         }
         // The number only serves the error above. A full disk must not keep the daemon from starting.
-        let note = file
-            .set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = note {
             tracing::warn!(path = %path.display(), %error, "process id not written to the lock file");
         }

@@ -30,12 +30,7 @@ fn record(n: u64) -> Record {
             client_id: ClientId::new(format!("\0c{n}/lan/eth0").into_bytes()).unwrap(),
             chaddr: mac,
         },
-        link: Link::InNetns {
-            path: "/run/netns/c".into(),
-            cookie: Cookie(n),
-            ifindex: 2,
-            mac,
-        },
+        link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
         lease: Lease {
             address: "10.0.0.7/24".parse().unwrap(),
             server: "10.0.0.1".parse().unwrap(),
@@ -61,13 +56,7 @@ fn put(id: u64, n: u64) -> Change {
     Change::Put(BindingId(id), Box::new(record(n)))
 }
 
-fn open(
-    dir: &Path,
-) -> (
-    Store,
-    Vec<(BindingId, Record)>,
-    UnboundedReceiver<Persisted>,
-) {
+fn open(dir: &Path) -> (Store, Vec<(BindingId, Record)>, UnboundedReceiver<Persisted>) {
     let (events, ends) = unbounded_channel();
     let (store, records) = Store::open(dir, events).unwrap();
     (store, records, ends)
@@ -85,12 +74,8 @@ fn held(dir: &Path) -> Vec<u64> {
 }
 
 fn damaged_files(dir: &Path) -> Vec<PathBuf> {
-    let names = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    names
-        .filter(|path| path.to_string_lossy().contains(".damaged-"))
-        .collect()
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.to_string_lossy().contains(".damaged-")).collect()
 }
 
 #[test]
@@ -115,10 +100,7 @@ fn transactions_that_wait_together_happen_in_their_order() {
     let dir = TempDir::new().unwrap();
     let (store, _, mut ends) = open(dir.path());
     for n in 0..2_000 {
-        store.persist(
-            OpId(n),
-            vec![put(n % 7, n), Change::Remove(BindingId((n + 1) % 7))],
-        );
+        store.persist(OpId(n), vec![put(n % 7, n), Change::Remove(BindingId((n + 1) % 7))]);
     }
     store.close();
     for n in 0..2_000 {
@@ -126,14 +108,7 @@ fn transactions_that_wait_together_happen_in_their_order() {
     }
     let (store, records, _ends) = open(dir.path());
     // 1999 % 7 is 4: number 5 was removed last; each other one was put again after its removal, by one of the last seven.
-    let expected = [
-        (0, 1995),
-        (1, 1996),
-        (2, 1997),
-        (3, 1998),
-        (4, 1999),
-        (6, 1994),
-    ];
+    let expected = [(0, 1995), (1, 1996), (2, 1997), (3, 1998), (4, 1999), (6, 1994)];
     assert_eq!(records, expected.map(|(id, n)| (BindingId(id), record(n))));
     store.close();
 }
@@ -154,18 +129,10 @@ fn a_record_that_json_cannot_hold_fails_alone() {
     let (store, _, mut ends) = open(dir.path());
     let mut odd = record(1);
     let path = PathBuf::from(std::ffi::OsString::from_vec(vec![0xff]));
-    odd.link = Link::InNetns {
-        path,
-        cookie: Cookie(1),
-        ifindex: 2,
-        mac: Mac::BROADCAST,
-    };
+    odd.link = Link::InNetns { path, cookie: Cookie(1), ifindex: 2, mac: Mac::BROADCAST };
     store.persist(OpId(1), vec![Change::Put(BindingId(1), Box::new(odd))]);
     store.persist(OpId(2), vec![put(2, 2)]);
-    assert!(matches!(
-        ends.blocking_recv().unwrap().result,
-        Err(StoreCause::Failed(_))
-    ));
+    assert!(matches!(ends.blocking_recv().unwrap().result, Err(StoreCause::Failed(_))));
     assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
     store.close();
     assert_eq!(held(dir.path()), [2]);
@@ -179,11 +146,7 @@ fn a_file_copied_from_under_a_running_store_holds_all_that_was_answered() {
         store.persist(OpId(n), vec![put(n, n)]);
         assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
         // No clean close went before: the copy is what a power failure would leave.
-        fs::copy(
-            dir.path().join("leases.redb"),
-            copy.path().join("leases.redb"),
-        )
-        .unwrap();
+        fs::copy(dir.path().join("leases.redb"), copy.path().join("leases.redb")).unwrap();
         if n % 10 == 0 {
             assert_eq!(held(copy.path()), (0..=n).collect::<Vec<_>>());
         }
@@ -210,9 +173,7 @@ fn files_are_private_and_an_existing_directory_keeps_its_mode() {
 fn a_second_opener_is_told_who_holds_the_directory() {
     let dir = TempDir::new().unwrap();
     let (store, _, _ends) = open(dir.path());
-    let Err(error) = Store::open(dir.path(), unbounded_channel().0) else {
-        panic!("opened twice")
-    };
+    let Err(error) = Store::open(dir.path(), unbounded_channel().0) else { panic!("opened twice") };
     assert!(matches!(error, StoreError::Held { .. }));
     let me = format!("is in use by process {} (", std::process::id());
     assert!(error.to_string().contains(&me), "{error}");
@@ -227,26 +188,11 @@ fn a_file_of_a_later_format_is_refused_and_left_alone() {
     let path = dir.path().join("leases.redb");
     let database = Database::open(&path).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(TableDefinition::<&str, u64>::new("meta"))
-        .unwrap()
-        .insert("format", 2)
-        .unwrap();
+    txn.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
     txn.commit().unwrap();
     drop(database);
-    let Err(error) = Store::open(dir.path(), unbounded_channel().0) else {
-        panic!("opened")
-    };
-    assert!(
-        matches!(
-            error,
-            StoreError::NewerFormat {
-                found: 2,
-                known: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let Err(error) = Store::open(dir.path(), unbounded_channel().0) else { panic!("opened") };
+    assert!(matches!(error, StoreError::NewerFormat { found: 2, known: 1, .. }), "{error}");
     assert!(path.exists());
     assert_eq!(damaged_files(dir.path()), [] as [PathBuf; 0]);
 }
@@ -262,10 +208,7 @@ fn a_record_that_does_not_parse_is_kept_aside() {
     let path = dir.path().join("leases.redb");
     let database = Database::open(&path).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(leases)
-        .unwrap()
-        .insert(1, b"{\"half\":".as_slice())
-        .unwrap();
+    txn.open_table(leases).unwrap().insert(1, b"{\"half\":".as_slice()).unwrap();
     txn.commit().unwrap();
     drop(database);
 
@@ -274,10 +217,7 @@ fn a_record_that_does_not_parse_is_kept_aside() {
     let txn = redb::ReadableDatabase::begin_read(&database).unwrap();
     let kept: Vec<_> = redb::ReadableTable::iter(&txn.open_table(aside).unwrap())
         .unwrap()
-        .map(|row| {
-            row.map(|(key, bytes)| (key.value().1, bytes.value().to_vec()))
-                .unwrap()
-        })
+        .map(|row| row.map(|(key, bytes)| (key.value().1, bytes.value().to_vec())).unwrap())
         .collect();
     assert_eq!(kept, [(1, b"{\"half\":".to_vec())]);
 }
@@ -292,10 +232,7 @@ fn a_damaged_file_is_set_aside_wherever_the_damage_is() {
     let whole = fs::read(&path).unwrap();
     let (mut set_aside, mut survived) = (0, 0);
     // The header closely, then a sample of the pages, at places in them that move.
-    let places: Vec<usize> = (0..4096)
-        .step_by(320)
-        .chain((4096..whole.len()).step_by(7 * 4096 + 832))
-        .collect();
+    let places: Vec<usize> = (0..4096).step_by(320).chain((4096..whole.len()).step_by(7 * 4096 + 832)).collect();
     for &at in &places {
         let mut bytes = whole.clone();
         let end = (at + 64).min(bytes.len());
@@ -324,24 +261,16 @@ fn a_file_that_is_no_database_is_set_aside() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("leases.redb"), "not a database").unwrap();
     assert_eq!(held(dir.path()), [] as [u64; 0]);
-    assert_eq!(
-        fs::read(&damaged_files(dir.path())[0]).unwrap(),
-        b"not a database"
-    );
+    assert_eq!(fs::read(&damaged_files(dir.path())[0]).unwrap(), b"not a database");
 }
 
 /// Runs one ignored test of this program as a process of its own, by `how`.
 fn child(mut how: Command, test: &str, dir: &Path) -> Child {
-    how.args([
-        &format!("store::tests::{test}"),
-        "--exact",
-        "--ignored",
-        "--nocapture",
-    ])
-    .env("LEASEHOLD_TEST_DIR", dir)
-    .stdout(Stdio::piped())
-    .spawn()
-    .unwrap()
+    how.args([&format!("store::tests::{test}"), "--exact", "--ignored", "--nocapture"])
+        .env("LEASEHOLD_TEST_DIR", dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 #[test]
@@ -360,32 +289,16 @@ fn child_that_persists_until_it_is_killed() {
 fn killing_the_daemon_loses_nothing_that_was_answered() {
     let dir = TempDir::new().unwrap();
     let this = std::env::current_exe().unwrap();
-    let mut child = child(
-        Command::new(this),
-        "child_that_persists_until_it_is_killed",
-        dir.path(),
-    );
-    let answered = |line: std::io::Result<String>| {
-        line.unwrap()
-            .strip_prefix("persisted ")
-            .map(|n| n.parse().unwrap())
-    };
+    let mut child = child(Command::new(this), "child_that_persists_until_it_is_killed", dir.path());
+    let answered = |line: std::io::Result<String>| line.unwrap().strip_prefix("persisted ").map(|n| n.parse().unwrap());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut last: u64 = lines
-        .by_ref()
-        .filter_map(answered)
-        .find(|n| *n >= 100)
-        .unwrap();
+    let mut last: u64 = lines.by_ref().filter_map(answered).find(|n| *n >= 100).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     // What it had still said when it died counts too.
     last = lines.filter_map(answered).last().unwrap_or(last);
     let held = held(dir.path());
-    assert!(
-        held.len() as u64 > last,
-        "{} records, {last} was answered",
-        held.len()
-    );
+    assert!(held.len() as u64 > last, "{} records, {last} was answered", held.len());
     assert_eq!(held, (0..held.len() as u64).collect::<Vec<_>>());
 }
 
@@ -410,18 +323,10 @@ fn child_on_a_small_disk() {
     assert_eq!(failed, Some(StoreCause::Full));
     let full_at = tries.next().unwrap();
     store.persist(OpId(0), vec![put(full_at, 1)]);
-    assert_eq!(
-        ends.blocking_recv().unwrap().result,
-        Err(StoreCause::Full),
-        "the second time as well"
-    );
+    assert_eq!(ends.blocking_recv().unwrap().result, Err(StoreCause::Full), "the second time as well");
     fs::remove_file(&ballast).unwrap();
     store.persist(OpId(0), vec![put(full_at, 1)]);
-    assert_eq!(
-        ends.blocking_recv().unwrap().result,
-        Ok(()),
-        "with room again"
-    );
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "with room again");
     store.close();
     let expected: Vec<u64> = (1..full_at - 1).chain([full_at]).collect();
     assert_eq!(held(&dir), expected);
@@ -431,22 +336,10 @@ fn child_on_a_small_disk() {
 fn a_full_disk_is_named_and_passes() {
     let dir = TempDir::new().unwrap();
     let mut private = Command::new("unshare");
-    private.args([
-        "--map-root-user",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-ec",
-    ]);
-    private
-        .arg("mount -t tmpfs -o size=3m,mode=700 none \"$LEASEHOLD_TEST_DIR\"; exec \"$0\" \"$@\"");
+    private.args(["--map-root-user", "--mount", "--propagation", "private", "sh", "-ec"]);
+    private.arg("mount -t tmpfs -o size=3m,mode=700 none \"$LEASEHOLD_TEST_DIR\"; exec \"$0\" \"$@\"");
     private.arg(std::env::current_exe().unwrap());
     let child = child(private, "child_on_a_small_disk", dir.path());
     let output = child.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
