@@ -48,24 +48,27 @@ pub(crate) enum ListenError {
     Activation(io::Error),
 }
 
-/// A listening socket.
+/// Returns the socket that `inherited` is, else one bound at `path`; non-blocking, and with it the place where callers
+/// find it.
+pub(crate) fn listen(path: &Path, inherited: Option<OwnedFd>) -> Result<(UnixListener, Place), ListenError> {
+    match inherited {
+        Some(fd) => activated(fd).map_err(ListenError::Activation),
+        None => bind(path),
+    }
+}
+
+/// Where callers find a listening socket.
 #[derive(Debug)]
-pub(crate) struct Listening {
-    /// The socket, non-blocking.
-    pub(crate) listener: UnixListener,
-    /// Where callers find it.
-    pub(crate) path: PathBuf,
+pub(crate) struct Place {
+    path: PathBuf,
     /// Device and inode of the path, if it was bound here.
     bound: Option<(u64, u64)>,
 }
 
-impl Listening {
-    /// Returns the socket that `inherited` is, else one bound at `path`.
-    pub(crate) fn open(path: &Path, inherited: Option<OwnedFd>) -> Result<Self, ListenError> {
-        match inherited {
-            Some(fd) => activated(fd).map_err(ListenError::Activation),
-            None => bind(path),
-        }
+impl Place {
+    /// Returns the socket's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Removes the socket from its directory, if it is still the one that was bound here. The socket of systemd stays.
@@ -82,7 +85,7 @@ impl Listening {
 }
 
 /// Checks that systemd passed a listening Unix stream socket with a path.
-fn activated(fd: OwnedFd) -> io::Result<Listening> {
+fn activated(fd: OwnedFd) -> io::Result<(UnixListener, Place)> {
     let socket = Socket::from(fd);
     if socket.domain()? != Domain::UNIX || socket.r#type()? != Type::STREAM || !socket.is_listener()? {
         return Err(io::Error::other("what systemd passed is not a listening Unix stream socket (ListenStream=)"));
@@ -91,10 +94,10 @@ fn activated(fd: OwnedFd) -> io::Result<Listening> {
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
     let path = path.ok_or_else(|| io::Error::other("the socket that systemd passed has no path"))?;
-    Ok(Listening { listener, path, bound: None })
+    Ok((listener, Place { path, bound: None }))
 }
 
-fn bind(path: &Path) -> Result<Listening, ListenError> {
+fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
     let dir = parent(path);
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| failed("create", dir, e))?;
     // Between the look at an old socket and the bind no other daemon may do the same.
@@ -112,7 +115,8 @@ fn bind(path: &Path) -> Result<Listening, ListenError> {
     };
     let socket = socket().map_err(|e: io::Error| failed("bind", path, e))?;
     let bound = identity(path).map_err(|e| failed("look at", path, e))?;
-    Ok(Listening { listener: UnixListener::from(OwnedFd::from(socket)), path: path.to_owned(), bound: Some(bound) })
+    let place = Place { path: path.to_owned(), bound: Some(bound) };
+    Ok((UnixListener::from(OwnedFd::from(socket)), place))
 }
 
 /// Makes way at `path`: removes a socket that nobody listens on, refuses anything else.
@@ -189,10 +193,10 @@ mod tests {
     fn the_socket_is_private_and_a_missing_directory_is_made_private() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("cni/dhcp.sock");
-        let listening = Listening::open(&path, None).unwrap();
+        let (_listener, place) = listen(&path, None).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         UnixStream::connect(&path).unwrap();
-        listening.remove();
+        place.remove();
         assert!(!path.exists());
     }
 
@@ -200,9 +204,9 @@ mod tests {
     fn an_existing_directory_keeps_its_mode() {
         let dir = TempDir::new().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o751)).unwrap();
-        let listening = Listening::open(&dir.path().join("s"), None).unwrap();
+        let (_listener, place) = listen(&dir.path().join("s"), None).unwrap();
         assert_eq!(mode(dir.path()), 0o751);
-        listening.remove();
+        place.remove();
     }
 
     #[test]
@@ -211,7 +215,7 @@ mod tests {
         let path = dir.path().join("s");
         drop(UnixListener::bind(&path).unwrap());
         assert_eq!(connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        let _listening = Listening::open(&path, None).unwrap();
+        let _listening = listen(&path, None).unwrap();
         UnixStream::connect(&path).unwrap();
     }
 
@@ -220,7 +224,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
         let _live = UnixListener::bind(&path).unwrap();
-        let error = Listening::open(&path, None).unwrap_err();
+        let error = listen(&path, None).unwrap_err();
         let me = format!("is served by process {} (", std::process::id());
         assert!(error.to_string().contains(&me), "{error}");
     }
@@ -233,7 +237,7 @@ mod tests {
         live.bind(&SockAddr::unix(&path).unwrap()).unwrap();
         live.listen(0).unwrap();
         let _waiting: Vec<_> = std::iter::from_fn(|| connect(&path).ok()).collect();
-        assert!(matches!(Listening::open(&path, None), Err(ListenError::Live { .. })));
+        assert!(matches!(listen(&path, None), Err(ListenError::Live { .. })));
     }
 
     #[test]
@@ -241,7 +245,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(Listening::open(&path, None), Err(ListenError::NotASocket(_))));
+        assert!(matches!(listen(&path, None), Err(ListenError::NotASocket(_))));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 
@@ -249,7 +253,7 @@ mod tests {
     fn a_socket_that_took_the_place_of_ours_is_not_removed() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
-        let ours = Listening::open(&path, None).unwrap();
+        let (_listener, ours) = listen(&path, None).unwrap();
         fs::remove_file(&path).unwrap();
         let _other = UnixListener::bind(&path).unwrap();
         ours.remove();
@@ -264,12 +268,12 @@ mod tests {
             // A stale socket to fight for.
             drop(UnixListener::bind(&path).unwrap());
             let started: Vec<_> = std::thread::scope(|scope| {
-                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| Listening::open(&path, None))).collect();
+                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| listen(&path, None))).collect();
                 starts.into_iter().map(|start| start.join().unwrap()).collect()
             });
             assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
             assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
-            started.into_iter().flatten().for_each(Listening::remove);
+            started.into_iter().flatten().for_each(|(_listener, place)| place.remove());
         }
     }
 
@@ -278,13 +282,13 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
         let given = UnixListener::bind(&path).unwrap();
-        let listening = Listening::open(Path::new("/elsewhere"), Some(given.into())).unwrap();
-        assert_eq!(listening.path, path);
-        listening.remove();
+        let (_listener, place) = listen(Path::new("/elsewhere"), Some(given.into())).unwrap();
+        assert_eq!(place.path(), path);
+        place.remove();
         assert!(path.exists());
 
         let (wrong, _peer) = UnixStream::pair().unwrap();
-        let error = Listening::open(&path, Some(wrong.into())).unwrap_err();
+        let error = listen(&path, Some(wrong.into())).unwrap_err();
         assert!(matches!(error, ListenError::Activation(_)), "{error}");
     }
 }
