@@ -1,5 +1,7 @@
 //! Results of ADD, byte for byte as each version of CNI writes them.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use leasehold_api::cni::{Dns, Ip, Route, Success, Version};
 
 fn whole() -> Success {

@@ -19,7 +19,12 @@
 //! the backlog. When `shutdown` resolves, callers without an answer are cut off before any byte, which makes the shim
 //! ask the next daemon; the `HungUp`s that follow are an artefact of stopping, so the driver reads no more events then.
 
+mod cni;
+mod control;
 mod server;
+mod spool;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +33,7 @@ use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 pub(crate) use server::serve;
+pub(crate) use spool::scan_spool;
 
 /// Connections that are served at once; those beyond wait in the socket's backlog.
 pub(crate) const MAX_OPEN: usize = 1024;
