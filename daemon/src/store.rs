@@ -24,7 +24,7 @@ use crate::owner::Owner;
 pub(crate) struct Persisted {
     /// The transaction.
     pub(crate) op: OpId,
-    /// All of it is durable, or none.
+    /// All of it is durable; or none is, as far as the device can tell.
     pub(crate) result: Result<(), StoreCause>,
 }
 

@@ -22,8 +22,6 @@ const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unr
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 /// Key of [`META`]: the format of this file.
 const FORMAT_KEY: &str = "format";
-/// Key of [`META`]: the number of the last commit. Tells after a failed commit whether it took place.
-const COMMIT_KEY: &str = "commit";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
@@ -46,13 +44,11 @@ impl Encoded {
     }
 }
 
-/// The file, and how far it is written.
+/// The file.
 pub(super) struct LeaseFile {
     path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     database: Option<Database>,
-    /// The number of the last commit that is known to have taken place.
-    commits: u64,
 }
 
 /// Why the file cannot be used as it is.
@@ -83,31 +79,26 @@ impl LeaseFile {
         .map_err(|why| refuse(&path, why))?;
         // A new file is durable only when its name is.
         sync_dir(&path)?;
-        let Contents { records, commits, unreadable } = contents;
-        let mut file = Self { path, database: Some(database), commits };
+        let Contents { records, unreadable } = contents;
+        let mut file = Self { path, database: Some(database) };
         file.keep_aside(unreadable)?;
         Ok((file, records))
     }
 
     /// Makes changes durable, in order, all or none.
+    ///
+    /// A failure to flush is a failure, though the changes may be read back: what the kernel could not write it keeps in
+    /// memory as if it had, so reading proves nothing.
     pub(super) fn commit(&mut self, changes: &[Encoded]) -> Result<(), StoreCause> {
         if changes.is_empty() {
             return Ok(());
         }
-        let number = self.commits + 1;
         let database = self.database()?;
-        let Err(error) = guarded(|| transact(database, number, changes)) else {
-            self.commits = number;
-            return Ok(());
-        };
-        // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
-        self.database = None;
-        let reached = self.database().ok().and_then(|database| guarded(|| last_commit(database)).ok());
-        if reached == Some(number) {
-            self.commits = number;
-            return Ok(());
-        }
-        Err(cause(&error))
+        guarded(|| transact(database, changes)).map_err(|error| {
+            // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
+            self.database = None;
+            cause(&error)
+        })
     }
 
     /// Returns the database, opened again if it failed before.
@@ -152,7 +143,6 @@ impl LeaseFile {
 /// What was read at the start.
 struct Contents {
     records: Vec<(BindingId, Record)>,
-    commits: u64,
     unreadable: Vec<(u64, Vec<u8>)>,
 }
 
@@ -200,7 +190,6 @@ fn agree_on_format(database: &Database) -> Result<u64, redb::Error> {
 }
 
 fn read(database: &Database) -> Result<Contents, redb::Error> {
-    let commits = last_commit(database)?;
     let txn = database.begin_read()?;
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     for row in txn.open_table(LEASES)?.iter()? {
@@ -213,15 +202,10 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
             }
         }
     }
-    Ok(Contents { records, commits, unreadable })
+    Ok(Contents { records, unreadable })
 }
 
-fn last_commit(database: &Database) -> Result<u64, redb::Error> {
-    let txn = database.begin_read()?;
-    Ok(txn.open_table(META)?.get(COMMIT_KEY)?.map_or(0, |number| number.value()))
-}
-
-fn transact(database: &Database, number: u64, changes: &[Encoded]) -> Result<(), redb::Error> {
+fn transact(database: &Database, changes: &[Encoded]) -> Result<(), redb::Error> {
     let mut txn = database.begin_write()?;
     txn.set_durability(Durability::Immediate)?;
     {
@@ -232,7 +216,6 @@ fn transact(database: &Database, number: u64, changes: &[Encoded]) -> Result<(),
                 None => leases.remove(*id)?,
             };
         }
-        txn.open_table(META)?.insert(COMMIT_KEY, number)?;
     }
     Ok(txn.commit()?)
 }
