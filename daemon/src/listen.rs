@@ -34,7 +34,7 @@ pub(crate) enum ListenError {
     #[error("{} exists and is not a socket: move it away, or choose another path with --socket", .0.display())]
     NotASocket(PathBuf),
     /// A step failed.
-    #[error("cannot {doing} {}: {source}", .path.display())]
+    #[error("cannot {doing} {}", .path.display())]
     Failed {
         /// What was tried: `bind`, `lock`.
         doing: &'static str,
@@ -44,8 +44,8 @@ pub(crate) enum ListenError {
         source: io::Error,
     },
     /// What systemd passed cannot be used.
-    #[error("socket activation: {0}")]
-    Activation(io::Error),
+    #[error("the socket that systemd passed cannot be used")]
+    Activation(#[source] io::Error),
 }
 
 /// Returns the socket that `inherited` is, else one bound at `path`; non-blocking, and with it the place where callers
@@ -79,7 +79,7 @@ impl Place {
             _ => Ok(()),
         });
         if let Err(error) = removed {
-            tracing::warn!(%error, "socket left behind");
+            tracing::warn!(error = crate::log::chain(&error), "socket left behind");
         }
     }
 }
@@ -88,12 +88,12 @@ impl Place {
 fn activated(fd: OwnedFd) -> io::Result<(UnixListener, Place)> {
     let socket = Socket::from(fd);
     if socket.domain()? != Domain::UNIX || socket.r#type()? != Type::STREAM || !socket.is_listener()? {
-        return Err(io::Error::other("what systemd passed is not a listening Unix stream socket (ListenStream=)"));
+        return Err(io::Error::other("not a listening Unix stream socket (ListenStream=)"));
     }
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
-    let path = path.ok_or_else(|| io::Error::other("the socket that systemd passed has no path"))?;
+    let path = path.ok_or_else(|| io::Error::other("it has no path"))?;
     Ok((listener, Place { path, bound: None }))
 }
 

@@ -3,8 +3,11 @@
 //! Only arguments, logging and the choice of what to run are here.
 
 mod cli;
+mod clock;
+mod driver;
 mod http;
 mod listen;
+mod log;
 mod net;
 mod owner;
 mod store;
@@ -16,22 +19,36 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let result = match cli::Args::parse().command {
+    match cli::Args::parse().command {
         cli::Command::Daemon(args) => daemon(args),
-        cli::Command::List(args) => cli::list(&args).map_err(Into::into).and_then(|text| print(&text)),
-    };
-    match result {
+        cli::Command::List(args) => said(cli::list(&args).map_err(Into::into).and_then(|text| print(&text))),
+    }
+}
+
+/// Runs the daemon. Once there is a log, what ends it is in the log too.
+fn daemon(args: cli::DaemonArgs) -> ExitCode {
+    let cli::DaemonArgs { socket, state_dir, host_prefix, log_format, log } = args;
+    if let Err(error) = log::init(log_format, &log) {
+        return said(Err(format!("log filter {log:?}: {}", log::chain(&error)).into()));
+    }
+    match driver::run(&driver::Settings { socket, state_dir, host_prefix }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("leasehold: {error}");
+            tracing::error!("{}", log::chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-fn daemon(args: cli::DaemonArgs) -> Result<(), Box<dyn Error>> {
-    println!("{args:?}");
-    Ok(())
+/// Tells a person why a command failed.
+fn said(result: Result<(), Box<dyn Error>>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("leasehold: {}", log::chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Prints to standard output. A reader that has seen enough (`| head`) is no error.

@@ -32,7 +32,7 @@ pub(crate) struct Persisted {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// The state directory cannot be made or used.
-    #[error("cannot {doing} {}: {source}", .path.display())]
+    #[error("cannot {doing} {}", .path.display())]
     Directory {
         /// What was tried: `create`, `lock`.
         doing: &'static str,
@@ -60,7 +60,7 @@ pub(crate) enum StoreError {
         known: u64,
     },
     /// The file cannot be opened, though it is not damaged: no permission, no room, a device error.
-    #[error("cannot open {}: {source}", .path.display())]
+    #[error("cannot open {}", .path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -30,9 +30,9 @@ pub(crate) struct DaemonArgs {
     /// Where leases are kept over restarts
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
-    /// Where the host's root is mounted, when the daemon runs in a container: put before each netns path
-    #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR")]
-    pub(crate) host_prefix: Option<PathBuf>,
+    /// Where the host's root directory is seen, when the daemon runs in a container: put before each netns path
+    #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
+    pub(crate) host_prefix: PathBuf,
     /// The shape of the log, on standard error
     #[arg(long, env = "LEASEHOLD_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,

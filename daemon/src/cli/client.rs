@@ -21,7 +21,7 @@ pub(crate) enum ClientError {
     #[error("no permission to ask the daemon at {}: run as the user that runs it, mostly root", .0.display())]
     Denied(PathBuf),
     /// The connection failed, or the daemon was silent for too long.
-    #[error("daemon at {}: {source}", .socket.display())]
+    #[error("daemon at {}", .socket.display())]
     Io {
         /// The daemon's socket.
         socket: PathBuf,

@@ -14,7 +14,7 @@ pub(crate) enum ListError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The daemon's answer is not a list of bindings.
-    #[error("the daemon's answer cannot be read: {0}; are daemon and command of the same version?")]
+    #[error("the daemon's answer cannot be read: are daemon and command of the same version?")]
     Unreadable(#[from] serde_json::Error),
 }
 

@@ -1,4 +1,5 @@
 //! File descriptors that the service manager left open for this process.
+#![allow(unsafe_code)] // Only who started the process knows that a number is a descriptor.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
