@@ -153,6 +153,7 @@ impl Dnsmasq {
                 "--conf-file=/dev/null",
                 "--keep-in-foreground",
                 "--user=root",
+                "--group=root",
                 "--log-facility=-",
                 "--log-dhcp",
             ])
