@@ -1,2 +1,4 @@
 //! stub
+mod http;
+
 fn main() {}
