@@ -1,1 +1,3 @@
-//! stub
+//! Network namespaces, links, DHCP servers and engines for tests, as values that clean up.
+
+pub mod model;
