@@ -13,9 +13,6 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     let own = env::current_exe().doing(|| "find this executable".to_owned())?;
     // target/TRIPLE/debug/deps/test-hash, or target/TRIPLE/debug/demo.
     let mut dirs = own.ancestors().skip(1).take(2);
-    let built = dirs
-        .by_ref()
-        .map(|dir| dir.join(name))
-        .find(|path| path.is_file());
+    let built = dirs.by_ref().map(|dir| dir.join(name)).find(|path| path.is_file());
     built.ok_or_else(|| Error::NotBuilt(own.parent().unwrap_or(Path::new("/")).join(name)))
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
-    sockopt,
+    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket, sockopt,
 };
 
 use crate::error::{Doing, Error};
+use crate::model::Kind;
 use crate::netns::Netns;
-use crate::packet::{Dhcp, DhcpType, Packet};
+use crate::packet::{Dhcp, Packet};
 use crate::wait::readable;
 
 /// A packet socket on a link, and what it has read. The kernel queues frames from the start on; they are read when
@@ -32,24 +32,11 @@ impl Capture {
     pub fn start(netns: &Netns, ifname: &str) -> Result<Self, Error> {
         let ifindex = netns.index(ifname)? as usize;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let open = || {
-            socket(
-                AddressFamily::Packet,
-                SockType::Raw,
-                flags,
-                SockProtocol::EthAll,
-            )
-        };
-        let socket = netns
-            .run(open)
-            .doing(|| format!("open a packet socket in {}", netns.name()))?;
+        let open = || socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll);
+        let socket = netns.run(open).doing(|| format!("open a packet socket in {}", netns.name()))?;
         // In a user namespace the larger buffer is refused; the usual one must do.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &Self::BUFFER);
-        Ok(Self {
-            socket,
-            ifindex,
-            packets: Vec::new(),
-        })
+        Ok(Self { socket, ifindex, packets: Vec::new() })
     }
 
     /// Returns all packets so far.
@@ -70,12 +57,7 @@ impl Capture {
 
     /// Returns all DHCP messages so far.
     pub fn dhcp(&mut self) -> Result<Vec<Dhcp>, Error> {
-        Ok(self
-            .packets()?
-            .iter()
-            .filter_map(Packet::dhcp)
-            .cloned()
-            .collect())
+        Ok(self.packets()?.iter().filter_map(Packet::dhcp).cloned().collect())
     }
 
     /// Forgets all packets so far.
@@ -102,22 +84,13 @@ impl Capture {
             seen = packets.len();
             if !readable(&self.socket, deadline)? {
                 let context = format!("; the capture has:\n{self}");
-                return Err(Error::TimedOut {
-                    awaited: awaited.to_owned(),
-                    waited: limit,
-                    context,
-                });
+                return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context });
             }
         }
     }
 
     /// Waits until a DHCP message of a kind fits.
-    pub fn wait_for_dhcp(
-        &mut self,
-        kind: DhcpType,
-        limit: Duration,
-        fits: impl Fn(&Dhcp) -> bool,
-    ) -> Result<Dhcp, Error> {
+    pub fn wait_for_dhcp(&mut self, kind: Kind, limit: Duration, fits: impl Fn(&Dhcp) -> bool) -> Result<Dhcp, Error> {
         self.wait_for(&format!("{kind:?}"), limit, |packet| {
             packet.dhcp().filter(|m| m.kind == kind && fits(m)).cloned()
         })
@@ -125,14 +98,12 @@ impl Capture {
 
     /// Waits for the RELEASE of an address.
     pub fn wait_for_release(&mut self, address: Ipv4Addr, limit: Duration) -> Result<Dhcp, Error> {
-        self.wait_for_dhcp(DhcpType::Release, limit, |m| m.ciaddr == address)
+        self.wait_for_dhcp(Kind::Release, limit, |m| m.ciaddr == address)
     }
 }
 
 impl std::fmt::Display for Capture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.packets
-            .iter()
-            .try_for_each(|packet| writeln!(f, "  {packet}"))
+        self.packets.iter().try_for_each(|packet| writeln!(f, "  {packet}"))
     }
 }

@@ -52,22 +52,10 @@ impl Daemon {
         let notify = home.dir.join("notify");
         let ready = listen(&notify)?;
         let mut command = Command::new(binary("leasehold")?);
-        command
-            .arg("daemon")
-            .arg("--socket")
-            .arg(home.socket())
-            .arg("--state-dir")
-            .arg(home.state_dir());
-        command
-            .args(["--log-format", "text"])
-            .env("NOTIFY_SOCKET", &notify)
-            .env("RUST_LOG", "debug");
+        command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
+        command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("RUST_LOG", "debug");
         let process = Process::start(netns, "leasehold daemon", command)?;
-        let mut daemon = Self {
-            process,
-            netns: netns.clone(),
-            home: home.clone(),
-        };
+        let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
         daemon.wait_until_ready(&ready)?;
         Ok(daemon)
     }
@@ -110,10 +98,7 @@ impl Daemon {
     /// Runs `leasehold list --json` and returns the bindings.
     pub fn list(&self) -> Result<Vec<Value>, Error> {
         let text = self.operator(&["list", "--json"])?;
-        let bad = || Error::Unreadable {
-            what: "a list of bindings",
-            text: text.clone(),
-        };
+        let bad = || Error::Unreadable { what: "a list of bindings", text: text.clone() };
         match serde_json::from_str(&text) {
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Object(mut answer)) => match answer.remove("bindings") {
@@ -129,8 +114,7 @@ impl Daemon {
         let (program, socket) = (binary("leasehold")?, self.socket());
         let socket = socket.to_string_lossy();
         let args = [args, &["--socket", &socket]].concat();
-        self.netns
-            .run_command(&program.to_string_lossy(), &args, "")
+        self.netns.run_command(&program.to_string_lossy(), &args, "")
     }
 
     fn wait_until_ready(&mut self, socket: &UnixDatagram) -> Result<(), Error> {
@@ -138,11 +122,7 @@ impl Daemon {
         let mut message = [0; 4096];
         loop {
             match socket.recv(&mut message) {
-                Ok(length)
-                    if message[..length]
-                        .split(|b| *b == b'\n')
-                        .any(|line| line == b"READY=1") =>
-                {
+                Ok(length) if message[..length].split(|b| *b == b'\n').any(|line| line == b"READY=1") => {
                     return Ok(());
                 }
                 Ok(_) => continue,
@@ -151,11 +131,7 @@ impl Daemon {
             }
             if !first_readable(&[socket.as_fd(), self.process.lifeline()], deadline)? {
                 let context = format!("; it said:\n{}", self.log().tail());
-                return Err(Error::TimedOut {
-                    awaited: "READY=1 of the daemon".into(),
-                    waited: DEADLINE,
-                    context,
-                });
+                return Err(Error::TimedOut { awaited: "READY=1 of the daemon".into(), waited: DEADLINE, context });
             }
             self.process.still_runs("its readiness")?;
         }
@@ -170,8 +146,6 @@ fn listen(path: &Path) -> Result<UnixDatagram, Error> {
         _ => {}
     }
     let socket = UnixDatagram::bind(path).doing(|| format!("listen on {}", path.display()))?;
-    socket
-        .set_nonblocking(true)
-        .doing(|| "set a socket non-blocking".to_owned())?;
+    socket.set_nonblocking(true).doing(|| "set a socket non-blocking".to_owned())?;
     Ok(socket)
 }

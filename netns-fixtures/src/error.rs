@@ -1,17 +1,16 @@
 //! Why a fixture could not do what it was asked.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 /// Why a fixture could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     /// This process may not make namespaces.
-    #[error(
-        "may not make network namespaces ({0}): run as root, or inside `unshare --user --map-root-user`"
-    )]
+    #[error("may not make network namespaces ({0}): run as root, or inside `unshare --user --map-root-user`")]
     NotAllowed(io::Error),
     /// The operating system refused.
     #[error("{doing}: {source}")]
@@ -74,6 +73,13 @@ pub enum Error {
     },
 }
 
+/// As [`Display`](fmt::Display): what a test returns is printed so, and is to be read by a person.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Adds what was being done to a system error.
 pub(crate) trait Doing<T> {
     /// Names the thing that failed.
@@ -82,27 +88,18 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::Io {
-            doing: doing(),
-            source,
-        })
+        self.map_err(|source| Error::Io { doing: doing(), source })
     }
 }
 
 impl<T> Doing<T> for nix::Result<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|errno| Error::Io {
-            doing: doing(),
-            source: errno.into(),
-        })
+        self.map_err(|errno| Error::Io { doing: doing(), source: errno.into() })
     }
 }
 
 impl<T> Doing<T> for Result<T, rtnetlink::Error> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::Netlink {
-            doing: doing(),
-            source,
-        })
+        self.map_err(|source| Error::Netlink { doing: doing(), source })
     }
 }

@@ -40,16 +40,10 @@ impl Lan {
         let switch = Netns::new(sandbox, "switch")?;
         switch.add_bridge("br0", mac(sandbox.number()))?;
         let (host, server) = (Netns::new(sandbox, "host")?, Netns::new(sandbox, "server")?);
-        let lan = Self {
-            host,
-            server,
-            switch,
-            sandbox: sandbox.clone(),
-        };
+        let lan = Self { host, server, switch, sandbox: sandbox.clone() };
         lan.plug_in(&lan.host)?;
         lan.plug_in(&lan.server)?;
-        lan.server
-            .add_address(Self::IFNAME, Self::on_lan(Self::SERVER))?;
+        lan.server.add_address(Self::IFNAME, Self::on_lan(Self::SERVER))?;
         Ok(lan)
     }
 
@@ -75,8 +69,7 @@ impl Lan {
     pub fn container(&self, id: &str) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
         let address = mac(self.sandbox.number());
-        self.host
-            .add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
+        self.host.add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
     }
 
@@ -98,12 +91,7 @@ impl Lan {
     }
 
     fn plug_in(&self, machine: &Netns) -> Result<(), Error> {
-        machine.add_veth(
-            Self::IFNAME,
-            mac(self.sandbox.number()),
-            &self.switch,
-            machine.name(),
-        )?;
+        machine.add_veth(Self::IFNAME, mac(self.sandbox.number()), &self.switch, machine.name())?;
         self.switch.add_port("br0", machine.name())?;
         machine.set_up(Self::IFNAME)
     }

@@ -47,11 +47,7 @@ impl fmt::Display for Need {
 /// When a need is not met and `CI` is `true`, for there a skip is a failure; or when namespaces cannot be made though
 /// they are allowed.
 pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
-    let missing: Vec<_> = needs
-        .iter()
-        .filter(|need| !need.is_met())
-        .map(Need::to_string)
-        .collect();
+    let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(Need::to_string).collect();
     if !missing.is_empty() {
         skip(&missing.join(" and "));
         return None;
@@ -68,14 +64,8 @@ pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
 
 fn skip(missing: &str) {
     let thread = std::thread::current();
-    let line = format!(
-        "skipped: {} needs {missing}",
-        thread.name().unwrap_or("a test")
-    );
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "{line}; on CI a skip is a failure"
-    );
+    let line = format!("skipped: {} needs {missing}", thread.name().unwrap_or("a test"));
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}; on CI a skip is a failure");
     eprintln!("{line}");
     if let Some(path) = std::env::var_os("LEASEHOLD_SKIPS") {
         let file = OpenOptions::new().append(true).create(true).open(path);
@@ -87,10 +77,7 @@ fn skip(missing: &str) {
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(sbin)
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).chain(sbin).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// A user namespace maps fewer than all ids.

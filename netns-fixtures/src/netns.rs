@@ -43,23 +43,11 @@ impl Netns {
             let own = "/proc/thread-self/ns/net";
             File::create_new(&path).doing(|| format!("make {}", path.display()))?;
             let none: Option<&str> = None;
-            mount(Some(own), &path, none, MsFlags::MS_BIND, none)
-                .doing(|| format!("mount {}", path.display()))?;
-            File::open(&path)
-                .map(OwnedFd::from)
-                .doing(|| format!("open {}", path.display()))
+            mount(Some(own), &path, none, MsFlags::MS_BIND, none).doing(|| format!("mount {}", path.display()))?;
+            File::open(&path).map(OwnedFd::from).doing(|| format!("open {}", path.display()))
         };
-        let fd = thread::scope(|s| {
-            s.spawn(make)
-                .join()
-                .expect("making a namespace does not panic")
-        })?;
-        let netns = Self(Arc::new(Inner {
-            sandbox: sandbox.clone(),
-            name: name.to_owned(),
-            path,
-            fd,
-        }));
+        let fd = thread::scope(|s| s.spawn(make).join().expect("making a namespace does not panic"))?;
+        let netns = Self(Arc::new(Inner { sandbox: sandbox.clone(), name: name.to_owned(), path, fd }));
         netns.set_up("lo")?;
         Ok(netns)
     }
@@ -85,8 +73,7 @@ impl Netns {
     /// Where `f` does.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let inside = || {
-            setns(self.0.fd.as_fd(), CloneFlags::CLONE_NEWNET)
-                .expect("its own namespace can be entered");
+            setns(self.0.fd.as_fd(), CloneFlags::CLONE_NEWNET).expect("its own namespace can be entered");
             f()
         };
         match thread::scope(|s| s.spawn(inside).join()) {
@@ -98,21 +85,15 @@ impl Netns {
     /// Starts a process inside. Who starts it must wait for it: the sandbox ends when all of its children are buried.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
-        self.run(|| self.0.sandbox.spawn_here(&mut command))
-            .doing(|| format!("start {program}"))
+        self.run(|| self.0.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
     }
 
     /// Runs a command inside to its end, with `input` as its standard input.
     pub fn output(&self, mut command: Command, input: &[u8]) -> Result<Output, Error> {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.spawn(command)?;
         feed(&mut child, input);
-        child
-            .wait_with_output()
-            .doing(|| "wait for a command".to_owned())
+        child.wait_with_output().doing(|| "wait for a command".to_owned())
     }
 
     /// Runs a command inside and returns what it printed.

@@ -40,22 +40,14 @@ struct Lines {
 impl Process {
     /// Starts a process in `netns`; `name` is for messages.
     pub fn start(netns: &Netns, name: &str, mut command: Command) -> Result<Self, Error> {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = netns.spawn(command)?;
         let log = Log::default();
         log.lock().open = 2;
         log.read(child.stdout.take().expect("its output is a pipe"));
         log.read(child.stderr.take().expect("its error output is a pipe"));
         let lifeline = child.stdin.take().expect("its input is a pipe");
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            lifeline,
-            log,
-        })
+        Ok(Self { name: name.to_owned(), child, lifeline, log })
     }
 
     /// Returns its process id, as this process sees it.
@@ -81,10 +73,7 @@ impl Process {
                 context: format!("; it said:\n{}", self.log.tail()),
             }),
             Heard::Ended => {
-                let status = self
-                    .child
-                    .wait()
-                    .doing(|| format!("wait for {}", self.name))?;
+                let status = self.child.wait().doing(|| format!("wait for {}", self.name))?;
                 Err(Error::Ended {
                     program: self.name.clone(),
                     status,
@@ -103,20 +92,11 @@ impl Process {
     /// # Errors
     /// When it has ended, while we waited for `awaited`.
     pub(crate) fn still_runs(&mut self, awaited: &str) -> Result<(), Error> {
-        let Some(status) = self
-            .child
-            .try_wait()
-            .doing(|| format!("wait for {}", self.name))?
-        else {
+        let Some(status) = self.child.try_wait().doing(|| format!("wait for {}", self.name))? else {
             return Ok(());
         };
         let (program, awaited, log) = (self.name.clone(), awaited.to_owned(), self.log.tail());
-        Err(Error::Ended {
-            program,
-            status,
-            awaited,
-            log,
-        })
+        Err(Error::Ended { program, status, awaited, log })
     }
 
     /// Sends it a signal.
@@ -128,9 +108,7 @@ impl Process {
     /// Sends SIGTERM and waits for the end.
     pub fn terminate(mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::SIGTERM)?;
-        self.child
-            .wait()
-            .doing(|| format!("wait for {}", self.name))
+        self.child.wait().doing(|| format!("wait for {}", self.name))
     }
 
     /// Kills it, as `kill -9` does, and waits until it is gone.
@@ -191,12 +169,7 @@ impl Log {
             if left.is_zero() {
                 return Heard::No;
             }
-            lines = self
-                .0
-                .1
-                .wait_timeout(lines, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            lines = self.0.1.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -205,9 +178,7 @@ impl Log {
         let log = self.clone();
         thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
-                log.lock()
-                    .lines
-                    .push(String::from_utf8_lossy(&line).into_owned());
+                log.lock().lines.push(String::from_utf8_lossy(&line).into_owned());
                 log.0.1.notify_all();
             }
             log.lock().open -= 1;

@@ -66,24 +66,13 @@ impl Sandbox {
             Err(errno) => return Err(Error::NotAllowed(errno.into())),
         }
         private_run()?;
-        let keeper = thread::scope(|s| {
-            s.spawn(start_keeper)
-                .join()
-                .expect("the keeper's starter does not panic")
-        })?;
+        let keeper = thread::scope(|s| s.spawn(start_keeper).join().expect("the keeper's starter does not panic"))?;
         let of_keeper = |kind: &str| {
             let path = format!("/proc/{}/ns/{kind}", keeper.child.id());
-            File::open(&path)
-                .map(OwnedFd::from)
-                .doing(|| format!("open {path}"))
+            File::open(&path).map(OwnedFd::from).doing(|| format!("open {path}"))
         };
         let (mounts, pids) = (of_keeper("mnt")?, of_keeper("pid")?);
-        Ok(Self(Arc::new(Inner {
-            keeper,
-            mounts,
-            pids,
-            counter: AtomicU32::new(1),
-        })))
+        Ok(Self(Arc::new(Inner { keeper, mounts, pids, counter: AtomicU32::new(1) })))
     }
 
     /// Makes an empty directory, `/run/NAME-N`, that nobody outside can see.
@@ -135,13 +124,7 @@ fn private_run() -> Result<(), Error> {
         mount(from, Path::new(what), fs, flags, data).doing(|| format!("mount {what}"))
     };
     set("/", none, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    set(
-        "/run",
-        Some("tmpfs"),
-        Some("tmpfs"),
-        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-        Some("mode=0755"),
-    )?;
+    set("/run", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
     // Names of network namespaces are mounts below it, and must be seen by what was started before them.
     set("/run", none, none, MsFlags::MS_SHARED, none)?;
     fs::create_dir("/run/netns").doing(|| "make /run/netns".to_owned())
@@ -152,11 +135,7 @@ fn start_keeper() -> Result<Keeper, Error> {
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| Error::NotAllowed(e.into()))?;
     let mut child = Command::new("unshare")
         .args(["--mount", "--propagation", "unchanged", "--"])
-        .args([
-            "sh",
-            "-c",
-            "mount -t proc proc /proc && echo ready && exec cat",
-        ])
+        .args(["sh", "-c", "mount -t proc proc /proc && echo ready && exec cat"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -165,19 +144,10 @@ fn start_keeper() -> Result<Keeper, Error> {
     let output = child.stdout.take().expect("its output is a pipe");
     let mut keeper = Keeper { child, input };
     let mut line = String::new();
-    BufReader::new(output)
-        .read_line(&mut line)
-        .doing(|| "hear from the first process".to_owned())?;
+    BufReader::new(output).read_line(&mut line).doing(|| "hear from the first process".to_owned())?;
     if line.trim() == "ready" {
         return Ok(keeper);
     }
-    let status = keeper
-        .child
-        .wait()
-        .doing(|| "wait for the first process".to_owned())?;
-    Err(Error::Failed {
-        command: "mount -t proc proc /proc".to_owned(),
-        status,
-        said: line,
-    })
+    let status = keeper.child.wait().doing(|| "wait for the first process".to_owned())?;
+    Err(Error::Failed { command: "mount -t proc proc /proc".to_owned(), status, said: line })
 }

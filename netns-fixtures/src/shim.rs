@@ -38,7 +38,7 @@ impl fmt::Display for CniError {
 impl std::error::Error for CniError {}
 
 /// How a call failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum CallError {
     /// The plugin said so.
     #[error("{verb} of {container}: {error}")]
@@ -53,6 +53,13 @@ pub enum CallError {
     /// It could not be asked, or did not speak CNI.
     #[error(transparent)]
     Fixture(#[from] Error),
+}
+
+/// As [`Display`](fmt::Display), for a person.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl CallError {
@@ -76,10 +83,7 @@ impl Shim {
 
     /// Returns the plugin at `program`.
     pub fn at(host: &Netns, program: PathBuf) -> Self {
-        Self {
-            host: host.clone(),
-            program,
-        }
+        Self { host: host.clone(), program }
     }
 
     /// Asks for a lease and returns the result.
@@ -93,24 +97,14 @@ impl Shim {
     }
 
     /// Asks whether the lease is still what `result`, of an earlier ADD, said.
-    pub fn check(
-        &self,
-        container: &Container,
-        config: &Value,
-        result: &Value,
-    ) -> Result<(), CallError> {
+    pub fn check(&self, container: &Container, config: &Value, result: &Value) -> Result<(), CallError> {
         let mut config = config.clone();
         config["prevResult"] = result.clone();
         self.start("CHECK", container, &config)?.wait().map(drop)
     }
 
     /// Starts a call without waiting for its end.
-    pub fn start(
-        &self,
-        verb: &'static str,
-        container: &Container,
-        config: &Value,
-    ) -> Result<ShimCall, Error> {
+    pub fn start(&self, verb: &'static str, container: &Container, config: &Value) -> Result<ShimCall, Error> {
         let mut command = Command::new(&self.program);
         command
             .env("CNI_COMMAND", verb)
@@ -123,11 +117,7 @@ impl Shim {
             .stderr(Stdio::piped());
         let mut child = self.host.spawn(command)?;
         feed(&mut child, config.to_string().as_bytes());
-        Ok(ShimCall {
-            verb,
-            container: container.id.clone(),
-            child: Some(child),
-        })
+        Ok(ShimCall { verb, container: container.id.clone(), child: Some(child) })
     }
 }
 
@@ -143,18 +133,11 @@ impl ShimCall {
     /// Waits for the answer; `null` when the plugin printed nothing, as is right for DEL and CHECK.
     pub fn wait(mut self) -> Result<Value, CallError> {
         let child = self.child.take().expect("only this and drop take it");
-        let output = child
-            .wait_with_output()
-            .doing(|| "wait for the shim".to_owned())?;
+        let output = child.wait_with_output().doing(|| "wait for the shim".to_owned())?;
         let said = String::from_utf8_lossy(&output.stdout);
         let bad = || Error::Unreadable {
             what: "the answer of a CNI plugin",
-            text: format!(
-                "{} ({}) {}",
-                said,
-                output.status,
-                String::from_utf8_lossy(&output.stderr)
-            ),
+            text: format!("{} ({}) {}", said, output.status, String::from_utf8_lossy(&output.stderr)),
         };
         let answer = match said.trim() {
             "" => Value::Null,
@@ -165,26 +148,14 @@ impl ShimCall {
         }
         let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
         let code = answer["code"].as_u64().ok_or_else(bad)?;
-        let error = CniError {
-            code,
-            msg: text("msg"),
-            details: text("details"),
-        };
-        Err(CallError::Cni {
-            verb: self.verb,
-            container: self.container.clone(),
-            error,
-        })
+        let error = CniError { code, msg: text("msg"), details: text("details") };
+        Err(CallError::Cni { verb: self.verb, container: self.container.clone(), error })
     }
 
     /// Kills the shim, as a runtime does at its own deadline, and waits until it is gone.
     pub fn kill(mut self) -> Result<(), Error> {
         let mut child = self.child.take().expect("only this and drop take it");
-        child
-            .kill()
-            .and_then(|()| child.wait())
-            .doing(|| "kill the shim".to_owned())
-            .map(drop)
+        child.kill().and_then(|()| child.wait()).doing(|| "kill the shim".to_owned()).map(drop)
     }
 }
 

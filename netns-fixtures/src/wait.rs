@@ -27,11 +27,7 @@ pub fn until_file<T>(
             return Ok(found);
         }
         if !watch.changed_by(deadline)? {
-            return Err(Error::TimedOut {
-                awaited: awaited.to_owned(),
-                waited: limit,
-                context: String::new(),
-            });
+            return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context: String::new() });
         }
     }
 }
@@ -43,20 +39,11 @@ pub(crate) fn readable(fd: impl AsFd, deadline: Instant) -> Result<bool, Error> 
 
 /// Waits until one of `fds` can be read or is hung up; `false` when `deadline` came first.
 pub(crate) fn first_readable(fds: &[BorrowedFd<'_>], deadline: Instant) -> Result<bool, Error> {
-    let mut fds: Vec<_> = fds
-        .iter()
-        .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
-        .collect();
+    let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     loop {
         // Rounded up, so that the last round does not spin.
-        let left = deadline
-            .saturating_duration_since(Instant::now())
-            .as_micros()
-            .div_ceil(1000);
-        match poll(
-            &mut fds,
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
-        ) {
+        let left = deadline.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+        match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
             Ok(0) if Instant::now() >= deadline => return Ok(false),
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return Ok(true),
@@ -80,10 +67,7 @@ impl Watch {
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVE;
         inotify.add_watch(dir, changes).doing(doing)?;
-        Ok(Self {
-            inotify,
-            dir: dir.to_owned(),
-        })
+        Ok(Self { inotify, dir: dir.to_owned() })
     }
 
     fn changed_by(&self, deadline: Instant) -> Result<bool, Error> {

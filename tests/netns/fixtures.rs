@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
-use netns_fixtures::{Capture, Container, DEADLINE, DhcpType, Error, Lan, Need, mac_text, sandbox};
+use netns_fixtures::{Capture, Container, DEADLINE, Error, Lan, Need, mac_text, sandbox};
 
 const BUSYBOX: Need = Need::Program("busybox");
 
@@ -18,10 +19,8 @@ fn dnsmasq_gives_and_takes_back() -> Result<(), Error> {
     let container = lan.container("c1")?;
     udhcpc(&container)?;
 
-    let lease = server
-        .lease_of(&mac_text(container.mac))?
-        .expect("dnsmasq has a lease");
-    let ack = witness.wait_for_dhcp(DhcpType::Ack, DEADLINE, |m| m.chaddr == container.mac)?;
+    let lease = server.lease_of(&mac_text(container.mac))?.expect("dnsmasq has a lease");
+    let ack = witness.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == container.mac)?;
     assert_eq!(ack.yiaddr, lease.address);
     assert_eq!(ack.address_option(54), Some(Lan::SERVER));
     server.restart(None)?;
@@ -35,21 +34,13 @@ fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
         return Ok(());
     };
     let lan = Lan::new(&sandbox)?;
-    let config = KeaConfig {
-        lease_time: Duration::from_secs(10),
-        ..KeaConfig::default()
-    };
+    let config = KeaConfig { lease_time: Duration::from_secs(10), ..KeaConfig::default() };
     let mut server = Kea::start(&lan, config)?;
     let container = lan.container("c1")?;
     udhcpc(&container)?;
 
-    let [lease] = &server.leases()?[..] else {
-        panic!("one lease: {:?}", server.leases())
-    };
-    assert_eq!(
-        (lease.mac.as_str(), lease.valid_lifetime),
-        (mac_text(container.mac).as_str(), 10)
-    );
+    let [lease] = &server.leases()?[..] else { panic!("one lease: {:?}", server.leases()) };
+    assert_eq!((lease.mac.as_str(), lease.valid_lifetime), (mac_text(container.mac).as_str(), 10));
     assert!(lease.is_held());
     server.stop()?;
     server.forget_leases()?;
@@ -72,28 +63,11 @@ fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
     }))?;
     assert!(container.netns.is_up("eth0")?);
     assert_eq!(container.addresses()?, [Lan::on_lan([10, 7, 1, 5].into())]);
-    let routes = container
-        .netns
-        .run_command("cat", &["/proc/self/net/route"], "")?;
-    let hexadecimal_routes = routes
-        .lines()
-        .skip(1)
-        .map(|line| line.split('\t').take(3).collect::<Vec<_>>());
-    assert!(
-        hexadecimal_routes
-            .clone()
-            .any(|r| r == ["eth0", "00000000", "0100070A"]),
-        "{routes}"
-    );
-    assert!(
-        hexadecimal_routes
-            .clone()
-            .any(|r| r == ["eth0", "000200C0", "0900070A"]),
-        "{routes}"
-    );
-    container
-        .add_cluster_network()
-        .expect_err("the default route is taken");
+    let routes = container.netns.run_command("cat", &["/proc/self/net/route"], "")?;
+    let hexadecimal_routes = routes.lines().skip(1).map(|line| line.split('\t').take(3).collect::<Vec<_>>());
+    assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "00000000", "0100070A"]), "{routes}");
+    assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "000200C0", "0900070A"]), "{routes}");
+    container.add_cluster_network().expect_err("the default route is taken");
     Ok(())
 }
 
@@ -103,11 +77,7 @@ fn nothing_outlives_a_sandbox() -> Result<(), Error> {
         return Ok(());
     };
     let lan = Lan::new(&sandbox)?;
-    let orphan = lan.host.run_command(
-        "sh",
-        &["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"],
-        "",
-    )?;
+    let orphan = lan.host.run_command("sh", &["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], "")?;
     assert_ne!(orphan, "");
     let keeper = sandbox.keeper();
     drop((lan, sandbox));
@@ -117,15 +87,6 @@ fn nothing_outlives_a_sandbox() -> Result<(), Error> {
 
 fn udhcpc(container: &Container) -> Result<(), Error> {
     container.netns.set_up(&container.ifname)?;
-    let args = [
-        "udhcpc",
-        "-n",
-        "-q",
-        "-f",
-        "-i",
-        &container.ifname,
-        "-s",
-        "/bin/true",
-    ];
+    let args = ["udhcpc", "-n", "-q", "-f", "-i", &container.ifname, "-s", "/bin/true"];
     container.netns.run_command("busybox", &args, "").map(drop)
 }

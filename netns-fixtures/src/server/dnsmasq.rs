@@ -29,12 +29,7 @@ pub struct DnsmasqConfig {
 
 impl Default for DnsmasqConfig {
     fn default() -> Self {
-        Self {
-            pool: POOL,
-            lease_time: Duration::from_secs(3600),
-            timers: None,
-            more: Vec::new(),
-        }
+        Self { pool: POOL, lease_time: Duration::from_secs(3600), timers: None, more: Vec::new() }
     }
 }
 
@@ -71,21 +66,14 @@ impl Dnsmasq {
     /// Starts it in a namespace of its own choice, on its link [`Lan::IFNAME`].
     pub fn start_in(netns: &Netns, config: DnsmasqConfig) -> Result<Self, Error> {
         let dir = netns.sandbox().dir("dnsmasq")?;
-        let mut server = Self {
-            netns: netns.clone(),
-            dir,
-            config,
-            process: None,
-        };
+        let mut server = Self { netns: netns.clone(), dir, config, process: None };
         server.launch()?;
         Ok(server)
     }
 
     /// Stops it; the lease file stays.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.process
-            .take()
-            .map_or(Ok(()), |process| process.terminate().map(drop))
+        self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))
     }
 
     /// Starts it again, with another configuration if one is given.
@@ -104,13 +92,9 @@ impl Dnsmasq {
 
     /// Reads the lease file.
     pub fn leases(&self) -> Result<Vec<DnsmasqLease>, Error> {
-        let text =
-            fs::read_to_string(self.lease_file()).doing(|| "read the lease file".to_owned())?;
+        let text = fs::read_to_string(self.lease_file()).doing(|| "read the lease file".to_owned())?;
         // A `duid` line is the server's own, for DHCPv6.
-        text.lines()
-            .filter(|line| !line.starts_with("duid"))
-            .map(parse_lease)
-            .collect()
+        text.lines().filter(|line| !line.starts_with("duid")).map(parse_lease).collect()
     }
 
     /// Returns the lease of a client, by its hardware address.
@@ -130,9 +114,7 @@ impl Dnsmasq {
 
     /// Waits until it has no lease left.
     pub fn wait_until_free(&self) -> Result<(), Error> {
-        self.wait_for("empty lease file of dnsmasq", DEADLINE, |leases| {
-            leases.is_empty().then_some(())
-        })
+        self.wait_for("empty lease file of dnsmasq", DEADLINE, |leases| leases.is_empty().then_some(()))
     }
 
     /// Returns what it says, all runs but the present one forgotten.
@@ -157,24 +139,13 @@ impl Dnsmasq {
                 "--log-facility=-",
                 "--log-dhcp",
             ])
-            .args([
-                "--port=0",
-                "--no-ping",
-                "--dhcp-authoritative",
-                "--bind-interfaces",
-            ])
+            .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
             .arg(format!("--interface={}", Lan::IFNAME))
             .arg("--except-interface=lo")
             .arg(format!("--dhcp-leasefile={}", self.lease_file().display()))
             .arg(format!("--pid-file={}", self.dir.join("pid").display()))
-            .arg(format!(
-                "--dhcp-lease-max={}",
-                u32::from(*last) - u32::from(*first) + 1
-            ))
-            .arg(format!(
-                "--dhcp-range={first},{last},{},{seconds}s",
-                Lan::SUBNET.netmask()
-            ));
+            .arg(format!("--dhcp-lease-max={}", u32::from(*last) - u32::from(*first) + 1))
+            .arg(format!("--dhcp-range={first},{last},{},{seconds}s", Lan::SUBNET.netmask()));
         if let Some((t1, t2)) = self.config.timers {
             command.arg(format!("--dhcp-option=option:T1,{}", t1.as_secs()));
             command.arg(format!("--dhcp-option=option:T2,{}", t2.as_secs()));
@@ -188,10 +159,7 @@ impl Dnsmasq {
 }
 
 fn parse_lease(line: &str) -> Result<DnsmasqLease, Error> {
-    let bad = || Error::Unreadable {
-        what: "a lease of dnsmasq",
-        text: line.to_owned(),
-    };
+    let bad = || Error::Unreadable { what: "a lease of dnsmasq", text: line.to_owned() };
     let fields: Vec<_> = line.split(' ').collect();
     let [expires, mac, address, hostname, client_id] = fields[..] else {
         return Err(bad());

@@ -32,12 +32,7 @@ pub struct KeaConfig {
 impl Default for KeaConfig {
     fn default() -> Self {
         let options = vec![("routers".to_owned(), Lan::SERVER.to_string())];
-        Self {
-            pool: POOL,
-            lease_time: Duration::from_secs(3600),
-            timers: None,
-            options,
-        }
+        Self { pool: POOL, lease_time: Duration::from_secs(3600), timers: None, options }
     }
 }
 
@@ -83,21 +78,14 @@ impl Kea {
     /// Starts it in a namespace, on its link [`Lan::IFNAME`].
     pub fn start_in(netns: &Netns, config: KeaConfig) -> Result<Self, Error> {
         let dir = netns.sandbox().dir("kea")?;
-        let mut server = Self {
-            netns: netns.clone(),
-            dir,
-            config,
-            process: None,
-        };
+        let mut server = Self { netns: netns.clone(), dir, config, process: None };
         server.launch()?;
         Ok(server)
     }
 
     /// Stops it; the lease file stays.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.process
-            .take()
-            .map_or(Ok(()), |process| process.terminate().map(drop))
+        self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))
     }
 
     /// Starts it again, with another configuration if one is given.
@@ -116,17 +104,10 @@ impl Kea {
 
     /// Reads the lease file: every change of every lease, oldest first.
     pub fn history(&self) -> Result<Vec<KeaLease>, Error> {
-        let text =
-            fs::read_to_string(self.lease_file()).doing(|| "read the lease file".to_owned())?;
+        let text = fs::read_to_string(self.lease_file()).doing(|| "read the lease file".to_owned())?;
         // A line without its end is still being written.
-        let whole = text
-            .split_inclusive('\n')
-            .filter(|line| line.ends_with('\n'));
-        whole
-            .map(str::trim_end)
-            .filter(|line| !line.starts_with("address,"))
-            .map(parse_lease)
-            .collect()
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(str::trim_end).filter(|line| !line.starts_with("address,")).map(parse_lease).collect()
     }
 
     /// Returns the leases that are held, each as it last became.
@@ -146,9 +127,7 @@ impl Kea {
 
     /// Waits until no lease is held.
     pub fn wait_until_free(&self) -> Result<(), Error> {
-        self.wait_for("release of all leases of Kea", DEADLINE, |history| {
-            held(history).is_empty().then_some(())
-        })
+        self.wait_for("release of all leases of Kea", DEADLINE, |history| held(history).is_empty().then_some(()))
     }
 
     /// Returns what it says, all runs but the present one forgotten.
@@ -162,8 +141,7 @@ impl Kea {
 
     fn launch(&mut self) -> Result<(), Error> {
         let file = self.dir.join("kea.json");
-        fs::write(&file, self.config_json().to_string())
-            .doing(|| "write Kea's configuration".to_owned())?;
+        fs::write(&file, self.config_json().to_string()).doing(|| "write Kea's configuration".to_owned())?;
         let mut command = Command::new("kea-dhcp4");
         command.arg("-c").arg(&file);
         for variable in ["KEA_PIDFILE_DIR", "KEA_LOCKFILE_DIR", "KEA_DHCP_DATA_DIR"] {
@@ -176,12 +154,7 @@ impl Kea {
     }
 
     fn config_json(&self) -> Value {
-        let KeaConfig {
-            pool,
-            lease_time,
-            timers,
-            options,
-        } = &self.config;
+        let KeaConfig { pool, lease_time, timers, options } = &self.config;
         let option = |(name, data): &(String, String)| json!({ "name": name, "data": data });
         let mut dhcp4 = json!({
             "interfaces-config": { "interfaces": [Lan::IFNAME], "dhcp-socket-type": "raw" },
@@ -210,25 +183,13 @@ impl Kea {
 }
 
 fn held(history: &[KeaLease]) -> Vec<KeaLease> {
-    let is_latest = |(i, lease): &(usize, &KeaLease)| {
-        !history[i + 1..].iter().any(|l| l.address == lease.address)
-    };
-    history
-        .iter()
-        .enumerate()
-        .filter(is_latest)
-        .map(|(_, lease)| lease)
-        .filter(|l| l.is_held())
-        .cloned()
-        .collect()
+    let is_latest = |(i, lease): &(usize, &KeaLease)| !history[i + 1..].iter().any(|l| l.address == lease.address);
+    history.iter().enumerate().filter(is_latest).map(|(_, lease)| lease).filter(|l| l.is_held()).cloned().collect()
 }
 
 /// Reads `address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context`.
 fn parse_lease(line: &str) -> Result<KeaLease, Error> {
-    let bad = || Error::Unreadable {
-        what: "a lease of Kea",
-        text: line.to_owned(),
-    };
+    let bad = || Error::Unreadable { what: "a lease of Kea", text: line.to_owned() };
     let fields: Vec<_> = line.split(',').collect();
     let field = |i: usize| fields.get(i).copied().ok_or_else(bad);
     Ok(KeaLease {
