@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, MacVlanMode};
+use rtnetlink::packet_route::neighbour::NeighbourState;
 use rtnetlink::{Handle, LinkBridge, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use crate::error::{Doing, Error};
@@ -93,6 +94,16 @@ impl Netns {
             None => to_subnet.scope(rtnetlink::packet_route::route::RouteScope::Link).build(),
         };
         self.netlink(async |h| h.route().add(message).execute().await).doing(|| format!("route {to} by {ifname}"))
+    }
+
+    /// Tells the kernel a neighbour's Ethernet address, in place of ARP.
+    pub fn set_neighbour(&self, ifname: &str, address: Ipv4Addr, mac: Mac) -> Result<(), Error> {
+        let index = self.index(ifname)?;
+        self.netlink(async |h| {
+            let request = h.neighbours().add(index, address.into()).link_layer_address(&mac);
+            request.state(NeighbourState::Stale).replace().execute().await
+        })
+        .doing(|| format!("set the neighbour {address} on {ifname}"))
     }
 
     /// Returns the IPv4 addresses of a link.

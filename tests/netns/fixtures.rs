@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
+use netns_fixtures::model::{Config, Event, Kind, Purpose};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, ModelServer};
 use netns_fixtures::{Capture, Container, DEADLINE, Error, Lan, Need, mac_text, sandbox};
 
 const BUSYBOX: Need = Need::Program("busybox");
@@ -46,6 +46,26 @@ fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
     server.forget_leases()?;
     server.restart(None)?;
     assert_eq!(server.leases()?, []);
+    Ok(())
+}
+
+#[test]
+fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[BUSYBOX]) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
+    let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
+    let container = lan.container("c1")?;
+    udhcpc(&container)?;
+
+    let granted = |event: &Event| match event {
+        Event::Granted(address, Purpose::Select) => Some(*address),
+        _ => None,
+    };
+    let address = server.wait_for("grant", 0, DEADLINE, granted)?;
+    assert_eq!(server.leases()[&address].hardware, container.mac);
+    let ack = witness.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == address)?;
+    assert!(ack.is_unicast(), "udhcpc asks for no broadcast: {ack:?}");
     Ok(())
 }
 

@@ -2,12 +2,14 @@
 
 mod dnsmasq;
 mod kea;
+mod model;
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 pub use dnsmasq::{Dnsmasq, DnsmasqConfig, DnsmasqLease};
 pub use kea::{Kea, KeaConfig, KeaLease};
+pub use model::ModelServer;
 
 /// The addresses that a server gives out, unless it is configured otherwise.
 pub const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 1, 0)..=Ipv4Addr::new(10, 7, 4, 255);
