@@ -159,21 +159,9 @@ impl Judge {
             Err(cause) => return vec![Violation::Frame(cause)],
         };
         match frame.packet {
-            Packet::Udp {
-                source,
-                destination,
-                payload,
-            } if destination.port() == 67 => {
+            Packet::Udp { source, destination, payload } if destination.port() == 67 => {
                 let ethernet = Some((frame.source, frame.destination));
-                self.client(
-                    now,
-                    &Datagram {
-                        payload,
-                        source,
-                        destination: Some(destination),
-                        ethernet,
-                    },
-                )
+                self.client(now, &Datagram { payload, source, destination: Some(destination), ethernet })
             }
             Packet::Arp(arp) if arp.sender_mac == frame.source => Vec::new(),
             Packet::Arp(_) => vec![Violation::ArpSender],
@@ -194,22 +182,12 @@ impl Judge {
             return;
         };
         match message.kind() {
-            Some(Kind::Offer) if exchange.offers.len() < 64 => {
-                exchange.offers.push((server, message.yiaddr))
-            }
+            Some(Kind::Offer) if exchange.offers.len() < 64 => exchange.offers.push((server, message.yiaddr)),
             Some(Kind::Ack) => {
-                let seconds = message
-                    .number(code::LEASE_TIME)
-                    .filter(|seconds| *seconds != u32::MAX);
+                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
-                let grant = Grant {
-                    server,
-                    until,
-                    given_back: false,
-                    refused: false,
-                };
-                self.grants
-                    .insert((exchange.key.clone(), message.yiaddr), grant);
+                let grant = Grant { server, until, given_back: false, refused: false };
+                self.grants.insert((exchange.key.clone(), message.yiaddr), grant);
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -226,10 +204,7 @@ impl Judge {
         let Some(exchange) = self.exchanges.get_mut(&message.xid) else {
             return;
         };
-        let latest = self
-            .clients
-            .get(&exchange.key)
-            .is_some_and(|client| client.latest == message.xid);
+        let latest = self.clients.get(&exchange.key).is_some_and(|client| client.latest == message.xid);
         match message.kind() {
             Some(Kind::Ack) => {
                 exchange.acknowledged = true;
@@ -260,11 +235,7 @@ impl Judge {
         }
         for (known, code, violation) in [
             (&mut client.list, code::PARAMETERS, Violation::ListChanged),
-            (
-                &mut client.max_size,
-                code::MAX_SIZE,
-                Violation::MaxSizeChanged,
-            ),
+            (&mut client.max_size, code::MAX_SIZE, Violation::MaxSizeChanged),
         ] {
             let value = message.option(code);
             if known.is_some() && known.as_deref() != value {
@@ -280,22 +251,17 @@ impl Judge {
         if !self.exchanges.contains_key(&message.xid) {
             self.order.push_back(message.xid);
             if self.order.len() > REMEMBERED {
-                self.order
-                    .pop_front()
-                    .map(|oldest| self.exchanges.remove(&oldest));
+                self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
             }
         }
-        let exchange = self
-            .exchanges
-            .entry(message.xid)
-            .or_insert_with(|| Exchange {
-                key: key.clone(),
-                hardware,
-                secs: Vec::new(),
-                offers: Vec::new(),
-                claim: None,
-                acknowledged: false,
-            });
+        let exchange = self.exchanges.entry(message.xid).or_insert_with(|| Exchange {
+            key: key.clone(),
+            hardware,
+            secs: Vec::new(),
+            offers: Vec::new(),
+            claim: None,
+            acknowledged: false,
+        });
         if exchange.key != key || exchange.hardware != hardware {
             found.push(Violation::ClientChanged);
         }
@@ -347,18 +313,9 @@ impl Judge {
         if uses && grant.given_back {
             found.push(Violation::GivenBack(purpose, address));
         }
-        let to = datagram
-            .destination
-            .map(|to| *to.ip())
-            .filter(|_| purpose.unicast());
-        let named = message
-            .address(code::SERVER)
-            .filter(|_| purpose.gives_back());
-        if let Some(other) = [to, named]
-            .into_iter()
-            .flatten()
-            .find(|server| *server != grant.server)
-        {
+        let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
+        let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
+        if let Some(other) = [to, named].into_iter().flatten().find(|server| *server != grant.server) {
             found.push(Violation::WrongServer(purpose, other));
         }
         grant.given_back |= purpose.gives_back();
