@@ -14,6 +14,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::timing::Timer;
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
@@ -157,6 +158,21 @@ pub enum Effect {
     },
 }
 
+/// What the next deadline of the core is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// A call has to be answered.
+    Call,
+    /// The DHCP client of a binding goes on.
+    Dhcp(Timer),
+    /// A RELEASE goes on, or is tried again.
+    Release,
+    /// A lease that could not be given back ends by itself.
+    LeaseEnds,
+    /// A failed write is tried again.
+    Store,
+}
+
 /// What a caller asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -260,7 +276,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(.answers, .refused))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(*.answers, *.refused, .last_refusal))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -270,8 +286,10 @@ pub enum Failure {
         waited: Duration,
         /// DHCP answers to this client that came in, good or bad.
         answers: u32,
-        /// Why answers were refused, the latest first, `offer without server identifier` and the like.
-        refused: Vec<String>,
+        /// How many of them were refused.
+        refused: u32,
+        /// Why the last of them was refused.
+        last_refusal: Option<String>,
     },
     /// The time-out passed after an offer, before the ACK.
     #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}")]
@@ -352,11 +370,13 @@ pub enum Failure {
     },
 }
 
-fn heard(answers: &u32, refused: &[String]) -> String {
-    match (answers, refused.last()) {
+fn heard(answers: u32, refused: u32, last_refusal: &Option<String>) -> String {
+    match (answers, last_refusal) {
         (0, _) => ": no answer came; is a DHCP server on that wire?".to_owned(),
-        (_, Some(cause)) => format!(": of {answers} answers {} were refused, the last because: {cause}", refused.len()),
-        (_, None) => format!(": {answers} answers came, none an offer"),
+        (_, Some(cause)) => {
+            format!(": of {answers} answers {refused} were refused, the last because: {cause}")
+        }
+        (_, None) => format!(": {answers} answers came, none of them an offer"),
     }
 }
 

@@ -48,6 +48,16 @@ pub enum Lan {
     Network(String),
 }
 
+impl Lan {
+    /// Returns the host's link, if the LAN is known by one.
+    pub fn parent(&self) -> Option<&str> {
+        match self {
+            Self::Link { parent, .. } => Some(parent),
+            Self::Network(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Lan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,7 +119,7 @@ impl TryFrom<String> for ClientId {
     type Error = BadClientId;
 
     fn try_from(text: String) -> Result<Self, BadClientId> {
-        if text.len() % 2 != 0 || !text.is_ascii() {
+        if !text.len().is_multiple_of(2) || !text.is_ascii() {
             return Err(BadClientId::NotHex);
         }
         let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| BadClientId::NotHex);

@@ -10,6 +10,7 @@
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
 
 mod exchange;
+pub(crate) mod inherit;
 mod netlink;
 mod netns;
 mod packet;

@@ -4,6 +4,12 @@
 //! the cause for which it refuses.
 
 pub mod frame;
+pub mod message;
+mod name;
+pub mod option;
+mod read;
+#[cfg(test)]
+mod testing;
 
 use std::fmt;
 use std::str::FromStr;

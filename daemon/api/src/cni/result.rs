@@ -1,0 +1,138 @@
+//! CNI's results, and how each version writes them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+use super::Version;
+use crate::to_json;
+
+/// What an IPAM plugin answers to ADD, in no version yet.
+///
+/// There are no interfaces here: a delegated plugin leaves `interfaces` and `ips[].interface` out (CNI specification,
+/// "Delegated Plugins (IPAM)").
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Success {
+    /// Addresses.
+    pub ips: Vec<Ip>,
+    /// Routes. Main plugins add them in this order.
+    pub routes: Vec<Route>,
+    /// Names and their servers.
+    pub dns: Dns,
+}
+
+/// An address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip {
+    /// The address with its prefix.
+    pub address: IpNet,
+    /// The gateway of its subnet.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to.
+    pub dst: IpNet,
+    /// The next hop; `None` when the destination is on the link itself.
+    pub via: Option<IpAddr>,
+}
+
+/// Names and their servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dns {
+    /// Servers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nameservers: Vec<IpAddr>,
+    /// The domain for short names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Domains to search for short names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<String>,
+}
+
+impl Dns {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Success {
+    /// Writes the result as `version` wants it.
+    pub fn render(&self, version: Version) -> String {
+        use Version::*;
+        let (family, scopes) = match version {
+            V0_4_0 => (true, false),
+            V1_0_0 => (false, false),
+            V1_1_0 => (false, true),
+        };
+        to_json(&ListOut {
+            cni_version: version,
+            ips: self.ips.iter().map(|ip| IpOut::new(ip, family)).collect(),
+            routes: self.routes.iter().map(|route| RouteOut::new(route, scopes)).collect(),
+            dns: &self.dns,
+        })
+    }
+}
+
+/// The shape since 0.3.0: a list of addresses.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListOut<'a> {
+    cni_version: Version,
+    ips: Vec<IpOut>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<RouteOut>,
+    #[serde(skip_serializing_if = "Dns::is_empty")]
+    dns: &'a Dns,
+}
+
+#[derive(Serialize)]
+struct IpOut {
+    /// `ips[].version`: mandatory before 1.0.0, gone since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    address: IpNet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
+}
+
+impl IpOut {
+    fn new(ip: &Ip, family: bool) -> Self {
+        let version = match ip.address {
+            IpNet::V4(_) => "4",
+            IpNet::V6(_) => "6",
+        };
+        Self { version: family.then_some(version), address: ip.address, gateway: ip.gateway }
+    }
+}
+
+#[derive(Serialize)]
+struct RouteOut {
+    dst: IpNet,
+    gw: IpAddr,
+    /// `routes[].scope`, since 1.1.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<u8>,
+}
+
+impl RouteOut {
+    /// `RT_SCOPE_LINK`.
+    const LINK: u8 = 253;
+
+    /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the
+    /// incumbent passes it on: main plugins replace an absent `gw` by the gateway of the first address
+    /// (`ConfigureIface`), and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to
+    /// reach another one's next hop, a router outside the subnet.
+    fn new(route: &Route, scopes: bool) -> Self {
+        let none: IpAddr = match route.dst {
+            IpNet::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpNet::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let scope = (scopes && route.via.is_none()).then_some(Self::LINK);
+        Self { dst: route.dst, gw: route.via.unwrap_or(none), scope }
+    }
+}

@@ -1,0 +1,321 @@
+//! The calls of the CNI shim: ADD, DEL, CHECK.
+//!
+//! An attachment has one operation at a time; further calls wait in its slot, in order. DEL goes before them and ends an
+//! ADD that is under way (invariant 2). What an ADD does is in `add`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Registry;
+use super::add::Admission;
+use super::timers::Key;
+use crate::binding::{Abort, Binding, Leave, Owner, Purpose};
+use crate::effect::{Answer, Call, Failure, OpId, Outcome, RequestId, StoreCause, Why};
+use crate::identity::Attachment;
+use crate::link::{LinkCause, LinkView, Target};
+use crate::record::BindingId;
+use crate::time::{Instant, Now};
+use ipnet::Ipv4Net;
+
+/// How long a CHECK may wait behind another operation and for its look at the link.
+const CHECK_LIMIT: Duration = Duration::from_secs(30);
+
+/// One attachment: what it holds, what it is at, and who waits for that to end.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// The binding that holds its lease.
+    pub(super) holder: Option<BindingId>,
+    pub(super) operation: Option<Operation>,
+    waiting: VecDeque<Waiting>,
+}
+
+/// A call that waits for the operation before it.
+#[derive(Debug)]
+struct Waiting {
+    id: RequestId,
+    call: Call,
+    since: Instant,
+}
+
+/// What an attachment is at.
+#[derive(Debug)]
+pub(super) enum Operation {
+    /// An ADD whose link is being made ready.
+    Adding(Box<Admission>),
+    /// An ADD whose binding is acquiring.
+    Acquiring(RequestId, BindingId),
+    /// An ADD that was given up, whose binding settles that.
+    Ending(BindingId),
+    /// A DEL, or several.
+    Deleting(Vec<RequestId>, BindingId),
+    /// A CHECK that looks at the link.
+    Checking(RequestId, OpId),
+}
+
+impl Registry {
+    /// Begins a call, or lets it wait for its turn.
+    pub(super) fn call(&mut self, now: Now, attachment: Attachment, id: RequestId, call: Call) {
+        if matches!(call, Call::Del { .. }) {
+            return self.delete(now, attachment, id);
+        }
+        let limit = match &call {
+            Call::Add(add) => add.timeout,
+            Call::Check { .. } | Call::Del { .. } | Call::List => CHECK_LIMIT,
+        };
+        self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
+        let slot = self.slots.entry(attachment.clone()).or_default();
+        slot.waiting.push_back(Waiting { id, call, since: now.boot });
+        self.next_call(now, &attachment);
+    }
+
+    /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
+    fn next_call(&mut self, now: Now, attachment: &Attachment) {
+        while let Some(slot) = self.slots.get_mut(attachment) {
+            if slot.operation.is_some() {
+                return;
+            }
+            let Some(Waiting { id, call, since }) = slot.waiting.pop_front() else {
+                if slot.holder.is_none() {
+                    self.slots.remove(attachment);
+                }
+                return;
+            };
+            match call {
+                Call::Add(add) => self.begin_add(id, add, since),
+                Call::Del { .. } => self.begin_delete(now, attachment, id),
+                Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
+                Call::List => {}
+            }
+        }
+    }
+
+    pub(super) fn operation(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
+        self.slots.get_mut(attachment)?.operation.as_mut()
+    }
+
+    pub(super) fn begin(&mut self, attachment: &Attachment, operation: Operation) {
+        self.slots.entry(attachment.clone()).or_default().operation = Some(operation);
+    }
+
+    pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
+        if let Some(slot) = self.slots.get_mut(attachment) {
+            slot.operation = None;
+        }
+        self.next_call(now, attachment);
+    }
+
+    pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, purpose: Purpose, outcome: Outcome) {
+        let view = match outcome {
+            Outcome::Applied { result, .. } | Outcome::Inspected(result) => result,
+            Outcome::Persisted(_) | Outcome::Opened(_) => return,
+        };
+        match purpose {
+            Purpose::Prepare => self.prepared(now, &attachment, view),
+            Purpose::Rival(rival) => self.rival_seen(now, &attachment, rival, view),
+            Purpose::Check => self.checked(now, &attachment, view),
+            Purpose::Open(_) | Purpose::Persist | Purpose::Size | Purpose::FindParent | Purpose::Audit => {}
+        }
+    }
+
+    // DEL
+
+    /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
+    fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
+        let slot = self.slots.entry(attachment.clone()).or_default();
+        let (adds, others) =
+            std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
+        slot.waiting = others;
+        let cancelled: VecDeque<Waiting> = adds;
+        for add in cancelled {
+            self.reply(add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
+        }
+        let Some(slot) = self.slots.get_mut(&attachment) else {
+            return;
+        };
+        if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
+            return requests.push(id);
+        }
+        slot.waiting.push_front(Waiting { id, call: Call::Del { attachment: attachment.clone() }, since: now.boot });
+        self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
+        self.next_call(now, &attachment);
+    }
+
+    /// Gives the ADD up that is under way, if there is one.
+    fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
+        match self.operation(attachment) {
+            Some(Operation::Adding(admission)) => {
+                let (request, op) = (admission.request, admission.op());
+                op.into_iter().for_each(|op| self.out.forget(op));
+                if let Some(failure) = why {
+                    self.reply(request, Answer::Failed(failure));
+                }
+                self.end(now, attachment);
+            }
+            Some(Operation::Acquiring(_, id)) => {
+                let id = *id;
+                let abort = why.map_or(Abort::Silent, Abort::Because);
+                self.with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
+                if abort == Abort::Silent {
+                    self.begin(attachment, Operation::Ending(id));
+                }
+            }
+            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..)) | None => {}
+        }
+    }
+
+    fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
+        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
+        let Some(holder) = holder.filter(|holder| self.bindings.contains_key(holder)) else {
+            self.reply(id, Answer::Deleted);
+            return self.end(now, attachment);
+        };
+        self.begin(attachment, Operation::Deleting(vec![id], holder));
+        self.with(now, holder, |binding, cx| binding.give_back(Leave::Deleted, cx));
+    }
+
+    /// A binding has no more to do with its attachment.
+    pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: Attachment) {
+        let Some(slot) = self.slots.get_mut(&attachment) else {
+            return;
+        };
+        slot.holder.take_if(|holder| *holder == id);
+        match &slot.operation {
+            Some(Operation::Deleting(requests, binding)) if *binding == id => {
+                let requests = requests.clone();
+                requests.into_iter().for_each(|request| self.reply(request, Answer::Deleted));
+                self.end(now, &attachment);
+            }
+            Some(Operation::Ending(binding) | Operation::Acquiring(_, binding)) if *binding == id => {
+                self.end(now, &attachment);
+            }
+            _ => self.next_call(now, &attachment),
+        }
+    }
+
+    /// The store refused to note a DEL: the attachment holds its lease as before.
+    pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
+        let Some(binding) = self.bindings.get(&id) else {
+            return;
+        };
+        let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
+        super::remove_from(&mut self.releasing, &key, id);
+        self.holders.insert(key, id);
+        let Some(Operation::Deleting(requests, _)) = self.operation(&attachment) else {
+            return;
+        };
+        let requests = std::mem::take(requests);
+        tracing::warn!(%attachment, %cause, "DEL failed");
+        for request in requests {
+            self.reply(request, Answer::Failed(Failure::Store(cause.clone())));
+        }
+        self.end(now, &attachment);
+    }
+
+    // CHECK
+
+    fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
+        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
+        let binding = holder.and_then(|holder| self.bindings.get(&holder));
+        let lease = binding.filter(|binding| binding.is_live()).and_then(Binding::lease);
+        let (Some(binding), Some(lease)) = (binding, lease.filter(|lease| !lease.expired(now.boot))) else {
+            self.reply(id, Answer::Failed(Failure::Unknown(attachment.clone())));
+            return self.end(now, attachment);
+        };
+        if !expected.is_empty() && !expected.contains(&lease.address) {
+            let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let failure = Failure::Differs { attachment: attachment.clone(), held: lease.address, expected };
+            self.reply(id, Answer::Failed(failure));
+            return self.end(now, attachment);
+        }
+        let target = Target::Known(binding.link.clone());
+        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Check, target);
+        self.begin(attachment, Operation::Checking(id, op));
+    }
+
+    fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
+        let Some(Operation::Checking(id, ..)) = self.operation(attachment) else {
+            return;
+        };
+        let id = *id;
+        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
+        let binding = holder.and_then(|holder| self.bindings.get(&holder));
+        let answer = match (binding, binding.and_then(Binding::lease), view) {
+            (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address) => Answer::Checked,
+            (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
+                attachment: attachment.clone(),
+                address: lease.address,
+                ifname: view.ifname,
+            }),
+            (Some(binding), _, Err(cause)) => {
+                let target = Target::Known(binding.link.clone()).to_string();
+                Answer::Failed(Failure::Link { target, cause })
+            }
+            (Some(_), None, Ok(_)) | (None, ..) => Answer::Failed(Failure::Unknown(attachment.clone())),
+        };
+        self.reply(id, answer);
+        self.end(now, attachment);
+    }
+
+    // All
+
+    /// A caller went away: what it waited for is given up, but for a DEL.
+    pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {
+        self.timers.set(Key::Call(id), None);
+        let Some(attachment) = self.requests.remove(&id) else {
+            self.unknown += 1;
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(&attachment) else {
+            return;
+        };
+        slot.waiting.retain(|waiting| waiting.id != id);
+        match &mut slot.operation {
+            Some(Operation::Adding(admission)) if admission.request == id => self.cancel_add(now, &attachment, None),
+            Some(Operation::Acquiring(request, _)) if *request == id => self.cancel_add(now, &attachment, None),
+            Some(Operation::Checking(request, op)) if *request == id => {
+                let op = *op;
+                self.out.forget(op);
+                self.end(now, &attachment);
+            }
+            Some(Operation::Deleting(requests, _)) => requests.retain(|request| *request != id),
+            _ => {}
+        }
+        self.next_call(now, &attachment);
+    }
+
+    /// A call has waited for as long as it may.
+    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
+        self.timers.set(Key::Call(id), None);
+        let Some(attachment) = self.requests.get(&id).cloned() else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(&attachment) else {
+            return;
+        };
+        if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
+            let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);
+            let waited = whole_millis(now.boot.saturating_since(waited));
+            let waiting_for = "the operation before it on the same attachment";
+            return self.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
+        }
+        match &slot.operation {
+            Some(Operation::Adding(admission)) if admission.request == id => {
+                let failure = admission.timed_out(now.boot);
+                self.cancel_add(now, &attachment, Some(failure));
+            }
+            Some(Operation::Checking(request, op)) if *request == id => {
+                let op = *op;
+                self.out.forget(op);
+                let failure = Failure::TimedOut { waiting_for: "a look at the interface", waited: CHECK_LIMIT };
+                self.reply(id, Answer::Failed(failure));
+                self.end(now, &attachment);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Durations are told to the millisecond.
+pub(super) fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(duration.as_millis() as u64)
+}
