@@ -105,7 +105,7 @@ pub(crate) enum NetEvent {
         cause: LinkCause,
     },
     /// The kernel told something.
-    Kernel(KernelEvent),
+    Kernel(News),
 }
 
 /// The bytes of a received frame.
@@ -125,6 +125,22 @@ impl Deref for Received {
     }
 }
 
+/// What the kernel told.
+///
+/// The watch has only so much of it out at a time: taking the event lets the next be read.
+#[derive(Debug)]
+pub(crate) struct News {
+    event: KernelEvent,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl News {
+    /// Returns what the kernel told.
+    pub(crate) fn into_event(self) -> KernelEvent {
+        self.event
+    }
+}
+
 /// Namespaces, links and packet sockets. Dropping it closes every exchange.
 #[derive(Debug)]
 pub(crate) struct Net {
@@ -139,8 +155,8 @@ pub(crate) struct Net {
 impl Net {
     /// Starts the threads and the watch. The calling thread's namespace is the host's from now on.
     ///
-    /// Must be called inside a runtime with I/O and time; what happens is told to `events`. The driver takes events
-    /// without waiting for anything else in between, or the kernel's news pile up there.
+    /// Must be called inside a runtime with I/O and time; what happens is told to `events`. That has no bound of its own
+    /// and needs none: operations are the caller's, and frames and news each have so many places there.
     pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetEvent>) -> Result<Self, NetError> {
         let registrar = Registrar::open().map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;

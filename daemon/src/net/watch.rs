@@ -18,20 +18,20 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, NetlinkAddr, recvmsg};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, trace, warn};
 
-use super::NetEvent;
 use super::netlink::{AddressAnswer, LONGEST, LinkAnswer, Messages};
 use super::netns::Found;
 use super::pool::Pool;
 use super::ready::Ready;
 use super::registrar::Registrar;
+use super::{NetEvent, News};
 
 /// Messages that are read at a stretch, before other tasks of the loop have their turn.
-///
-/// The driver takes up to 128 events in its turn (tokio's budget), so the channel between cannot fill up: whoever
-/// floods a namespace with changes fills the socket's buffer instead.
-const BATCH: usize = 32;
+const BATCH: u32 = 32;
+/// News that the driver has not taken yet, at most. Whoever floods a namespace with changes fills the socket's buffer.
+const UNTAKEN: usize = 1024;
 /// Several times what the socket holds.
 const MOST_DEAF: usize = 100_000;
 const NETNSA_NSID: u16 = 1;
@@ -54,7 +54,8 @@ impl Watch {
     /// Makes the watch. Must be called inside the runtime that will run it.
     pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, events: UnboundedSender<NetEvent>) -> io::Result<Self> {
         let socket = Ready::new(Arc::clone(&registrar.socket))?;
-        Ok(Self { socket, teller: Teller { registrar, pool, events } })
+        let places = Arc::new(Semaphore::new(UNTAKEN));
+        Ok(Self { socket, teller: Teller { registrar, pool, events, places } })
     }
 
     /// Reads and tells, for ever.
@@ -63,6 +64,7 @@ impl Watch {
         let mut control = nix::cmsg_space!(libc::c_int);
         let mut deaf = Deaf::No;
         loop {
+            let mut room = self.teller.room(BATCH).await;
             let mut ready = match self.socket.wait().await {
                 Ok(ready) => ready,
                 Err(error) => return warn!(%error, "the watch ends"),
@@ -70,9 +72,10 @@ impl Watch {
             for _ in 0..BATCH {
                 match read(&self.socket, &mut buffer, &mut control) {
                     Read::Datagram(length, nsid) => {
-                        Messages::new(&buffer[..length]).for_each(|message| self.teller.digest(&message, nsid));
+                        Messages::new(&buffer[..length])
+                            .for_each(|message| self.teller.digest(&message, nsid, &mut room));
                         if deaf.for_too_long() {
-                            self.teller.lost();
+                            self.teller.lost(&mut room);
                         }
                     }
                     Read::Lost(errno) => {
@@ -83,7 +86,7 @@ impl Watch {
                     Read::Nothing => {
                         let lacking = self.teller.registrar.lacks_answers();
                         if lacking || deaf != Deaf::No {
-                            self.teller.lost();
+                            self.teller.lost(&mut room);
                         }
                         deaf = Deaf::No;
                         ready.is_over();
@@ -151,70 +154,81 @@ struct Teller {
     registrar: Arc<Registrar>,
     pool: Pool,
     events: UnboundedSender<NetEvent>,
+    places: Arc<Semaphore>,
 }
 
+/// Places for news that may be told.
+type Room = OwnedSemaphorePermit;
+
 impl Teller {
-    fn tell(&self, event: KernelEvent) {
-        trace!(?event, "kernel event");
-        // A driver that is gone wants to know nothing.
-        let _ = self.events.send(NetEvent::Kernel(event));
+    async fn room(&self, places: u32) -> Room {
+        Arc::clone(&self.places).acquire_many_owned(places).await.expect("nobody closes it")
     }
 
-    fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>) {
+    /// Tells of one thing. Without room too: a message that bears two is no reason to keep one back.
+    fn tell(&self, event: KernelEvent, room: &mut Room) {
+        trace!(?event, "kernel event");
+        // A driver that is gone wants to know nothing.
+        let _ = self.events.send(NetEvent::Kernel(News { event, _place: room.split(1) }));
+    }
+
+    fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
         let payload = message.payload();
         match message.message_type() {
             libc::RTM_NEWNSID if message.port_number() == self.registrar.port && message.sequence_number() != 0 => {
-                self.answered(message.sequence_number(), nsid_in(payload));
+                self.answered(message.sequence_number(), nsid_in(payload), room);
             }
-            NLMSG_ERROR if message.port_number() == self.registrar.port => self.refused(message),
+            NLMSG_ERROR if message.port_number() == self.registrar.port => self.refused(message, room),
             libc::RTM_DELNSID => nsid_in(payload).into_iter().for_each(|nsid| self.doubt(nsid)),
             kind @ (libc::RTM_NEWLINK | libc::RTM_DELLINK) => {
                 if let Some(cookie) = self.registrar.book().cookie(from)
                     && let Ok(link) = LinkAnswer::read(payload)
                 {
-                    self.link(kind, cookie, &link);
+                    self.link(kind, cookie, &link, room);
                 }
             }
             kind @ (libc::RTM_NEWADDR | libc::RTM_DELADDR) => {
                 if let Some(cookie) = self.registrar.book().cookie(from)
                     && let Ok(Some(AddressAnswer { index: ifindex, address, .. })) = AddressAnswer::read(payload)
                 {
-                    self.tell(match kind {
+                    let event = match kind {
                         libc::RTM_NEWADDR => KernelEvent::AddressAdded { cookie, ifindex, address },
                         _ => KernelEvent::AddressGone { cookie, ifindex, address },
-                    });
+                    };
+                    self.tell(event, room);
                 }
             }
             _ => {}
         }
     }
 
-    fn link(&self, kind: u16, cookie: Cookie, link: &LinkAnswer) {
+    fn link(&self, kind: u16, cookie: Cookie, link: &LinkAnswer, room: &mut Room) {
         // A bridge tells with a family of its own, and RTM_DELLINK, that a port has left it.
         if link.family != AddressFamily::Unspec {
             return;
         }
         let ifindex = link.index;
-        self.tell(match kind {
+        let event = match kind {
             libc::RTM_NEWLINK => KernelEvent::Carrier { cookie, ifindex, up: link.has_carrier() },
             _ => KernelEvent::LinkGone { cookie, ifindex },
-        });
+        };
+        self.tell(event, room);
     }
 
-    fn answered(&self, token: u32, nsid: Option<i32>) {
+    fn answered(&self, token: u32, nsid: Option<i32>, room: &mut Room) {
         let (former, lost) = self.registrar.book().answered(token, nsid);
         debug!(?nsid, token, ?former, "a namespace is watched");
         if let Some(cookie) = former {
             // Its number is another's: it is dead, whether or not that was told.
-            self.tell(KernelEvent::NetnsDied { cookie });
+            self.tell(KernelEvent::NetnsDied { cookie }, room);
         }
         if lost {
-            self.lost();
+            self.lost(room);
         }
     }
 
     /// Takes the kernel's refusal of one of the two requests of a registration.
-    fn refused(&self, message: &NetlinkBuffer<&[u8]>) {
+    fn refused(&self, message: &NetlinkBuffer<&[u8]>, room: &mut Room) {
         let code = message.payload().first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
         match (message.sequence_number(), Errno::from_raw(code.saturating_neg())) {
             // It has a number already.
@@ -222,7 +236,7 @@ impl Teller {
             (0, errno) => warn!(%errno, "a namespace gets no number, so nothing is heard of it"),
             (token, errno) => {
                 debug!(%errno, token, "a namespace's number cannot be asked for");
-                self.answered(token, None);
+                self.answered(token, None, room);
             }
         }
     }
@@ -240,18 +254,18 @@ impl Teller {
                 Found::Alive => {}
                 Found::Dead => {
                     if teller.registrar.book().buried(number, cookie) {
-                        teller.tell(KernelEvent::NetnsDied { cookie });
+                        teller.tell(KernelEvent::NetnsDied { cookie }, &mut teller.room(1).await);
                     }
                 }
-                Found::Unclear => teller.lost(),
+                Found::Unclear => teller.lost(&mut teller.room(1).await),
             }
         });
     }
 
     /// Tells that anything may have happened.
-    fn lost(&self) {
+    fn lost(&self, room: &mut Room) {
         self.registrar.book().forget();
-        self.tell(KernelEvent::Missed);
+        self.tell(KernelEvent::Missed, room);
     }
 }
 

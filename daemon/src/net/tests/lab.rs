@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::net::netlink::Netlink;
-use crate::net::{Net, NetConfig, NetEvent};
+use crate::net::{Net, NetConfig, NetEvent, News};
 
 /// How long anything is waited for.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
@@ -40,6 +40,7 @@ pub(super) const PLAIN: Sockets = Sockets { arp: false, hold_port: None };
 pub(super) struct Lab {
     pub(super) net: Net,
     events: UnboundedReceiver<NetEvent>,
+    /// Without their places, so that waiting for one thing never keeps the next from coming.
     passed_over: VecDeque<NetEvent>,
     last: u64,
 }
@@ -88,12 +89,15 @@ impl Lab {
             if let Some(found) = wanted(&event) {
                 return found;
             }
-            self.passed_over.push_back(event);
+            self.passed_over.push_back(match event {
+                NetEvent::Kernel(news) => NetEvent::Kernel(News { event: news.event, _place: None }),
+                event => event,
+            });
         }
     }
 
     pub(super) async fn kernel(&mut self, wanted: KernelEvent) {
-        self.event(|event| matches!(event, NetEvent::Kernel(told) if *told == wanted).then_some(())).await;
+        self.event(|event| matches!(event, NetEvent::Kernel(told) if told.event == wanted).then_some(())).await;
     }
 
     /// Waits for the next frame of an exchange.
@@ -111,6 +115,11 @@ impl Lab {
             _ => None,
         })
         .await
+    }
+
+    /// How many events wait to be taken.
+    pub(super) fn untaken(&self) -> usize {
+        self.events.len()
     }
 
     /// What came and was not asked for, up to now.
