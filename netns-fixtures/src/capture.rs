@@ -89,7 +89,7 @@ impl Capture {
             }
             if !readable(&self.socket, deadline)? {
                 let context = format!("; the capture has:\n{self}");
-                return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context });
+                return Err(Error::timed_out(awaited, limit, context));
             }
         }
     }

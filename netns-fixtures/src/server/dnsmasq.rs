@@ -85,7 +85,7 @@ impl Dnsmasq {
     pub fn lose_acks(&self) -> Result<(), Error> {
         // Its first option is the message type: 8 bytes of UDP, 240 of the message, code and length before the value.
         let rules =
-            "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; } }";
+            "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; }; }";
         self.netns.run_command("nft", &["-f", "-"], rules).map(drop)
     }
 
