@@ -109,6 +109,8 @@ impl Capture {
 
 impl std::fmt::Display for Capture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.packets.iter().try_for_each(|packet| writeln!(f, "  {packet}"))
+        let known = self.packets.iter().filter(|packet| !matches!(packet, Packet::Other(_)));
+        known.clone().try_for_each(|packet| writeln!(f, "  {packet}"))?;
+        write!(f, "  and {} other frames", self.packets.len() - known.count())
     }
 }
