@@ -148,15 +148,9 @@ impl Dnsmasq {
         let (first, last) = (self.config.pool.start(), self.config.pool.end());
         let seconds = self.config.lease_time.as_secs();
         let mut command = Command::new("dnsmasq");
+        // Debug mode stays in the foreground and as the user that it is, which a user namespace wants.
         command
-            .args([
-                "--conf-file=/dev/null",
-                "--keep-in-foreground",
-                "--user=root",
-                "--group=root",
-                "--log-facility=-",
-                "--log-dhcp",
-            ])
+            .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-", "--log-dhcp"])
             .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
             .arg(format!("--interface={}", Lan::IFNAME))
             .arg("--except-interface=lo")
