@@ -234,11 +234,13 @@ impl Teller {
             // It has a number already.
             (0, Errno::EEXIST) => {}
             (0, errno) => warn!(%errno, "a namespace gets no number, so nothing is heard of it"),
-            // The socket was full at that moment.
-            (_, Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => self.lost(room),
             (token, errno) => {
                 debug!(%errno, token, "a namespace's number cannot be asked for");
                 self.answered(token, None, room);
+                // The socket was full at that moment.
+                if matches!(errno, Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) {
+                    self.lost(room);
+                }
             }
         }
     }
