@@ -237,6 +237,10 @@ impl Teller {
             (token, errno) => {
                 debug!(%errno, token, "a namespace's number cannot be asked for");
                 self.answered(token, None, room);
+                // The socket was full at that moment.
+                if matches!(errno, Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) {
+                    self.lost(room);
+                }
             }
         }
     }
