@@ -255,7 +255,7 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease().cloned() else { return };
         self.exchange.close(cx);
-        self.life = Life::Releasing(Release::new(lease, true, Leave::Aborted));
+        self.life = Life::Releasing(Box::new(Release::new(lease, true, Leave::Aborted)));
         self.release_begin(cx);
     }
 

@@ -60,7 +60,7 @@ pub(crate) enum Life {
     /// A lease is held, or looked for again.
     Held(Box<Hold>),
     /// The lease is on its way back.
-    Releasing(Release),
+    Releasing(Box<Release>),
 }
 
 impl Binding {
@@ -206,7 +206,7 @@ impl Binding {
         self.exchange.close(cx);
         let lease = hold.client.owed().unwrap_or(&hold.last).clone();
         let owed = hold.client.owed().is_some();
-        self.life = Life::Releasing(Release::new(lease, owed, why));
+        self.life = Life::Releasing(Box::new(Release::new(lease, owed, why)));
         self.release_begin(cx);
     }
 

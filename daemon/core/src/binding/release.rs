@@ -112,7 +112,7 @@ impl Binding {
         let mut release = Release::new(lease, true, if link_gone { Leave::LinkGone } else { Leave::Aborted });
         release.stage = Stage::Waiting(Some(at));
         release.told = true;
-        Self::new(id, attachment, identity, link, Life::Releasing(release))
+        Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)))
     }
 
     /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
@@ -125,7 +125,7 @@ impl Binding {
         cx: &mut Cx<'_>,
     ) -> Self {
         let release = Release::new(last, false, Leave::LinkGone);
-        let mut binding = Self::new(id, attachment, identity, link, Life::Releasing(release));
+        let mut binding = Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)));
         binding.forget(cx);
         binding
     }
