@@ -14,6 +14,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::timing::Timer;
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
@@ -155,6 +156,21 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
+}
+
+/// What the next deadline of the core is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// A call has to be answered.
+    Call,
+    /// The DHCP client of a binding goes on.
+    Dhcp(Timer),
+    /// A RELEASE goes on, or is tried again.
+    Release,
+    /// A lease that could not be given back ends by itself.
+    LeaseEnds,
+    /// A failed write is tried again.
+    Store,
 }
 
 /// What a caller asks.

@@ -48,6 +48,16 @@ pub enum Lan {
     Network(String),
 }
 
+impl Lan {
+    /// Returns the host's link, if the LAN is known by one.
+    pub fn parent(&self) -> Option<&str> {
+        match self {
+            Self::Link { parent, .. } => Some(parent),
+            Self::Network(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Lan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

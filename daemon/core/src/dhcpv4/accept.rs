@@ -10,6 +10,7 @@
 //! | T1, T2 reversed or past the end | the defaults (`timing::times`) |
 //! | router outside the subnet | kept: valid with an on-link route |
 //! | router, DNS or NTP server equal to the leased address | that one dropped |
+//! | MTU below 1280 | dropped: IPv6 would stop on the link (RFC 8200 §5) |
 //! | server identifier missing | refused whole (RFC 2131 table 3: MUST) |
 
 use std::net::Ipv4Addr;
@@ -104,7 +105,7 @@ pub(crate) fn lease(message: &Message, server: Ipv4Addr, server_mac: Mac, start:
         domain: options.domain.clone(),
         search: options.search.clone(),
         ntp: others(&options.ntp),
-        mtu: options.mtu,
+        mtu: options.mtu.filter(|mtu| *mtu >= 1280),
         hostname: options.hostname.clone(),
     })
 }

@@ -1,2 +1,410 @@
-//! The DHCPv4 client of RFC 2131.
+//! The DHCPv4 client of RFC 2131: one lease of one interface.
+//!
+//! A [`Client`] gets events and the time, and returns what to send, whether sockets are wanted, and at turning points a
+//! [`Verdict`]. It knows no ids, no namespaces and no store. Its sockets are the caller's: while [`Output::listen`] is
+//! true they are to be open, else closed; the client sends only after [`Event::Opened`].
+
+pub mod accept;
+mod answer;
 pub mod lease;
+pub mod message;
+pub mod release;
+mod resolve;
+mod state;
+#[cfg(test)]
+mod tests;
+pub mod timing;
+
+use std::net::Ipv4Addr;
+
+use fastrand::Rng;
+
+use self::accept::Refusal;
+use self::lease::Lease;
+use self::message::{Hop, Sender};
+use self::resolve::{Resolver, Search};
+pub use self::state::Silence;
+use self::state::{Attempt, State, Transaction};
+use self::timing::{Phase, Timer};
+use crate::identity::ClientId;
+use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, Udp};
+use crate::wire::message::BadMessage;
+
+/// What happened to a client.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A deadline passed, or nothing in particular.
+    Clock,
+    /// The sockets that were wanted are open.
+    Opened,
+    /// The sockets that were wanted could not be opened, or failed.
+    Unopened,
+    /// A UDP datagram to port 68 came in.
+    Udp(&'a Udp<'a>),
+    /// An ARP packet came in.
+    Arp(&'a Arp),
+}
+
+/// What a client wants after an event.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Frames to send, in order.
+    pub frames: Vec<Vec<u8>>,
+    /// A turning point.
+    pub verdict: Option<Verdict>,
+    /// Whether the sockets are to be open from now on.
+    pub listen: bool,
+    /// Why the answer that came in was refused.
+    pub refused: Option<Refused>,
+}
+
+/// A turning point in the life of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is a lease where there was none, or a lease of before was confirmed.
+    Won(Lease),
+    /// The lease was extended; whatever came with it may have changed.
+    Kept(Lease),
+    /// There is no lease any more. The client looks for a new one.
+    Lost(Lease, Loss),
+}
+
+/// Why a lease was lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Loss {
+    /// It ended, and no server had extended it.
+    #[error("expired")]
+    Expired,
+    /// A server refused it.
+    #[error("server {server} sent NAK{}", .message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default())]
+    Nak {
+        /// The server.
+        server: Ipv4Addr,
+        /// Its message (56), escaped.
+        message: Option<String>,
+    },
+}
+
+/// Why an answer was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is no well-formed answer.
+    #[error(transparent)]
+    Malformed(#[from] BadMessage),
+    /// It is not believed.
+    #[error(transparent)]
+    Unbelieved(#[from] Refusal),
+}
+
+/// What was tried since there last was a lease, for whoever has to explain that there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// DISCOVERs sent.
+    pub discovers: u32,
+    /// Answers that came in, good or bad.
+    pub answers: u32,
+    /// Answers that were refused.
+    pub refused: u32,
+    /// Why the last one was.
+    pub last_refusal: Option<Refused>,
+    /// The last offer that was taken, and the REQUESTs sent for it.
+    pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
+    /// The last NAK: server, address, message.
+    pub nak: Option<(Ipv4Addr, Ipv4Addr, Option<String>)>,
+    naks: u32,
+}
+
+/// The sockets as the client knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Closed,
+    Opening,
+    Open,
+}
+
+/// A DHCPv4 client.
+#[derive(Debug)]
+pub struct Client {
+    sender: Sender,
+    state: State,
+    line: Line,
+    waited_for: bool,
+    tally: Tally,
+    rng: Rng,
+}
+
+impl Client {
+    /// Returns a client in INIT that looks for a lease at once, because a caller waits for it.
+    pub fn acquire(chaddr: Mac, client_id: &ClientId, now: Instant, rng: Rng) -> Self {
+        Self::new(chaddr, client_id, State::Init { at: now, wanted: None }, true, rng)
+    }
+
+    /// Returns a client in INIT-REBOOT that takes over a lease of before, because a caller waits for it.
+    pub fn reacquire(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, rng: Rng) -> Self {
+        let state = State::InitReboot { at: now, lease, silence: Silence::Discover };
+        Self::new(chaddr, client_id, state, true, rng)
+    }
+
+    /// Returns a client that goes on with a lease where it stands. What is overdue is put off a little, so that all
+    /// the leases of a restart do not ask at once.
+    pub fn resume(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, mut rng: Rng) -> Self {
+        let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
+        let state = match timing::phase(&lease, now) {
+            Phase::Held { .. } => State::Bound { lease },
+            Phase::Renewing { until } => State::Renewing { attempt: Attempt::Due(due(Some(until), &mut rng)), lease },
+            Phase::Rebinding { until } => State::Rebinding { attempt: Attempt::Due(due(Some(until), &mut rng)), lease },
+            Phase::Over => State::Init { at: due(None, &mut rng), wanted: Some(lease.ip()) },
+        };
+        Self::new(chaddr, client_id, state, false, rng)
+    }
+
+    /// Returns a client that confirms a lease of before, soon, and uses it meanwhile.
+    pub fn confirm(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, mut rng: Rng) -> Self {
+        if lease.expired(now) {
+            return Self::resume(chaddr, client_id, lease, now, rng);
+        }
+        let at = now + timing::overdue_delay(now, lease.expires(), &mut rng);
+        Self::new(chaddr, client_id, State::InitReboot { at, lease, silence: Silence::Keep }, false, rng)
+    }
+
+    fn new(chaddr: Mac, client_id: &ClientId, state: State, waited_for: bool, rng: Rng) -> Self {
+        let sender = Sender { chaddr, client_id: client_id.as_bytes().to_vec() };
+        Self { sender, state, line: Line::Closed, waited_for, tally: Tally::default(), rng }
+    }
+
+    /// Takes an event in.
+    pub fn handle(&mut self, now: Instant, event: Event<'_>) -> Output {
+        let mut out = Output::default();
+        match event {
+            Event::Clock => {}
+            Event::Opened => self.line = Line::Open,
+            Event::Unopened => self.on_unopened(now),
+            Event::Udp(udp) => self.on_udp(now, udp, &mut out),
+            Event::Arp(arp) => self.on_arp(now, arp, &mut out),
+        }
+        self.advance(now, &mut out);
+        out.listen = self.state.listens(now);
+        self.line = match (out.listen, self.line) {
+            (true, Line::Closed) => Line::Opening,
+            (true, line) => line,
+            (false, _) => Line::Closed,
+        };
+        out
+    }
+
+    /// Returns when the clock next matters, and why.
+    pub fn deadline(&self) -> Option<(Instant, Timer)> {
+        self.state.deadline(self.line == Line::Open, self.line == Line::Opening)
+    }
+
+    /// Returns the state's name as the RFC spells it.
+    pub fn state(&self) -> &'static str {
+        self.state.name()
+    }
+
+    /// Returns the lease that may be used now.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.state.lease()
+    }
+
+    /// Returns what was tried since there last was a lease.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Tells the client that no caller waits any more: it may take its time.
+    pub fn not_waited_for(&mut self) {
+        self.waited_for = false;
+    }
+
+    /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
+    /// sent on the same sockets at once.
+    pub fn abort(&mut self) -> Option<Vec<u8>> {
+        let lease = match &self.state {
+            State::Requesting { offer, .. } => offer,
+            other => other.lease()?,
+        };
+        let hop = Hop { server: lease.server, mac: lease.server_mac };
+        Some(self.sender.release(self.rng.u32(..), lease.ip(), hop))
+    }
+
+    /// Moves on as far as the clock and the sockets allow.
+    fn advance(&mut self, now: Instant, out: &mut Output) {
+        // A lease just won is not used before the caller has made it durable.
+        if matches!(out.verdict, Some(Verdict::Won(_))) {
+            return;
+        }
+        self.on_lease_clock(now, out);
+        if self.line != Line::Open || !self.state.listens(now) {
+            return;
+        }
+        match &mut self.state {
+            State::Init { wanted, .. } => {
+                let wanted = *wanted;
+                self.discover(now, wanted, None, out);
+            }
+            State::Selecting { tx, wanted } if now >= tx.next => {
+                let (tx, wanted) = (*tx, *wanted);
+                self.discover(now, wanted, Some(tx), out);
+            }
+            State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
+                self.discover(now, None, None, out);
+            }
+            State::Requesting { tx, offer } if now >= tx.next => {
+                let (tx, offer) = (*tx, offer.clone());
+                self.select(now, tx, offer, out);
+            }
+            State::InitReboot { lease, silence, .. } => {
+                let (lease, silence) = (lease.clone(), *silence);
+                self.reboot(now, lease, silence, None, out);
+            }
+            State::Rebooting { tx, lease, silence } if now >= tx.next => {
+                let (tx, lease, silence) = (*tx, lease.clone(), *silence);
+                self.reboot(now, lease, silence, Some(tx), out);
+            }
+            State::Renewing { .. } => self.renew(now, out),
+            State::Rebinding { .. } => self.rebind(now, out),
+            State::Selecting { .. } | State::Requesting { .. } | State::Rebooting { .. } | State::Bound { .. } => {}
+        }
+    }
+
+    /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
+    fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
+        loop {
+            let Some(lease) = self.state.lease() else { return };
+            let phase = timing::phase(lease, now);
+            let lease = lease.clone();
+            match (&self.state, phase) {
+                (_, Phase::Over) => {
+                    self.lose(now, lease, Loss::Expired, out);
+                    return;
+                }
+                (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
+                    self.state = State::Renewing { lease, attempt: Attempt::Due(now) };
+                }
+                (State::Renewing { .. }, Phase::Rebinding { .. }) => {
+                    self.state = State::Rebinding { lease, attempt: Attempt::Due(now) };
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn lose(&mut self, now: Instant, lease: Lease, loss: Loss, out: &mut Output) {
+        self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired).then(|| lease.ip()) };
+        self.tally = Tally { naks: self.tally.naks, ..Tally::default() };
+        out.verdict = Some(Verdict::Lost(lease, loss));
+    }
+
+    /// Sends DISCOVER, the first one or the next one of `before`.
+    fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
+        let tx = self.transact(now, before);
+        self.tally.discovers += 1;
+        out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
+        self.state = State::Selecting { tx, wanted };
+    }
+
+    /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
+    fn select(&mut self, now: Instant, before: Transaction, offer: Lease, out: &mut Output) {
+        let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
+        self.tally.requested = Some((offer.server, offer.ip(), tx.sent));
+        out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
+        self.state = State::Requesting { tx, offer };
+    }
+
+    /// Sends REQUEST in INIT-REBOOT form, the first one or the next one of `before`, or stops waiting for an answer.
+    fn reboot(&mut self, now: Instant, lease: Lease, silence: Silence, before: Option<Transaction>, out: &mut Output) {
+        if before.is_some_and(|tx| tx.sent >= timing::MAX_REBOOTS) {
+            match silence {
+                Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
+                Silence::Keep => self.state = State::Bound { lease },
+            }
+            return;
+        }
+        let tx = self.transact(now, before);
+        out.frames.push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
+        self.state = State::Rebooting { tx, lease, silence };
+    }
+
+    /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
+    fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
+        let (xid, began, sent) = before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
+        let secs = now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16;
+        let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
+        let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
+        Transaction { xid, began, secs, sent, next, until }
+    }
+
+    /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
+    fn renew(&mut self, now: Instant, out: &mut Output) {
+        let State::Renewing { lease, attempt } = &mut self.state else { return };
+        if let Attempt::Sent { next, .. } = attempt {
+            if now < *next {
+                return;
+            }
+            *attempt = Attempt::Due(now);
+        }
+        if let Attempt::Due(_) = attempt {
+            let Some(hop) = lease.next_hop() else { return self.send_renewal(now, None, out) };
+            *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now));
+        }
+        let Attempt::Resolving(resolver) = attempt else { return };
+        match resolver.on_clock(now) {
+            Search::Ask(frame) => out.frames.push(frame),
+            Search::Wait => {}
+            Search::Unresolved => self.send_renewal(now, None, out),
+        }
+    }
+
+    /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
+    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast.
+    fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
+        let State::Renewing { lease, attempt } = &mut self.state else { return };
+        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+        let early = now.saturating_since(t1) < t2.saturating_since(now);
+        let mac = found.unwrap_or(if early { lease.server_mac } else { Mac::BROADCAST });
+        let next = timing::next_extension(now, t1, t2);
+        let xid = self.rng.u32(..);
+        let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
+        out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
+        *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
+    }
+
+    /// Asks all servers (RFC 2131 §4.4.5).
+    fn rebind(&mut self, now: Instant, out: &mut Output) {
+        let State::Rebinding { lease, attempt } = &mut self.state else { return };
+        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+        if matches!(attempt, Attempt::Sent { next, .. } if now < *next) {
+            return;
+        }
+        let next = timing::next_extension(now, t2, end);
+        let xid = self.rng.u32(..);
+        let secs = now.saturating_since(t2).as_secs().min(u16::MAX.into()) as u16;
+        out.frames.push(self.sender.rebind(xid, secs, lease.ip()));
+        *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
+    }
+
+    /// Puts off what waits for sockets that are not to be had.
+    fn on_unopened(&mut self, now: Instant) {
+        self.line = Line::Closed;
+        let retry = now + timing::acquisition_wait(4, self.waited_for, &mut self.rng);
+        match &mut self.state {
+            State::Init { at, .. } | State::InitReboot { at, .. } => *at = retry,
+            State::Selecting { tx, .. } | State::Requesting { tx, .. } | State::Rebooting { tx, .. } => {
+                tx.next = retry;
+                tx.until = now;
+            }
+            State::Bound { .. } => {}
+            State::Renewing { lease, attempt } => {
+                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+                *attempt = Attempt::Due(timing::next_extension(now, t1, t2));
+            }
+            State::Rebinding { lease, attempt } => {
+                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+                *attempt = Attempt::Due(timing::next_extension(now, t2, end));
+            }
+        }
+    }
+}

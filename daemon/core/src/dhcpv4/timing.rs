@@ -25,7 +25,7 @@ const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 const CAP_BACKGROUND: Duration = Duration::from_secs(60);
 
 /// What a client's next deadline is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     /// A pause before discovery is over.
     Discover,

@@ -1,4 +1,14 @@
-//! stub
+//! Ethernet frames: UDP over IPv4, and ARP.
+//!
+//! Leaves out what it is that a UDP payload says, and whether a frame is for us: ports and addresses are the
+//! caller's to compare. Fragments are refused, not collected: no DHCP server that answers a client on its wire
+//! sends them, and collecting would be state that a stranger can grow.
+
+use std::net::Ipv4Addr;
+
+use super::Mac;
+use super::read::Reader;
+
 /// What the kernel said of a frame beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
@@ -8,4 +18,349 @@ pub struct FrameMeta {
     pub vlan: u16,
     /// The frame was addressed to another host's Ethernet address (`PACKET_OTHERHOST`).
     pub other_host: bool,
+}
+
+/// A frame that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A whole UDP datagram.
+    Udp(Udp<'a>),
+    /// An ARP packet for IPv4 on Ethernet.
+    Arp(Arp),
+}
+
+/// A UDP datagram with the addresses of all its headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Udp<'a> {
+    /// The Ethernet source. Never a group address when decoded.
+    pub source_mac: Mac,
+    /// The Ethernet destination.
+    pub destination_mac: Mac,
+    /// The IPv4 source.
+    pub source: Ipv4Addr,
+    /// The IPv4 destination.
+    pub destination: Ipv4Addr,
+    /// The UDP source port.
+    pub source_port: u16,
+    /// The UDP destination port.
+    pub destination_port: u16,
+    /// What follows the UDP header, [`Udp::MAX_PAYLOAD`] bytes at most.
+    pub payload: &'a [u8],
+}
+
+/// Whether an ARP packet asks or answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArpOp {
+    /// Who has the target address?
+    Request,
+    /// The sender has the sender address.
+    Reply,
+}
+
+/// An ARP packet (RFC 826). Decoding checks its form, not its claims: the sender's Ethernet address need not be the
+/// frame's source, nor any address a host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arp {
+    /// Request or reply.
+    pub op: ArpOp,
+    /// The Ethernet source of the frame. Never a group address when decoded.
+    pub source_mac: Mac,
+    /// The Ethernet destination of the frame.
+    pub destination_mac: Mac,
+    /// The Ethernet address that the sender claims.
+    pub sender_mac: Mac,
+    /// The IPv4 address that the sender claims; 0.0.0.0 in a probe (RFC 5227 §2.1.1).
+    pub sender: Ipv4Addr,
+    /// The Ethernet address of the target; without meaning in a request.
+    pub target_mac: Mac,
+    /// The IPv4 address that is asked for.
+    pub target: Ipv4Addr,
+}
+
+/// Why a frame was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum BadFrame {
+    /// No whole Ethernet header.
+    #[error("frame too short for an Ethernet header")]
+    TooShort,
+    /// The kernel took a VLAN tag out of it.
+    #[error("frame of VLAN {0}")]
+    Vlan(u16),
+    /// A tag is in its bytes: 802.1Q, or a second one behind the one that the kernel took out.
+    #[error("frame with a VLAN tag inside")]
+    Tagged,
+    /// Its source is a group address, which sends nothing (IEEE 802.3 §3.2.3).
+    #[error("frame from the group address {0}")]
+    GroupSource(Mac),
+    /// Neither IPv4 nor ARP.
+    #[error("neither IPv4 nor ARP but EtherType {0:#06x}")]
+    EtherType(u16),
+    /// No whole ARP packet.
+    #[error("ARP packet too short")]
+    ArpTooShort,
+    /// ARP of other address families than IPv4 on Ethernet.
+    #[error("ARP not for IPv4 on Ethernet")]
+    ArpFamily,
+    /// Neither an ARP request nor a reply.
+    #[error("ARP operation {0}")]
+    ArpOperation(u16),
+    /// No whole IPv4 header without options.
+    #[error("IPv4 packet too short for its header")]
+    Ipv4TooShort,
+    /// EtherType says IPv4, the header another version.
+    #[error("IP version {0} in an IPv4 frame")]
+    IpVersion(u8),
+    /// The header length is below 20 bytes, or its options reach past the packet.
+    #[error("IPv4 header length of {0} bytes")]
+    Ipv4HeaderLength(usize),
+    /// The total length is below the header's, or reaches past the frame.
+    #[error("IPv4 total length of {0} bytes")]
+    Ipv4TotalLength(u16),
+    /// The IPv4 header checksum is wrong.
+    #[error("wrong IPv4 header checksum")]
+    Ipv4Checksum,
+    /// A part of a datagram.
+    #[error("IPv4 fragment")]
+    Fragment,
+    /// Another protocol than UDP.
+    #[error("IP protocol {0}, not UDP")]
+    Protocol(u8),
+    /// No whole UDP header.
+    #[error("UDP datagram too short for its header")]
+    UdpTooShort,
+    /// The UDP length is below its header's, or reaches past the IPv4 packet.
+    #[error("UDP length of {0} bytes")]
+    UdpLength(u16),
+    /// The UDP checksum is wrong.
+    #[error("wrong UDP checksum")]
+    UdpChecksum,
+}
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_ARP: u16 = 0x0806;
+/// 802.1Q, 802.1ad, and the tag that was used for stacking before 802.1ad.
+const ETHERTYPES_TAG: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+const PROTOCOL_UDP: u8 = 17;
+const IPV4_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
+
+/// DSCP CS6, network control, as systemd-networkd marks DHCP: a congested uplink must not cost a lease. (ISC dhclient's
+/// 0x10 is "low delay" of the TOS octet that RFC 2474 replaced.)
+const TOS: u8 = 0xc0;
+/// The Internet's default (RFC 1700, IP parameters). Relays and unicast to an off-link server need more than 1.
+const TTL: u8 = 64;
+/// Don't fragment, offset 0. With it the identification may be 0 for ever: a datagram that cannot be fragmented needs
+/// none (RFC 6864 §4.1). Ours fit every link that IPv4 in practice runs on, and so do the kernel's own UDP sockets' DF.
+const FLAGS_DF: u16 = 0x4000;
+const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
+
+/// Reads a frame, from its Ethernet header on.
+///
+/// What follows the IPv4 packet or the ARP packet is padding and ignored; IPv4 options are accepted and skipped.
+///
+/// Of `meta`, an unfinished checksum skips the UDP check, and a VLAN is refused, for it is another wire than the one
+/// the socket is on. A frame to another host is *not* refused: in a namespace it is to be ignored (a promiscuous link
+/// shows what others get), on a parent link it is the wanted one (the container's own address is not the
+/// parent's). So the caller looks at [`FrameMeta::other_host`], or at `destination_mac`.
+pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
+    if meta.vlan != 0 {
+        return Err(BadFrame::Vlan(meta.vlan));
+    }
+    let mut reader = Reader(bytes);
+    let mut header = || Some((reader.mac()?, reader.mac()?, reader.u16()?));
+    let (destination_mac, source_mac, ethertype) = header().ok_or(BadFrame::TooShort)?;
+    if source_mac.0[0] & 1 != 0 {
+        return Err(BadFrame::GroupSource(source_mac));
+    }
+    match ethertype {
+        ETHERTYPE_IPV4 => {
+            let Datagram { source, destination, udp } = decode_ipv4(reader.0)?;
+            let (source_port, destination_port, payload) = decode_udp(udp, source, destination, meta)?;
+            Ok(Frame::Udp(Udp {
+                source_mac,
+                destination_mac,
+                source,
+                destination,
+                source_port,
+                destination_port,
+                payload,
+            }))
+        }
+        ETHERTYPE_ARP => decode_arp(reader, source_mac, destination_mac).map(Frame::Arp),
+        tag if ETHERTYPES_TAG.contains(&tag) => Err(BadFrame::Tagged),
+        other => Err(BadFrame::EtherType(other)),
+    }
+}
+
+/// An IPv4 packet whose payload is UDP.
+struct Datagram<'a> {
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    udp: &'a [u8],
+}
+
+/// Reads an IPv4 packet (RFC 791 §3.1) and drops what follows it.
+fn decode_ipv4(packet: &[u8]) -> Result<Datagram<'_>, BadFrame> {
+    let mut reader = Reader(packet);
+    let fixed: [u8; IPV4_HEADER] = reader.array().ok_or(BadFrame::Ipv4TooShort)?;
+    let [first, _, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = fixed;
+    if first >> 4 != 4 {
+        return Err(BadFrame::IpVersion(first >> 4));
+    }
+    let header_length = usize::from(first & 0x0f) * 4;
+    let header = packet.get(..header_length).filter(|h| h.len() >= IPV4_HEADER);
+    let header = header.ok_or(BadFrame::Ipv4HeaderLength(header_length))?;
+    let total_length = u16::from_be_bytes([l0, l1]);
+    let udp = packet.get(header_length..usize::from(total_length));
+    let udp = udp.ok_or(BadFrame::Ipv4TotalLength(total_length))?;
+    if checksum(&[header]) != 0 {
+        return Err(BadFrame::Ipv4Checksum);
+    }
+    if u16::from_be_bytes([f0, f1]) & MORE_FRAGMENTS_OR_OFFSET != 0 {
+        return Err(BadFrame::Fragment);
+    }
+    if protocol != PROTOCOL_UDP {
+        return Err(BadFrame::Protocol(protocol));
+    }
+    let (source, destination) = (Ipv4Addr::new(s0, s1, s2, s3), Ipv4Addr::new(d0, d1, d2, d3));
+    Ok(Datagram { source, destination, udp })
+}
+
+/// Reads a UDP datagram (RFC 768): ports and payload. Its length may end it before the IPv4 packet does.
+fn decode_udp(
+    udp: &[u8],
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    meta: FrameMeta,
+) -> Result<(u16, u16, &[u8]), BadFrame> {
+    let mut reader = Reader(udp);
+    let mut header = || Some((reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?));
+    let (source_port, destination_port, length, sum) = header().ok_or(BadFrame::UdpTooShort)?;
+    let whole = udp.get(..usize::from(length)).ok_or(BadFrame::UdpLength(length))?;
+    let payload = whole.get(UDP_HEADER..).ok_or(BadFrame::UdpLength(length))?;
+    let checked = sum != 0 && !meta.checksum_not_ready;
+    if checked && checksum(&[&pseudo_header(source, destination, length), whole]) != 0 {
+        return Err(BadFrame::UdpChecksum);
+    }
+    Ok((source_port, destination_port, payload))
+}
+
+/// Reads an ARP packet (RFC 826) behind its Ethernet header.
+fn decode_arp(mut reader: Reader<'_>, source_mac: Mac, destination_mac: Mac) -> Result<Arp, BadFrame> {
+    let mut header = || Some((reader.u16()?, reader.u16()?, reader.u8()?, reader.u8()?, reader.u16()?));
+    let (hardware, protocol, hardware_length, protocol_length, op) = header().ok_or(BadFrame::ArpTooShort)?;
+    if (hardware, protocol, hardware_length, protocol_length) != (1, ETHERTYPE_IPV4, 6, 4) {
+        return Err(BadFrame::ArpFamily);
+    }
+    let op = match op {
+        1 => ArpOp::Request,
+        2 => ArpOp::Reply,
+        other => return Err(BadFrame::ArpOperation(other)),
+    };
+    let mut addresses = || Some((reader.mac()?, reader.ipv4()?, reader.mac()?, reader.ipv4()?));
+    let (sender_mac, sender, target_mac, target) = addresses().ok_or(BadFrame::ArpTooShort)?;
+    Ok(Arp { op, source_mac, destination_mac, sender_mac, sender, target_mac, target })
+}
+
+impl Udp<'_> {
+    /// The longest payload that one IPv4 packet holds.
+    pub const MAX_PAYLOAD: usize = u16::MAX as usize - IPV4_HEADER - UDP_HEADER;
+
+    /// Returns the frame, with both checksums. Not padded: the device pads what is shorter than its wire wants.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`Udp::MAX_PAYLOAD`]. No message of ours comes near it.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.payload.len() <= Self::MAX_PAYLOAD, "a payload of ours fits one IPv4 packet");
+        let udp_length = (UDP_HEADER + self.payload.len()) as u16;
+        let mut frame = Vec::with_capacity(14 + IPV4_HEADER + usize::from(udp_length));
+        ethernet(&mut frame, self.source_mac, self.destination_mac, ETHERTYPE_IPV4);
+        frame.extend(ipv4_header(self.source, self.destination, udp_length));
+        let start = frame.len();
+        for field in [self.source_port, self.destination_port, udp_length, 0] {
+            frame.extend(field.to_be_bytes());
+        }
+        frame.extend(self.payload);
+        let sum = checksum(&[&pseudo_header(self.source, self.destination, udp_length), &frame[start..]]);
+        // 0 on the wire means "not computed"; its other spelling in ones' complement stands for it (RFC 768).
+        let sum = if sum == 0 { 0xffff } else { sum };
+        frame[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+}
+
+impl Arp {
+    /// Returns a broadcast request: who has `target`? With 0.0.0.0 as `sender` it is a probe, with `target` as `sender` an
+    /// announcement (RFC 5227 §2.1.1, §2.3).
+    pub fn request(sender_mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
+        Self {
+            op: ArpOp::Request,
+            source_mac: sender_mac,
+            destination_mac: Mac::BROADCAST,
+            sender_mac,
+            sender,
+            target_mac: Mac::default(),
+            target,
+        }
+    }
+
+    /// Returns the frame, 42 bytes. Not padded.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(42);
+        ethernet(&mut frame, self.source_mac, self.destination_mac, ETHERTYPE_ARP);
+        frame.extend([0, 1, 8, 0, 6, 4]);
+        let op: u16 = match self.op {
+            ArpOp::Request => 1,
+            ArpOp::Reply => 2,
+        };
+        frame.extend(op.to_be_bytes());
+        frame.extend(self.sender_mac.0);
+        frame.extend(self.sender.octets());
+        frame.extend(self.target_mac.0);
+        frame.extend(self.target.octets());
+        frame
+    }
+}
+
+fn ethernet(frame: &mut Vec<u8>, source: Mac, destination: Mac, ethertype: u16) {
+    frame.extend(destination.0);
+    frame.extend(source.0);
+    frame.extend(ethertype.to_be_bytes());
+}
+
+fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> [u8; IPV4_HEADER] {
+    let mut header = [0; IPV4_HEADER];
+    header[0] = 0x45;
+    header[1] = TOS;
+    header[2..4].copy_from_slice(&(udp_length + IPV4_HEADER as u16).to_be_bytes());
+    header[6..8].copy_from_slice(&FLAGS_DF.to_be_bytes());
+    header[8] = TTL;
+    header[9] = PROTOCOL_UDP;
+    header[12..16].copy_from_slice(&source.octets());
+    header[16..20].copy_from_slice(&destination.octets());
+    let sum = checksum(&[&header]);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+/// Returns what the UDP checksum covers beside the datagram (RFC 768).
+fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> [u8; 12] {
+    let mut header = [0; 12];
+    header[..4].copy_from_slice(&source.octets());
+    header[4..8].copy_from_slice(&destination.octets());
+    header[9] = PROTOCOL_UDP;
+    header[10..].copy_from_slice(&udp_length.to_be_bytes());
+    header
+}
+
+/// Returns the Internet checksum (RFC 1071) of the parts as if they were one. Only the last may be of odd length.
+///
+/// Over bytes that hold their own right checksum it is 0. Parts of 64 KiB in sum cannot overflow the 32 bits.
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let words = parts.iter().flat_map(|part| part.chunks(2));
+    let mut sum: u32 = words.map(|word| u32::from(word[0]) << 8 | word.get(1).copied().map_or(0, u32::from)).sum();
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    !(sum as u16)
 }

@@ -4,6 +4,10 @@
 //! the cause for which it refuses.
 
 pub mod frame;
+pub mod message;
+mod name;
+pub mod option;
+mod read;
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,0 +1,293 @@
+//! Acquiring: from a link that is up to a durable lease, within an ADD's time-out.
+//!
+//! permit → exchange → Persist → MTU → held. Given up before REQUEST, the exchange just closes; after it, a RELEASE goes
+//! out on the same sockets; once the lease is being made durable, it is given back like any other.
+
+use std::time::Duration;
+
+use super::hold::Hold;
+use super::persistence::Want;
+use super::release::Release;
+use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::{Client, Event, Output, Verdict};
+use crate::effect::{Failure, Outcome, RequestId, StoreCause, Why};
+use crate::identity::{Attachment, Identity, Lan};
+use crate::link::{Link, LinkCause, LinkView, Sockets, Step, Target};
+use crate::record::BindingId;
+use crate::time::Instant;
+use crate::wire::frame::Frame;
+
+/// An ADD that waits for its lease.
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    /// The ADD.
+    pub(crate) request: RequestId,
+    /// The client, in INIT or INIT-REBOOT until there is a permit.
+    pub(crate) client: Client,
+    /// When the ADD came in.
+    pub(crate) began: Instant,
+    /// When it has to be answered.
+    pub(crate) limit: Instant,
+    /// The link's MTU before.
+    pub(crate) mtu: u32,
+    /// The bindings whose identity this one has taken over: gone once its lease is durable.
+    pub(crate) replaces: Vec<BindingId>,
+    /// How far it is.
+    pub(crate) stage: Stage,
+}
+
+/// How far an acquisition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Other acquisitions of the LAN go first.
+    AwaitingPermit,
+    /// Talking to servers.
+    Exchanging,
+    /// The lease is being made durable. `aborted`: nobody wants it any more.
+    Persisting { aborted: bool },
+    /// The link's MTU is being set.
+    Sizing,
+}
+
+/// Whether the caller of an acquisition that is given up still waits for an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Abort {
+    /// It went away, or was answered already.
+    Silent,
+    /// It is told why.
+    Because(Failure),
+}
+
+impl Acquire {
+    pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
+        let own = match self.stage {
+            Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
+            Stage::AwaitingPermit | Stage::Persisting { .. } | Stage::Sizing => None,
+        };
+        let limit = match self.stage {
+            Stage::Persisting { aborted: true } => None,
+            _ => Some((self.limit, Why::Call)),
+        };
+        [own, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// Returns why there is no lease although the time is up.
+    fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
+        let waited = Duration::from_millis(now.saturating_since(self.began).as_millis() as u64);
+        let waiting_for = match self.stage {
+            Stage::AwaitingPermit => "its turn: other ADDs on the same LAN wait for the DHCP server",
+            Stage::Persisting { .. } => "the store to write the lease",
+            Stage::Sizing => "the interface's MTU to be set",
+            Stage::Exchanging => return self.unanswered(lan, waited),
+        };
+        Failure::TimedOut { waiting_for, waited }
+    }
+
+    fn unanswered(&self, lan: &Lan, waited: Duration) -> Failure {
+        let tally = self.client.tally();
+        if let Some((server, address, message)) = tally.nak.clone() {
+            return Failure::Nak { server, address, message };
+        }
+        if let Some((server, address, sent)) = tally.requested {
+            return Failure::NoAck { server, address, sent, waited };
+        }
+        Failure::NoOffer {
+            lan: lan.clone(),
+            sent: tally.discovers,
+            waited,
+            answers: tally.answers,
+            refused: tally.refused,
+            last_refusal: tally.last_refusal.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl Binding {
+    /// Returns a binding that will acquire once it has a permit.
+    pub(crate) fn acquiring(id: BindingId, attachment: Attachment, identity: Identity, link: Link, acquire: Acquire) -> Self {
+        Self::new(id, attachment, identity, link, Life::Acquiring(acquire))
+    }
+
+    /// Begins the exchange: there is a permit.
+    pub(crate) fn on_permit(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        acquire.stage = Stage::Exchanging;
+        self.acquire_event(Event::Clock, cx);
+    }
+
+    pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        if cx.now.boot < acquire.limit {
+            return self.acquire_event(Event::Clock, cx);
+        }
+        let failure = acquire.timed_out(&self.identity.lan, cx.now.boot);
+        self.abort(Abort::Because(failure), cx);
+    }
+
+    pub(super) fn acquire_on_opened(&mut self, cx: &mut Cx<'_>) {
+        self.acquire_event(Event::Opened, cx);
+    }
+
+    pub(super) fn acquire_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
+        match frame {
+            Frame::Udp(udp) => self.acquire_event(Event::Udp(udp), cx),
+            Frame::Arp(arp) => self.acquire_event(Event::Arp(arp), cx),
+        }
+    }
+
+    /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
+    pub(super) fn acquire_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        if acquire.stage == Stage::Exchanging {
+            self.fail_link(cause, cx);
+        }
+    }
+
+    fn acquire_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.stage != Stage::Exchanging {
+            return;
+        }
+        let Output { frames, verdict, listen, refused } = acquire.client.handle(cx.now.boot, event);
+        if let Some(refused) = refused {
+            cx.out.refused(&refused);
+        }
+        self.exchange.send(frames, cx);
+        match verdict {
+            Some(Verdict::Won(_)) => self.make_durable(cx),
+            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
+                self.exchange.open(self.id, &self.link, Sockets { arp: false, hold_port: None }, cx);
+            }
+            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
+        }
+    }
+
+    /// The lease is there; the sockets stay open in case it has to go back.
+    fn make_durable(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        acquire.stage = Stage::Persisting { aborted: false };
+        let replaces = acquire.replaces.clone();
+        cx.out.report(self.id, Report::ExchangeOver);
+        self.persist(Want::Bound { replaces }, cx);
+    }
+
+    pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Stage::Persisting { aborted } = acquire.stage else { return };
+        match (result, aborted) {
+            (Ok(()), false) => {
+                self.exchange.close(cx);
+                self.size(cx);
+            }
+            (Ok(()), true) => self.give_back_won(cx),
+            (Err(cause), _) => {
+                self.undo_exchange(cx);
+                if !aborted {
+                    cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
+                }
+                cx.out.report(self.id, Report::Over);
+            }
+        }
+    }
+
+    /// Gives the acquisition up.
+    pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if let Abort::Because(failure) = abort {
+            cx.out.report(self.id, Report::Failed(failure));
+        }
+        match acquire.stage {
+            Stage::AwaitingPermit | Stage::Exchanging => {
+                self.undo_exchange(cx);
+                cx.out.report(self.id, Report::ExchangeOver);
+                cx.out.report(self.id, Report::Over);
+            }
+            Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
+            Stage::Sizing => self.give_back_won(cx),
+        }
+    }
+
+    /// Fails the ADD because of its link.
+    pub(super) fn fail_link(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        let target = Target::Known(self.link.clone()).to_string();
+        self.abort(Abort::Because(Failure::Link { target, cause }), cx);
+    }
+
+    /// Closes the exchange. What a server was asked to commit is released first, on the same sockets.
+    fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let release = acquire.client.abort();
+        self.exchange.send(release.into_iter().collect(), cx);
+        self.exchange.close(cx);
+    }
+
+    /// Gives a durable lease back that nobody wants any more.
+    fn give_back_won(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease().cloned() else { return };
+        self.exchange.close(cx);
+        self.life = Life::Releasing(Release::new(lease, true, Leave::Aborted));
+        self.release_begin(cx);
+    }
+
+    /// Sets the MTU if the server gave one, at most the parent's; without a parent, at most what the link has.
+    fn size(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
+            return self.held(cx);
+        }
+        acquire.stage = Stage::Sizing;
+        match self.identity.lan.parent() {
+            Some(parent) => {
+                let target = Target::Host { ifname: parent.to_owned() };
+                cx.out.inspect(Owner::Binding(self.id), Purpose::Size, target);
+            }
+            None => self.resize(None, cx),
+        }
+    }
+
+    fn resize(&mut self, parent: Option<&LinkView>, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
+        let mtu = u32::from(wanted).min(parent.map_or(acquire.mtu, |view| view.mtu));
+        if mtu == acquire.mtu {
+            return self.held(cx);
+        }
+        let target = Target::Known(self.link.clone());
+        cx.out.apply(Owner::Binding(self.id), Purpose::Size, target, vec![Step::Mtu(mtu)]);
+    }
+
+    pub(super) fn on_sized(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+        if !matches!(&self.life, Life::Acquiring(acquire) if acquire.stage == Stage::Sizing) {
+            return;
+        }
+        match outcome {
+            Outcome::Inspected(parent) => self.resize(parent.as_ref().ok(), cx),
+            Outcome::Applied { result: Err(cause), .. } if cause.is_gone() => self.fail_link(cause, cx),
+            Outcome::Applied { result: Err(cause), .. } => {
+                tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
+                self.held(cx);
+            }
+            Outcome::Applied { result: Ok(_), .. } => self.held(cx),
+            Outcome::Persisted(_) | Outcome::Opened(_) => {}
+        }
+    }
+
+    /// The lease is durable and its link ready: the ADD may hear of it.
+    fn held(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease().cloned() else { return };
+        cx.out.report(self.id, Report::Leased(Box::new(lease.clone())));
+        let empty = Life::Releasing(Release::new(lease.clone(), false, Leave::Aborted));
+        let Life::Acquiring(mut acquire) = std::mem::replace(&mut self.life, empty) else { return };
+        acquire.client.not_waited_for();
+        log_acquired(&self.attachment, &lease);
+        self.life = Life::Held(Hold::new(acquire.client, lease));
+    }
+}
+
+fn log_acquired(attachment: &Attachment, lease: &Lease) {
+    let seconds = lease.times.map(|times| times.end.as_secs());
+    tracing::info!(%attachment, address = %lease.address, server = %lease.server, seconds, "lease acquired");
+}

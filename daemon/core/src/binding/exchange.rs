@@ -1,0 +1,66 @@
+//! The sockets of a binding: closed most of its life.
+
+use super::Cx;
+use crate::effect::{ExchangeId, OpId};
+use crate::link::{Link, Sockets};
+use crate::record::BindingId;
+
+/// A binding's sockets.
+#[derive(Debug, Default)]
+pub(super) enum Exchange {
+    /// None.
+    #[default]
+    Closed,
+    /// Asked for.
+    Opening(OpId, ExchangeId),
+    /// There.
+    Open(ExchangeId),
+}
+
+impl Exchange {
+    /// Asks for sockets, unless there are some or they are on their way.
+    pub(super) fn open(&mut self, owner: BindingId, link: &Link, want: Sockets, cx: &mut Cx<'_>) {
+        if matches!(self, Self::Closed) {
+            let (op, exchange) = cx.out.open(owner, link.clone(), want);
+            *self = Self::Opening(op, exchange);
+        }
+    }
+
+    /// Takes note that the sockets are open; false when they are not wanted any more.
+    pub(super) fn opened(&mut self, exchange: ExchangeId) -> bool {
+        match self {
+            Self::Opening(_, wanted) if *wanted == exchange => *self = Self::Open(exchange),
+            Self::Opening(..) | Self::Open(_) | Self::Closed => return false,
+        }
+        true
+    }
+
+    /// Closes what is open or on its way.
+    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
+        match std::mem::take(self) {
+            Self::Closed => {}
+            Self::Opening(op, exchange) => {
+                cx.out.forget(op);
+                cx.out.close(exchange);
+            }
+            Self::Open(exchange) => cx.out.close(exchange),
+        }
+    }
+
+    /// Sends frames, in order. Sockets that are not open lose them, as a wire may.
+    pub(super) fn send(&self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+        if let Self::Open(exchange) = self {
+            frames.into_iter().for_each(|frame| cx.out.send(*exchange, frame));
+        }
+    }
+
+    /// Tells whether this exchange is the binding's, open or opening.
+    pub(super) fn is(&self, exchange: ExchangeId) -> bool {
+        matches!(self, Self::Opening(_, own) | Self::Open(own) if *own == exchange)
+    }
+
+    /// Tells whether this exchange is the binding's and open.
+    pub(super) fn is_open(&self, exchange: ExchangeId) -> bool {
+        matches!(self, Self::Open(own) if *own == exchange)
+    }
+}

@@ -1,0 +1,134 @@
+//! Holding: a lease is renewed, rebound, lost and looked for again, for as long as its attachment lives.
+
+use std::time::Duration;
+
+use super::persistence::Want;
+use super::{Binding, Cx, Life};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::{Client, Event, Output, Verdict};
+use crate::identity::{Attachment, Identity};
+use crate::link::{Link, LinkCause, Sockets};
+use crate::record::BindingId;
+use crate::time::Instant;
+use crate::wire::frame::Frame;
+
+/// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
+const CARRIER_LOSS: Duration = Duration::from_secs(3);
+
+/// A lease that is held.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// The client, in BOUND and beyond.
+    pub(crate) client: Client,
+    /// The last lease there was.
+    pub(crate) last: Lease,
+    /// Since when the link has no carrier.
+    carrier_lost: Option<Instant>,
+}
+
+impl Hold {
+    pub(super) fn new(client: Client, last: Lease) -> Self {
+        Self { client, last, carrier_lost: None }
+    }
+}
+
+impl Binding {
+    /// Returns a binding that goes on with a lease where it stands.
+    pub(crate) fn resumed(
+        id: BindingId,
+        attachment: Attachment,
+        identity: Identity,
+        link: Link,
+        lease: Lease,
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let hold = Hold::new(resume(&identity, &lease, cx), lease);
+        Self::new(id, attachment, identity, link, Life::Held(hold))
+    }
+
+    pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {
+        self.hold_event(Event::Clock, cx);
+    }
+
+    pub(super) fn hold_on_opened(&mut self, cx: &mut Cx<'_>) {
+        self.hold_event(Event::Opened, cx);
+    }
+
+    pub(super) fn hold_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
+        match frame {
+            Frame::Udp(udp) => self.hold_event(Event::Udp(udp), cx),
+            Frame::Arp(arp) => self.hold_event(Event::Arp(arp), cx),
+        }
+    }
+
+    pub(super) fn hold_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        if cause.is_gone() {
+            return self.on_link_gone(cause, cx);
+        }
+        tracing::warn!(attachment = %self.attachment, %cause, "no sockets, trying again later");
+        self.hold_event(Event::Unopened, cx);
+    }
+
+    /// Takes note of the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT.
+    pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        if !up {
+            hold.carrier_lost.get_or_insert(cx.now.boot);
+            return;
+        }
+        let lost = hold.carrier_lost.take().map(|since| cx.now.boot.saturating_since(since));
+        if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
+            return;
+        }
+        let Some(lease) = hold.client.lease().cloned() else { return };
+        tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
+        let rng = cx.rng.fork();
+        hold.client = Client::confirm(self.identity.chaddr, &self.identity.client_id, lease, cx.now.boot, rng);
+        self.exchange.close(cx);
+    }
+
+    fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
+        if let Some(refused) = refused {
+            cx.out.refused(&refused);
+        }
+        self.exchange.send(frames, cx);
+        if let Some(verdict) = verdict {
+            self.hold_verdict(verdict, cx);
+        }
+        let Life::Held(hold) = &self.life else { return };
+        if listen {
+            let leased = hold.client.lease().map(Lease::ip);
+            let want = Sockets { arp: leased.is_some(), hold_port: leased };
+            self.exchange.open(self.id, &self.link, want, cx);
+        } else {
+            self.exchange.close(cx);
+        }
+    }
+
+    fn hold_verdict(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        match verdict {
+            Verdict::Won(lease) | Verdict::Kept(lease) => {
+                let (attachment, address, server) = (&self.attachment, lease.address, lease.server);
+                if hold.last.address == address {
+                    tracing::info!(%attachment, %address, %server, "lease extended");
+                } else {
+                    let was = hold.last.address;
+                    tracing::warn!(%attachment, %was, %address, %server, "lease changed; the interface is as it was");
+                }
+                hold.last = lease;
+                self.persist(Want::Bound { replaces: Vec::new() }, cx);
+            }
+            Verdict::Lost(lease, loss) => {
+                tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+            }
+        }
+    }
+}
+
+/// Returns a client that goes on with a lease.
+pub(super) fn resume(identity: &Identity, lease: &Lease, cx: &mut Cx<'_>) -> Client {
+    Client::resume(identity.chaddr, &identity.client_id, lease.clone(), cx.now.boot, cx.rng.fork())
+}

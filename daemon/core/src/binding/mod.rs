@@ -1,0 +1,238 @@
+//! One holder of a lease, from the moment its link is known: it acquires, holds, and gives back.
+//!
+//! A binding knows nothing of other bindings. It works through a [`Cx`], and tells the registry of turning points by
+//! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect under way.
+
+mod acquire;
+mod exchange;
+mod hold;
+pub(crate) mod outbox;
+mod persistence;
+mod release;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+pub(crate) use self::acquire::{Abort, Acquire};
+use self::exchange::Exchange;
+pub(crate) use self::hold::Hold;
+pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
+use self::persistence::Persistence;
+pub(crate) use self::release::Release;
+use crate::dhcpv4::lease::Lease;
+use crate::effect::{ExchangeId, Outcome, RequestId, Row, Why};
+use crate::identity::{Attachment, Identity, IdentityKey};
+use crate::link::{Link, LinkCause};
+use crate::record::{BindingId, Record, RecordState};
+use crate::time::{BootId, Instant, Now};
+use crate::wire::frame::Frame;
+
+/// What a binding works with while it handles one event.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) boot: &'a BootId,
+    pub(crate) out: &'a mut Outbox,
+    pub(crate) rng: &'a mut Rng,
+    /// The live holder of each identity.
+    pub(crate) holders: &'a BTreeMap<IdentityKey, BindingId>,
+}
+
+/// One holder of a lease.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(crate) id: BindingId,
+    pub(crate) attachment: Attachment,
+    pub(crate) identity: Identity,
+    pub(crate) link: Link,
+    pub(crate) life: Life,
+    exchange: Exchange,
+    persistence: Persistence,
+}
+
+/// What a binding is at.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// An ADD waits for a lease.
+    Acquiring(Acquire),
+    /// A lease is held, or looked for again.
+    Held(Hold),
+    /// The lease is on its way back.
+    Releasing(Release),
+}
+
+impl Binding {
+    fn new(id: BindingId, attachment: Attachment, identity: Identity, link: Link, life: Life) -> Self {
+        let (exchange, persistence) = (Exchange::default(), Persistence::default());
+        Self { id, attachment, identity, link, life, exchange, persistence }
+    }
+
+    /// Returns the lease that the binding holds or gives back.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        match &self.life {
+            Life::Acquiring(_) => None,
+            Life::Held(hold) => hold.client.lease(),
+            Life::Releasing(release) => Some(&release.lease),
+        }
+    }
+
+    /// Tells whether the binding is the live holder of its identity.
+    pub(crate) fn is_live(&self) -> bool {
+        match self.life {
+            Life::Acquiring(_) | Life::Held(_) => true,
+            Life::Releasing(_) => false,
+        }
+    }
+
+    /// Returns the request that waits for this binding's lease.
+    pub(crate) fn request(&self) -> Option<RequestId> {
+        match &self.life {
+            Life::Acquiring(acquire) => Some(acquire.request),
+            Life::Held(_) | Life::Releasing(_) => None,
+        }
+    }
+
+    /// Returns when the clock next matters, and why.
+    pub(crate) fn deadline(&self) -> Option<(Instant, Why)> {
+        let own = match &self.life {
+            Life::Acquiring(acquire) => acquire.deadline(),
+            Life::Held(hold) => hold.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
+            Life::Releasing(release) => release.deadline(),
+        };
+        let store = self.persistence.retry_at().map(|at| (at, Why::Store));
+        [own, store].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// Goes on as the clock says.
+    pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
+        self.retry_persist(cx);
+        match &self.life {
+            Life::Acquiring(_) => self.acquire_on_clock(cx),
+            Life::Held(_) => self.hold_on_clock(cx),
+            Life::Releasing(_) => self.release_on_clock(cx),
+        }
+    }
+
+    /// Goes on with the outcome of an effect.
+    pub(crate) fn on_done(&mut self, purpose: Purpose, outcome: Outcome, cx: &mut Cx<'_>) {
+        match (purpose, outcome) {
+            (Purpose::Open(exchange), Outcome::Opened(result)) => self.on_opened(exchange, result, cx),
+            (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
+            (Purpose::Size, outcome) => self.on_sized(outcome, cx),
+            (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
+            (purpose, outcome) => tracing::warn!(?purpose, ?outcome, "outcome of another kind of effect"),
+        }
+    }
+
+    /// Goes on with a frame of the binding's exchange.
+    pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
+        if !self.exchange.is_open(exchange) {
+            return;
+        }
+        match &self.life {
+            Life::Acquiring(_) => self.acquire_on_frame(frame, cx),
+            Life::Held(_) => self.hold_on_frame(frame, cx),
+            Life::Releasing(_) => self.release_on_frame(frame, cx),
+        }
+    }
+
+    /// Goes on after the sockets of an exchange could not be opened, or failed.
+    pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
+        if !self.exchange.is(exchange) {
+            return;
+        }
+        self.exchange.close(cx);
+        match &self.life {
+            Life::Acquiring(_) => self.acquire_on_unopened(cause, cx),
+            Life::Held(_) => self.hold_on_unopened(cause, cx),
+            Life::Releasing(_) => self.release_on_unopened(cause, cx),
+        }
+    }
+
+    fn on_opened(&mut self, exchange: ExchangeId, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+        if let Err(cause) = result {
+            return self.on_broken(exchange, cause, cx);
+        }
+        if !self.exchange.opened(exchange) {
+            return;
+        }
+        match &self.life {
+            Life::Acquiring(_) => self.acquire_on_opened(cx),
+            Life::Held(_) => self.hold_on_opened(cx),
+            Life::Releasing(_) => self.release_on_opened(cx),
+        }
+    }
+
+    /// Goes on after the binding's link was found gone for good.
+    pub(crate) fn on_link_gone(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        match &self.life {
+            Life::Acquiring(_) => self.fail_link(cause, cx),
+            Life::Held(_) => {
+                tracing::info!(attachment = %self.attachment, %cause, "link gone, giving the lease back");
+                self.give_back(Leave::LinkGone, cx);
+            }
+            Life::Releasing(_) => self.release_on_link_gone(cx),
+        }
+    }
+
+    /// Ends a held binding: the lease is given back.
+    pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &self.life else { return };
+        self.exchange.close(cx);
+        let lease = hold.client.lease().unwrap_or(&hold.last).clone();
+        let owed = hold.client.lease().is_some();
+        self.life = Life::Releasing(Release::new(lease, owed, why));
+        self.release_begin(cx);
+    }
+
+    fn record(&self, lease: &Lease, state: RecordState, cx: &Cx<'_>) -> Record {
+        let age = cx.now.boot.saturating_since(lease.start);
+        let since = cx.now.wall.since_epoch().saturating_sub(age);
+        Record {
+            attachment: self.attachment.clone(),
+            identity: self.identity.clone(),
+            link: self.link.clone(),
+            lease: lease.clone(),
+            state,
+            boot: cx.boot.clone(),
+            since: crate::time::WallTime::from_epoch(since),
+        }
+    }
+
+    /// Returns the binding as `list` shows it.
+    pub(crate) fn row(&self, now: Instant) -> Row {
+        let state = match &self.life {
+            Life::Acquiring(acquire) => acquire.client.state(),
+            Life::Held(hold) => hold.client.state(),
+            Life::Releasing(_) => "RELEASING",
+        };
+        let lease = self.lease();
+        let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
+        let times: [Option<Duration>; 3] =
+            [lease.and_then(Lease::t1), lease.and_then(Lease::t2), lease.and_then(Lease::expires)].map(until);
+        Row {
+            attachment: self.attachment.clone(),
+            identity: self.identity.clone(),
+            state,
+            lease: lease.cloned(),
+            t1: times[0],
+            t2: times[1],
+            expires: times[2],
+            link: self.link.clone(),
+        }
+    }
+}
+
+/// Why a lease is given back, and what that means for how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// A DEL waits for it. When the store fails, the binding stays as it was, and the DEL fails.
+    Deleted,
+    /// The ADD that got it was given up.
+    Aborted,
+    /// The link is gone; the RELEASE leaves from the host.
+    LinkGone,
+    /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
+    Yielded,
+}

@@ -1,0 +1,141 @@
+//! What the core wants done: the effects, and who hears of their outcomes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::dhcpv4::lease::Lease;
+use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
+use crate::identity::Attachment;
+use crate::link::{Link, Sockets, Step, Target};
+use crate::record::{BindingId, Change};
+
+/// Who hears of an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A binding.
+    Binding(BindingId),
+    /// The operation that an attachment is at.
+    Operation(Attachment),
+    /// The audit of a binding's link.
+    Audit(BindingId),
+}
+
+/// What an effect was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The sockets of this exchange.
+    Open(ExchangeId),
+    /// A binding's record.
+    Persist,
+    /// The link's MTU.
+    Size,
+    /// The host's link, for a RELEASE from there.
+    FindParent,
+    /// A first look at an ADD's link, set up.
+    Prepare,
+    /// Whether a rival of an ADD lives.
+    Rival(BindingId),
+    /// A CHECK.
+    Check,
+    /// Whether a binding's link is still there.
+    Audit,
+}
+
+/// A binding's turning point, for the registry.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// The exchange of an acquisition is over: its permit is free.
+    ExchangeOver,
+    /// The lease is durable; the ADD may hear of it. The binding is held.
+    Leased(Box<Lease>),
+    /// The acquisition came to nothing. The binding is over.
+    Failed(Failure),
+    /// The binding is being released; a DEL that waits may be answered.
+    GivenBack,
+    /// The store refused to note that the lease is being given back: the binding is held as before.
+    NotGivenBack(StoreCause),
+    /// Nothing is left of the binding.
+    Over,
+}
+
+/// The queue of effects, and the ids of those that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    effects: VecDeque<Effect>,
+    pub(crate) reports: VecDeque<(BindingId, Report)>,
+    ops: BTreeMap<OpId, (Owner, Purpose)>,
+    exchanges: BTreeMap<ExchangeId, BindingId>,
+    last_op: u64,
+    last_exchange: u64,
+}
+
+impl Outbox {
+    pub(crate) fn pop(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Takes out who waits for an outcome; `None` for an id that is no longer known.
+    pub(crate) fn take(&mut self, op: OpId) -> Option<(Owner, Purpose)> {
+        self.ops.remove(&op)
+    }
+
+    /// Makes the outcome of an effect count for nothing.
+    pub(crate) fn forget(&mut self, op: OpId) {
+        self.ops.remove(&op);
+    }
+
+    /// Returns whose exchange this is.
+    pub(crate) fn exchange(&self, exchange: ExchangeId) -> Option<BindingId> {
+        self.exchanges.get(&exchange).copied()
+    }
+
+    pub(crate) fn persist(&mut self, owner: BindingId, changes: Vec<Change>) -> OpId {
+        let op = self.mint(Owner::Binding(owner), Purpose::Persist);
+        self.effects.push_back(Effect::Persist { op, changes });
+        op
+    }
+
+    pub(crate) fn open(&mut self, owner: BindingId, link: Link, want: Sockets) -> (OpId, ExchangeId) {
+        self.last_exchange += 1;
+        let exchange = ExchangeId(self.last_exchange);
+        let op = self.mint(Owner::Binding(owner), Purpose::Open(exchange));
+        self.exchanges.insert(exchange, owner);
+        self.effects.push_back(Effect::Open { op, exchange, link, want });
+        (op, exchange)
+    }
+
+    pub(crate) fn close(&mut self, exchange: ExchangeId) {
+        self.exchanges.remove(&exchange);
+        self.effects.push_back(Effect::Close { exchange });
+    }
+
+    pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
+        self.effects.push_back(Effect::Send { exchange, frame });
+    }
+
+    pub(crate) fn inspect(&mut self, owner: Owner, purpose: Purpose, target: Target) -> OpId {
+        let op = self.mint(owner, purpose);
+        self.effects.push_back(Effect::Inspect { op, target });
+        op
+    }
+
+    pub(crate) fn apply(&mut self, owner: Owner, purpose: Purpose, target: Target, steps: Vec<Step>) -> OpId {
+        let op = self.mint(owner, purpose);
+        self.effects.push_back(Effect::Apply { op, target, steps });
+        op
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
+        self.effects.push_back(Effect::Reply { id, answer });
+    }
+
+    pub(crate) fn report(&mut self, binding: BindingId, report: Report) {
+        self.reports.push_back((binding, report));
+    }
+
+    fn mint(&mut self, owner: Owner, purpose: Purpose) -> OpId {
+        self.last_op += 1;
+        let op = OpId(self.last_op);
+        self.ops.insert(op, (owner, purpose));
+        op
+    }
+}

@@ -1,0 +1,123 @@
+//! A binding's record in the store: one write at a time, the latest wins.
+
+use std::time::Duration;
+
+use super::{Binding, Cx, Life};
+use crate::dhcpv4::timing;
+use crate::effect::{OpId, StoreCause};
+use crate::record::{BindingId, Change, RecordState};
+use crate::time::Instant;
+
+/// What the store is to hold of a binding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Nothing was asked for yet.
+    #[default]
+    AsIs,
+    /// Its record as bound, in place of these others'.
+    Bound { replaces: Vec<BindingId> },
+    /// Its record as releasing.
+    Releasing,
+    /// Nothing.
+    Gone,
+}
+
+/// How the store stands to a binding.
+#[derive(Debug, Default)]
+pub(super) struct Persistence {
+    want: Want,
+    /// Something changed since the write under way was emitted.
+    dirty: bool,
+    in_flight: Option<OpId>,
+    failures: u32,
+    retry: Option<Instant>,
+}
+
+impl Persistence {
+    /// Returns when a failed write is tried again.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    /// Tells whether a write is under way.
+    pub(super) fn busy(&self) -> bool {
+        self.in_flight.is_some()
+    }
+}
+
+impl Binding {
+    /// Wants the store to hold this; nothing is durable before [`Binding::on_persisted`].
+    pub(super) fn persist(&mut self, want: Want, cx: &mut Cx<'_>) {
+        self.persistence.want = want;
+        self.persistence.dirty = true;
+        self.persistence.retry = None;
+        self.write(cx);
+    }
+
+    pub(super) fn retry_persist(&mut self, cx: &mut Cx<'_>) {
+        if self.persistence.retry.is_some_and(|at| cx.now.boot >= at) {
+            self.persistence.retry = None;
+            self.write(cx);
+        }
+    }
+
+    fn write(&mut self, cx: &mut Cx<'_>) {
+        if self.persistence.in_flight.is_some() || !self.persistence.dirty {
+            return;
+        }
+        let Some(changes) = self.changes(cx) else { return };
+        self.persistence.dirty = false;
+        self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
+    }
+
+    fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
+        let lease = match &self.life {
+            Life::Acquiring(acquire) => acquire.client.lease(),
+            Life::Held(_) | Life::Releasing(_) => self.lease(),
+        };
+        match &self.persistence.want {
+            Want::AsIs => None,
+            Want::Bound { replaces } => {
+                let record = self.record(lease?, RecordState::Bound, cx);
+                let put = Change::Put(self.id, Box::new(record));
+                Some(std::iter::once(put).chain(replaces.iter().map(|id| Change::Remove(*id))).collect())
+            }
+            Want::Releasing => {
+                let record = self.record(lease?, RecordState::Releasing, cx);
+                Some(vec![Change::Put(self.id, Box::new(record))])
+            }
+            Want::Gone => Some(vec![Change::Remove(self.id)]),
+        }
+    }
+
+    /// Goes on after a write.
+    pub(super) fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
+        self.persistence.in_flight = None;
+        if self.persistence.dirty {
+            // What was written, or not, is out of date: the life's own turning point is the next write.
+            self.write(cx);
+            if self.persistence.busy() {
+                return;
+            }
+        }
+        match &result {
+            Ok(()) => self.persistence.failures = 0,
+            Err(_) => self.persistence.failures += 1,
+        }
+        match (&self.life, result) {
+            (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
+            (Life::Held(_), Ok(())) => {}
+            (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
+            (Life::Held(_), Err(cause)) => self.persist_later(&cause, cx),
+            (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),
+        }
+    }
+
+    /// Tries the failed write again after a growing pause, up to a minute.
+    pub(super) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
+        let pause = Duration::from_secs(1 << self.persistence.failures.saturating_sub(1).min(6)).min(Duration::from_secs(60));
+        tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written, trying again");
+        self.persistence.dirty = true;
+        self.persistence.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));
+    }
+}

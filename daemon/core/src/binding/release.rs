@@ -1,0 +1,311 @@
+//! Releasing: note it, find a way to the server, send RELEASE, forget.
+//!
+//! From inside while the link lives, else from the host's link that is the LAN. What could not be sent is tried again until
+//! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
+
+use std::time::Duration;
+
+use super::hold::{Hold, resume};
+use super::persistence::Want;
+use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::release as dhcp;
+use crate::dhcpv4::release::ReleaseStep;
+use crate::dhcpv4::timing;
+use crate::effect::{StoreCause, Why};
+use crate::identity::{Attachment, Identity, Lan};
+use crate::link::{Link, LinkCause, LinkView, Sockets, Target};
+use crate::record::BindingId;
+use crate::time::Instant;
+use crate::wire::frame::Frame;
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// A lease on its way back.
+#[derive(Debug)]
+pub(crate) struct Release {
+    /// The lease.
+    pub(crate) lease: Lease,
+    /// The server does not know yet.
+    pub(crate) owed: bool,
+    why: Leave,
+    stage: Stage,
+    /// The container's own link is known to be gone.
+    link_gone: bool,
+    tries: u32,
+    /// A DEL that waits was told.
+    told: bool,
+}
+
+/// How far a release is.
+#[derive(Debug)]
+enum Stage {
+    /// The store is being told.
+    Marking,
+    /// Another binding holds the identity. `marked`: the store knows.
+    Paused { marked: bool },
+    /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
+    Waiting(Option<Instant>),
+    /// The host's link is being looked for.
+    Finding,
+    /// Sockets are being opened.
+    Opening,
+    /// The RELEASE is on its way.
+    Sending(Box<dhcp::Release>),
+    /// The store is to forget.
+    Forgetting,
+}
+
+impl Release {
+    pub(super) fn new(lease: Lease, owed: bool, why: Leave) -> Self {
+        let link_gone = why == Leave::LinkGone;
+        Self { lease, owed, why, stage: Stage::Marking, link_gone, tries: 0, told: false }
+    }
+
+    pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
+        let ends = self.lease.expires().map(|at| (at, Why::LeaseEnds));
+        let own = match &self.stage {
+            // The store answers.
+            Stage::Marking | Stage::Forgetting => return None,
+            Stage::Paused { .. } | Stage::Finding | Stage::Opening => None,
+            Stage::Waiting(at) => at.map(|at| (at, Why::Release)),
+            Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
+        };
+        [own, ends].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+}
+
+impl Binding {
+    /// Returns a binding whose record says that its lease is on its way back; the next try is at `at`. Where the link
+    /// is of an earlier boot it is gone.
+    pub(crate) fn releasing(
+        id: BindingId,
+        attachment: Attachment,
+        identity: Identity,
+        link: Link,
+        lease: Lease,
+        (at, link_gone): (Instant, bool),
+    ) -> Self {
+        let mut release = Release::new(lease, true, if link_gone { Leave::LinkGone } else { Leave::Aborted });
+        release.stage = Stage::Waiting(Some(at));
+        release.told = true;
+        Self::new(id, attachment, identity, link, Life::Releasing(release))
+    }
+
+    pub(super) fn release_begin(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !release.owed {
+            return self.forget(cx);
+        }
+        if release.why == Leave::Yielded {
+            release.stage = Stage::Paused { marked: false };
+            return;
+        }
+        self.persist(Want::Releasing, cx);
+    }
+
+    pub(super) fn release_on_clock(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        let over = release.lease.expired(cx.now.boot);
+        match &mut release.stage {
+            Stage::Marking | Stage::Forgetting => {}
+            _ if over => {
+                tracing::info!(attachment = %self.attachment, address = %release.lease.address, "lease ended before it could be released");
+                self.forget(cx);
+            }
+            Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
+            Stage::Sending(sending) => {
+                let step = sending.on_clock(cx.now.boot);
+                self.release_step(step, cx);
+            }
+            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding | Stage::Opening => {}
+        }
+    }
+
+    pub(super) fn release_on_persisted(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        match release.stage {
+            Stage::Marking => self.try_release(cx),
+            Stage::Forgetting => {
+                self.tell(cx);
+                cx.out.report(self.id, Report::Over);
+            }
+            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) => {}
+        }
+    }
+
+    /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
+    pub(super) fn release_on_unpersisted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &self.life else { return };
+        if release.why != Leave::Deleted || release.told || self.held_by_other(cx) {
+            return self.persist_later(&cause, cx);
+        }
+        let lease = release.lease.clone();
+        self.life = Life::Held(Hold::new(resume(&self.identity, &lease, cx), lease));
+        cx.out.report(self.id, Report::NotGivenBack(cause));
+    }
+
+    /// Finds a way to the server and takes it.
+    fn try_release(&mut self, cx: &mut Cx<'_>) {
+        let held = self.held_by_other(cx);
+        let Life::Releasing(release) = &mut self.life else { return };
+        if held {
+            release.stage = Stage::Paused { marked: true };
+            return self.tell(cx);
+        }
+        release.tries += 1;
+        if release.link_gone || self.link.in_netns().is_none() {
+            return self.find_parent(cx);
+        }
+        release.stage = Stage::Opening;
+        self.exchange.open(self.id, &self.link, RELEASE_SOCKETS, cx);
+    }
+
+    /// Looks for the host's link that is the LAN, if the LAN is such a link.
+    fn find_parent(&mut self, cx: &mut Cx<'_>) {
+        // Nothing that a caller waits for: its link is gone already.
+        self.tell(cx);
+        let parent = match &self.identity.lan {
+            Lan::Link { parent, vlan: 0 } => Some(parent.clone()),
+            Lan::Link { .. } | Lan::Network(_) => None,
+        };
+        let Life::Releasing(release) = &mut self.life else { return };
+        match parent {
+            Some(ifname) => {
+                release.stage = Stage::Finding;
+                cx.out.inspect(Owner::Binding(self.id), Purpose::FindParent, Target::Host { ifname });
+            }
+            None if release.link_gone => release.stage = Stage::Waiting(None),
+            None => self.release_later(cx),
+        }
+    }
+
+    pub(super) fn on_parent(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !matches!(release.stage, Stage::Finding) {
+            return;
+        }
+        match result {
+            Ok(view) => {
+                release.stage = Stage::Opening;
+                let link = Link::Parent { ifindex: view.ifindex, mac: self.identity.chaddr };
+                self.exchange.open(self.id, &link, RELEASE_SOCKETS, cx);
+            }
+            Err(_) => self.release_later(cx),
+        }
+    }
+
+    pub(super) fn release_on_opened(&mut self, cx: &mut Cx<'_>) {
+        let identity = &self.identity;
+        let Life::Releasing(release) = &mut self.life else { return };
+        let lease = release.lease.clone();
+        let mut sending = dhcp::Release::new(identity.chaddr, &identity.client_id, lease, cx.now.boot, cx.rng);
+        let step = sending.on_clock(cx.now.boot);
+        release.stage = Stage::Sending(Box::new(sending));
+        self.release_step(step, cx);
+    }
+
+    pub(super) fn release_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        let (Stage::Sending(sending), Frame::Arp(arp)) = (&mut release.stage, frame) else { return };
+        let step = sending.on_arp(arp);
+        self.release_step(step, cx);
+    }
+
+    fn release_step(&mut self, step: ReleaseStep, cx: &mut Cx<'_>) {
+        match step {
+            ReleaseStep::Wait => {}
+            ReleaseStep::Ask(frame) => self.exchange.send(vec![frame], cx),
+            ReleaseStep::Send(frame) => {
+                self.exchange.send(vec![frame], cx);
+                self.exchange.close(cx);
+                let Life::Releasing(release) = &mut self.life else { return };
+                release.owed = false;
+                tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
+                self.tell(cx);
+                self.forget(cx);
+            }
+        }
+    }
+
+    /// A way that failed from inside is followed by the way from the host; then comes a pause.
+    pub(super) fn release_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !matches!(release.stage, Stage::Opening | Stage::Sending(_)) {
+            return;
+        }
+        tracing::debug!(attachment = %self.attachment, %cause, "no way for the RELEASE here");
+        let inside = !release.link_gone && release.tries % 2 == 1;
+        release.link_gone |= inside && cause.is_gone();
+        if inside { self.find_parent(cx) } else { self.release_later(cx) }
+    }
+
+    pub(super) fn release_on_link_gone(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if release.link_gone {
+            return;
+        }
+        release.link_gone = true;
+        match release.stage {
+            Stage::Opening | Stage::Sending(_) => {
+                self.exchange.close(cx);
+                self.find_parent(cx);
+            }
+            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding | Stage::Forgetting => {}
+        }
+    }
+
+    fn release_later(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        let pause = Duration::from_secs(1 << release.tries.min(9)).min(LONGEST_PAUSE);
+        release.stage = Stage::Waiting(Some(cx.now.boot + timing::jittered(pause, cx.rng)));
+    }
+
+    /// Stops: another binding has taken the identity over.
+    pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        match release.stage {
+            Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) => {
+                release.stage = Stage::Paused { marked: true };
+                self.exchange.close(cx);
+                self.tell(cx);
+            }
+            Stage::Marking | Stage::Paused { .. } | Stage::Forgetting => {}
+        }
+    }
+
+    /// Goes on: nobody holds the identity any more.
+    pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        match release.stage {
+            Stage::Paused { marked: true } => self.try_release(cx),
+            Stage::Paused { marked: false } => {
+                release.stage = Stage::Marking;
+                self.persist(Want::Releasing, cx);
+            }
+            Stage::Marking | Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) | Stage::Forgetting => {}
+        }
+    }
+
+    /// Lets a DEL that waits be answered.
+    fn tell(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !std::mem::replace(&mut release.told, true) {
+            cx.out.report(self.id, Report::GivenBack);
+        }
+    }
+
+    fn forget(&mut self, cx: &mut Cx<'_>) {
+        self.exchange.close(cx);
+        let Life::Releasing(release) = &mut self.life else { return };
+        release.stage = Stage::Forgetting;
+        self.persist(Want::Gone, cx);
+    }
+
+    fn held_by_other(&self, cx: &Cx<'_>) -> bool {
+        cx.holders.get(&self.identity.key()).is_some_and(|holder| *holder != self.id)
+    }
+}
+
+const RELEASE_SOCKETS: Sockets = Sockets { arp: true, hold_port: None };

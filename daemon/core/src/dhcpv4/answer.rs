@@ -1,0 +1,139 @@
+//! What a client makes of an answer, by state (RFC 2131 §4.4.1 to §4.4.5).
+
+use super::accept::{self, Expect, Refusal};
+use super::lease::Lease;
+use super::state::{Attempt, State, Transaction};
+use super::timing;
+use super::{Client, Loss, Output, Refused, Tally, Verdict};
+use crate::time::Instant;
+use crate::wire::frame::{Arp, Udp};
+use crate::wire::message::{Message, MessageType};
+
+impl Client {
+    pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
+        let State::Renewing { attempt: Attempt::Resolving(resolver), .. } = &self.state else { return };
+        if let Some(mac) = resolver.on_arp(arp) {
+            self.send_renewal(now, Some(mac), out);
+        }
+    }
+
+    pub(super) fn on_udp(&mut self, now: Instant, udp: &Udp<'_>, out: &mut Output) {
+        if let Err(refused) = self.answer(now, udp, out) {
+            // Another client's traffic is no answer to this one.
+            if !matches!(refused, Refused::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr)) {
+                self.tally.answers += 1;
+                self.tally.refused += 1;
+                self.tally.last_refusal = Some(refused.clone());
+            }
+            out.refused = Some(refused);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, udp: &Udp<'_>, out: &mut Output) -> Result<(), Refused> {
+        let message = Message::decode(udp.payload)?;
+        match &self.state {
+            State::Selecting { tx, .. } => {
+                let tx = *tx;
+                let server = self.addressee(&message, tx.xid)?;
+                accept::expect_kind(&message, &[MessageType::Offer])?;
+                let offer = accept::lease(&message, server, udp.source_mac, now)?;
+                self.tally.answers += 1;
+                // The REQUEST is the first message of its own, under the same xid.
+                self.select(now, Transaction { began: now, sent: 0, ..tx }, offer, out);
+                Ok(())
+            }
+            State::Requesting { tx, offer } => {
+                let (xid, began, offer) = (tx.xid, tx.began, offer.clone());
+                let server = self.addressee(&message, xid)?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
+                if server != offer.server {
+                    return Err(Refusal::OtherServer.into());
+                }
+                self.settle(now, &message, udp, began, Some(offer), out)
+            }
+            State::Rebooting { tx, lease, .. } => {
+                let (xid, began, lease) = (tx.xid, tx.began, lease.clone());
+                self.addressee(&message, xid)?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
+                self.settle(now, &message, udp, began, Some(lease), out)
+            }
+            State::Renewing { lease, attempt: Attempt::Sent { xid, at, .. } } => {
+                let (xid, at, asked) = (*xid, *at, lease.server);
+                let server = self.addressee(&message, xid)?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
+                if server != asked {
+                    return Err(Refusal::OtherServer.into());
+                }
+                self.settle(now, &message, udp, at, None, out)
+            }
+            State::Rebinding { attempt: Attempt::Sent { xid, at, .. }, .. } => {
+                let (xid, at) = (*xid, *at);
+                self.addressee(&message, xid)?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
+                self.settle(now, &message, udp, at, None, out)
+            }
+            State::Init { .. }
+            | State::InitReboot { .. }
+            | State::Bound { .. }
+            | State::Renewing { .. }
+            | State::Rebinding { .. } => Err(Refusal::Unexpected.into()),
+        }
+    }
+
+    /// Carries an ACK or NAK out, from a server that may send it, to a REQUEST sent at `start`. `asked` is the lease
+    /// whose very address was asked for; an extension may bring another address.
+    fn settle(
+        &mut self,
+        now: Instant,
+        message: &Message,
+        udp: &Udp<'_>,
+        start: Instant,
+        asked: Option<Lease>,
+        out: &mut Output,
+    ) -> Result<(), Refused> {
+        let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
+        if message.kind == MessageType::Nak {
+            self.tally.answers += 1;
+            self.on_nak(now, server, message.options.message.clone(), asked, out);
+            return Ok(());
+        }
+        let lease = accept::lease(message, server, udp.source_mac, start)?;
+        if asked.as_ref().is_some_and(|a| a.ip() != lease.ip()) {
+            return Err(Refusal::OtherAddress.into());
+        }
+        self.tally = Tally::default();
+        self.state = State::Bound { lease: lease.clone() };
+        out.verdict = Some(if asked.is_some() { Verdict::Won(lease) } else { Verdict::Kept(lease) });
+        Ok(())
+    }
+
+    /// Goes back to INIT (RFC 2131 §3.1 step 4, §3.2 step 3). The first time at once; a server that refuses what it
+    /// has just offered is asked again after a growing pause.
+    fn on_nak(
+        &mut self,
+        now: Instant,
+        server: std::net::Ipv4Addr,
+        message: Option<String>,
+        asked: Option<Lease>,
+        out: &mut Output,
+    ) {
+        let held = self.state.lease().cloned();
+        let address = held.as_ref().or(asked.as_ref()).map(Lease::ip);
+        let naks = self.tally.naks + 1;
+        if let Some(lease) = held {
+            self.lose(now, lease, Loss::Nak { server, message: message.clone() }, out);
+        }
+        let pause = match naks {
+            1 => std::time::Duration::ZERO,
+            n => timing::acquisition_wait(n - 1, self.waited_for, &mut self.rng),
+        };
+        self.state = State::Init { at: now + pause, wanted: None };
+        self.tally.naks = naks;
+        self.tally.nak = address.map(|address| (server, address, message));
+    }
+
+    fn addressee(&self, message: &Message, xid: u32) -> Result<std::net::Ipv4Addr, Refusal> {
+        let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: &self.sender.client_id };
+        accept::addressee(message, &expect)
+    }
+}

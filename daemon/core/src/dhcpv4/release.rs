@@ -1,0 +1,65 @@
+//! Giving a lease back (RFC 2131 §4.4.6): find the server's Ethernet address, send RELEASE, done. No answer exists.
+
+use fastrand::Rng;
+
+use super::lease::Lease;
+use super::message::{Hop, Sender};
+use super::resolve::{Resolver, Search};
+use crate::identity::ClientId;
+use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::Arp;
+
+/// One RELEASE on its way, over sockets that are open.
+#[derive(Debug)]
+pub struct Release {
+    sender: Sender,
+    lease: Lease,
+    resolver: Option<Resolver>,
+    xid: u32,
+}
+
+/// What a [`Release`] wants next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReleaseStep {
+    /// Send this frame, an ARP request, and wait.
+    Ask(Vec<u8>),
+    /// Wait until the deadline or an answer.
+    Wait,
+    /// Send this frame, the RELEASE: that was all.
+    Send(Vec<u8>),
+}
+
+impl Release {
+    /// Begins to give `lease` back.
+    pub fn new(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
+        let resolver = lease.next_hop().map(|hop| Resolver::new((chaddr, lease.ip()), hop, now));
+        Self { sender: Sender { chaddr, client_id: client_id.as_bytes().to_vec() }, lease, resolver, xid: rng.u32(..) }
+    }
+
+    /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast.
+    pub fn on_clock(&mut self, now: Instant) -> ReleaseStep {
+        match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
+            Some(Search::Ask(frame)) => ReleaseStep::Ask(frame),
+            Some(Search::Wait) => ReleaseStep::Wait,
+            Some(Search::Unresolved) | None => self.send(Mac::BROADCAST),
+        }
+    }
+
+    /// Goes on with an ARP packet.
+    pub fn on_arp(&mut self, arp: &Arp) -> ReleaseStep {
+        match self.resolver.as_ref().and_then(|resolver| resolver.on_arp(arp)) {
+            Some(mac) => self.send(mac),
+            None => ReleaseStep::Wait,
+        }
+    }
+
+    /// Returns when the clock next matters.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.resolver.as_ref().map(|resolver| resolver.next)
+    }
+
+    fn send(&self, mac: Mac) -> ReleaseStep {
+        ReleaseStep::Send(self.sender.release(self.xid, self.lease.ip(), Hop { server: self.lease.server, mac }))
+    }
+}

@@ -1,0 +1,149 @@
+//! The eight states of RFC 2131 figure 5, each with what it needs.
+
+use std::net::Ipv4Addr;
+
+use super::lease::Lease;
+use super::resolve::Resolver;
+use super::timing::Timer;
+use crate::time::Instant;
+
+/// A state of the client.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// No lease; discovery begins at `at`, asking for `wanted`.
+    Init { at: Instant, wanted: Option<Ipv4Addr> },
+    /// DISCOVER is out.
+    Selecting { tx: Transaction, wanted: Option<Ipv4Addr> },
+    /// An offer was taken, REQUEST is out.
+    Requesting { tx: Transaction, offer: Lease },
+    /// A lease of before is to be confirmed, from `at` on.
+    InitReboot { at: Instant, lease: Lease, silence: Silence },
+    /// REQUEST in INIT-REBOOT form is out.
+    Rebooting { tx: Transaction, lease: Lease, silence: Silence },
+    /// A lease is held.
+    Bound { lease: Lease },
+    /// T1 has passed.
+    Renewing { lease: Lease, attempt: Attempt },
+    /// T2 has passed.
+    Rebinding { lease: Lease, attempt: Attempt },
+}
+
+/// What a client does when nobody answers its INIT-REBOOT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Goes back to INIT: a caller waits for an address that is certain.
+    Discover,
+    /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4).
+    Keep,
+}
+
+/// One message and its retransmissions, under one xid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transaction {
+    pub(crate) xid: u32,
+    /// When its first message was sent. A lease counts from there: an ACK may answer any of them.
+    pub(crate) began: Instant,
+    /// The secs field of its last message.
+    pub(crate) secs: u16,
+    /// Messages sent.
+    pub(crate) sent: u32,
+    /// When the next is due.
+    pub(crate) next: Instant,
+    /// Until when an answer is listened for.
+    pub(crate) until: Instant,
+}
+
+/// One try to extend a lease.
+#[derive(Clone, Debug)]
+pub(crate) enum Attempt {
+    /// Begins at this instant.
+    Due(Instant),
+    /// The server's Ethernet address is looked for.
+    Resolving(Resolver),
+    /// REQUEST is out.
+    Sent {
+        xid: u32,
+        /// When it was sent: the lease counts from there.
+        at: Instant,
+        /// Until when an answer is listened for.
+        until: Instant,
+        /// When the next try begins.
+        next: Instant,
+    },
+}
+
+impl State {
+    /// Returns the state's name as the RFC spells it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Init { .. } => "INIT",
+            Self::Selecting { .. } => "SELECTING",
+            Self::Requesting { .. } => "REQUESTING",
+            Self::InitReboot { .. } => "INIT-REBOOT",
+            Self::Rebooting { .. } => "REBOOTING",
+            Self::Bound { .. } => "BOUND",
+            Self::Renewing { .. } => "RENEWING",
+            Self::Rebinding { .. } => "REBINDING",
+        }
+    }
+
+    /// Returns the lease that the client may use now.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::Init { .. } | Self::Selecting { .. } | Self::Requesting { .. } => None,
+            Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
+                (*silence == Silence::Keep).then_some(lease)
+            }
+            Self::Bound { lease } | Self::Renewing { lease, .. } | Self::Rebinding { lease, .. } => Some(lease),
+        }
+    }
+
+    /// Tells whether sockets are wanted at `now`: something is to be sent, or may be answered.
+    pub(crate) fn listens(&self, now: Instant) -> bool {
+        match self {
+            Self::Init { at, .. } | Self::InitReboot { at, .. } => now >= *at,
+            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => {
+                now < tx.until || now >= tx.next
+            }
+            Self::Bound { .. } => false,
+            Self::Renewing { attempt, .. } | Self::Rebinding { attempt, .. } => match attempt {
+                Attempt::Due(at) => now >= *at,
+                Attempt::Resolving(_) => true,
+                Attempt::Sent { until, next, .. } => now < *until || now >= *next,
+            },
+        }
+    }
+
+    /// Returns what is next to be done by the clock. `open`: the sockets are open, so the time to close them counts;
+    /// `opening`: what waits for the sockets is not due by the clock.
+    pub(crate) fn deadline(&self, open: bool, opening: bool) -> Option<(Instant, Timer)> {
+        let window = |until: Instant, next: Instant, timer| match (open, opening) {
+            (true, _) if until < next => Some((until, Timer::ReceiveWindow)),
+            (_, true) => None,
+            _ => Some((next, timer)),
+        };
+        let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
+        let (own, limit) = match self {
+            Self::Init { at, .. } => (due(*at, Timer::Discover), None),
+            Self::InitReboot { at, lease, .. } => (due(*at, Timer::Discover), lease.expires()),
+            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
+            Self::Rebooting { tx, lease, .. } => (window(tx.until, tx.next, Timer::Retransmit), lease.expires()),
+            Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
+            Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
+                let own = match attempt {
+                    Attempt::Due(at) => due(*at, Timer::Retransmit),
+                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
+                    Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
+                };
+                let renewing = matches!(self, Self::Renewing { .. });
+                let limit = if renewing { lease.t2().map(|t2| (t2, Timer::Rebind)) } else { None };
+                return earlier(own, limit.or(lease.expires().map(|end| (end, Timer::Expire))));
+            }
+        };
+        earlier(own, limit.map(|end| (end, Timer::Expire)))
+    }
+}
+
+fn earlier(a: Option<(Instant, Timer)>, b: Option<(Instant, Timer)>) -> Option<(Instant, Timer)> {
+    [a, b].into_iter().flatten().min_by_key(|(at, _)| *at)
+}

@@ -1,0 +1,318 @@
+//! DHCP messages (RFC 2131 §2): a server's from bytes, a client's to bytes.
+//!
+//! Decoding is all our own, encoding leans on dhcproto for the options. Which message may be sent when, and which
+//! reply is believed, is not known here.
+
+use std::net::Ipv4Addr;
+
+use dhcproto::Encodable;
+use dhcproto::v4::{DhcpOption, DhcpOptions, OptionCode, UnknownOption};
+
+use super::Mac;
+use super::option::{Fields, MAX_TEXT, Options, code};
+use super::read::Reader;
+
+/// What a message is (option 53).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MessageType {
+    /// Client to all servers: who has an address for me?
+    Discover,
+    /// Server: this one.
+    Offer,
+    /// Client: that one please, or still that one.
+    Request,
+    /// Client: that address is in use.
+    Decline,
+    /// Server: it is yours.
+    Ack,
+    /// Server: it is not, begin again.
+    Nak,
+    /// Client: have it back.
+    Release,
+    /// Client with an address of its own: tell me the rest.
+    Inform,
+}
+
+impl MessageType {
+    fn from_wire(byte: u8) -> Option<Self> {
+        use MessageType::*;
+        [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform].into_iter().find(|kind| kind.to_wire() == byte)
+    }
+
+    fn to_wire(self) -> u8 {
+        match self {
+            Self::Discover => 1,
+            Self::Offer => 2,
+            Self::Request => 3,
+            Self::Decline => 4,
+            Self::Ack => 5,
+            Self::Nak => 6,
+            Self::Release => 7,
+            Self::Inform => 8,
+        }
+    }
+}
+
+/// A message of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Offer, Ack or Nak.
+    pub kind: MessageType,
+    /// The transaction that it answers.
+    pub xid: u32,
+    /// Seconds, as the server filled them in.
+    pub secs: u16,
+    /// The broadcast flag.
+    pub broadcast: bool,
+    /// The client's address, where the client gave it.
+    pub ciaddr: Ipv4Addr,
+    /// The address that is offered or granted. Any value: checked by who accepts it.
+    pub yiaddr: Ipv4Addr,
+    /// The next server of a boot. Not the DHCP server: that is [`Options::server_id`].
+    pub siaddr: Ipv4Addr,
+    /// The relay that it went through.
+    pub giaddr: Ipv4Addr,
+    /// The client's hardware address.
+    pub chaddr: Mac,
+    /// Its options.
+    pub options: Options,
+}
+
+/// Why bytes are no message of a server to a client on Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum BadMessage {
+    /// No whole header with its cookie.
+    #[error("DHCP message too short")]
+    TooShort,
+    /// A client's message, or neither side's.
+    #[error("op {0}, not a reply")]
+    NotAReply(u8),
+    /// Another hardware than Ethernet.
+    #[error("hardware type {0}, not Ethernet")]
+    HardwareType(u8),
+    /// Another length than an Ethernet address's.
+    #[error("hardware address of {0} bytes")]
+    HardwareLength(u8),
+    /// BOOTP without DHCP, or something else.
+    #[error("no DHCP magic cookie")]
+    Cookie,
+    /// Option 53 is absent or not of one byte.
+    #[error("message type missing")]
+    NoMessageType,
+    /// A type that no server sends to a client that knows RFC 2131 alone.
+    #[error("message type {0}, not a server's")]
+    MessageType(u8),
+}
+
+const BOOT_REQUEST: u8 = 1;
+const BOOT_REPLY: u8 = 2;
+const ETHERNET: u8 = 1;
+const ETHERNET_LENGTH: u8 = 6;
+const BROADCAST: u16 = 0x8000;
+const COOKIE: [u8; 4] = [99, 130, 83, 99];
+/// From op to the cookie.
+const HEADER: usize = 240;
+
+impl Message {
+    /// Reads a server's message, a UDP payload.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        let (header, options) = bytes.split_at_checked(HEADER).ok_or(BadMessage::TooShort)?;
+        let header = Header::read(header).ok_or(BadMessage::TooShort)?;
+        match (header.op, header.htype, header.hlen, header.cookie) {
+            (BOOT_REPLY, ETHERNET, ETHERNET_LENGTH, COOKIE) => {}
+            (BOOT_REPLY, ETHERNET, ETHERNET_LENGTH, _) => return Err(BadMessage::Cookie),
+            (BOOT_REPLY, ETHERNET, hlen, _) => return Err(BadMessage::HardwareLength(hlen)),
+            (BOOT_REPLY, htype, _, _) => return Err(BadMessage::HardwareType(htype)),
+            (op, _, _, _) => return Err(BadMessage::NotAReply(op)),
+        }
+        let fields = Fields::split(options, header.file, header.sname);
+        let byte = fields.message_type().ok_or(BadMessage::NoMessageType)?;
+        let kind = match MessageType::from_wire(byte) {
+            Some(kind @ (MessageType::Offer | MessageType::Ack | MessageType::Nak)) => kind,
+            _ => return Err(BadMessage::MessageType(byte)),
+        };
+        Ok(Self {
+            kind,
+            xid: header.xid,
+            secs: header.secs,
+            broadcast: header.flags & BROADCAST != 0,
+            ciaddr: header.ciaddr,
+            yiaddr: header.yiaddr,
+            siaddr: header.siaddr,
+            giaddr: header.giaddr,
+            chaddr: header.chaddr,
+            options: Options::read(fields),
+        })
+    }
+}
+
+/// The fixed part of a message (RFC 2131 §2, figure 1). Hops are of no interest.
+struct Header<'a> {
+    op: u8,
+    htype: u8,
+    hlen: u8,
+    xid: u32,
+    secs: u16,
+    flags: u16,
+    ciaddr: Ipv4Addr,
+    yiaddr: Ipv4Addr,
+    siaddr: Ipv4Addr,
+    giaddr: Ipv4Addr,
+    chaddr: Mac,
+    sname: &'a [u8],
+    file: &'a [u8],
+    cookie: [u8; 4],
+}
+
+impl<'a> Header<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let mut r = Reader(bytes);
+        let [op, htype, hlen, _hops] = r.array()?;
+        Some(Self {
+            op,
+            htype,
+            hlen,
+            xid: r.u32()?,
+            secs: r.u16()?,
+            flags: r.u16()?,
+            ciaddr: r.ipv4()?,
+            yiaddr: r.ipv4()?,
+            siaddr: r.ipv4()?,
+            giaddr: r.ipv4()?,
+            chaddr: {
+                let chaddr = r.mac()?;
+                r.slice(10)?;
+                chaddr
+            },
+            sname: r.slice(64)?,
+            file: r.slice(128)?,
+            cookie: r.array()?,
+        })
+    }
+}
+
+/// A message of a client. Says nothing of which fields a message of its kind must bear (RFC 2131, table 5): that is
+/// its maker's knowledge.
+#[derive(Clone, Debug)]
+pub struct ClientMessage<'a> {
+    /// What it is.
+    pub kind: MessageType,
+    /// The transaction that it begins or continues.
+    pub xid: u32,
+    /// Seconds since the client began.
+    pub secs: u16,
+    /// Asks for replies to 255.255.255.255.
+    pub broadcast: bool,
+    /// The client's address, when it can answer ARP for it; else 0.0.0.0.
+    pub ciaddr: Ipv4Addr,
+    /// The client's hardware address.
+    pub chaddr: Mac,
+    /// Client identifier (61), 255 bytes at most; empty: absent.
+    pub client_id: &'a [u8],
+    /// Requested address (50).
+    pub requested: Option<Ipv4Addr>,
+    /// Server identifier (54).
+    pub server_id: Option<Ipv4Addr>,
+    /// Parameter request list (55), 255 codes at most, sent in this order; empty: absent.
+    pub request_list: &'a [u8],
+    /// The longest message that the client takes (57), in bytes of IPv4 packet.
+    pub max_size: Option<u16>,
+    /// A message for who reads the server's log (56), cut to 255 bytes; empty: absent.
+    pub message: Option<&'a str>,
+    /// Further options, as bytes. What is named by a field above cannot be set here, and what would make the message
+    /// longer than [`ClientMessage::MAX`] is left out.
+    pub extra: &'a [(u8, Vec<u8>)],
+}
+
+impl ClientMessage<'_> {
+    /// The least length: BOOTP's (RFC 951), which old relays and servers insist on.
+    pub const MIN: usize = 300;
+    /// The greatest length: what an Ethernet frame of 1,500 bytes holds behind the IPv4 and UDP headers.
+    pub const MAX: usize = 1472;
+
+    /// Returns the UDP payload, padded to [`ClientMessage::MIN`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.header();
+        let options = self.options().to_vec().expect("an option is written to memory, in pieces of at most 255 bytes");
+        bytes.extend(options);
+        bytes.resize(bytes.len().max(Self::MIN), code::PAD);
+        bytes
+    }
+
+    /// Writes the header. Not with dhcproto's `Message`: making one draws an xid from the system's random source,
+    /// which the core has no business with and which can panic.
+    fn header(&self) -> Vec<u8> {
+        let flags = if self.broadcast { BROADCAST } else { 0 };
+        let mut bytes = Vec::with_capacity(Self::MIN);
+        bytes.extend([BOOT_REQUEST, ETHERNET, ETHERNET_LENGTH, 0]);
+        bytes.extend(self.xid.to_be_bytes());
+        bytes.extend(self.secs.to_be_bytes());
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(self.ciaddr.octets());
+        // yiaddr, siaddr and giaddr are a server's or a relay's to fill in.
+        bytes.extend([0; 12]);
+        bytes.extend(self.chaddr.0);
+        // The rest of chaddr, sname, file.
+        bytes.resize(HEADER - COOKIE.len(), 0);
+        bytes.extend(COOKIE);
+        bytes
+    }
+
+    /// Returns the options, the end marker not among them: dhcproto writes it.
+    fn options(&self) -> DhcpOptions {
+        let one = |code: u8, value: &[u8]| (OptionCode::from(code), raw(code, &value[..value.len().min(255)]));
+        let text = self.message.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
+        let own = [
+            Some(one(code::MESSAGE_TYPE, &[self.kind.to_wire()])),
+            self.requested.map(|address| one(code::REQUESTED_ADDRESS, &address.octets())),
+            self.server_id.map(|address| one(code::SERVER_ID, &address.octets())),
+            Some(one(code::PARAMETER_REQUEST_LIST, self.request_list)),
+            text.map(|text| one(code::MESSAGE, text.as_bytes())),
+            self.max_size.map(|size| one(code::MAX_MESSAGE_SIZE, &size.to_be_bytes())),
+            Some(one(code::CLIENT_ID, self.client_id)),
+        ];
+        own.into_iter().flatten().chain(self.extra()).collect()
+    }
+
+    /// Returns the further options that may be sent.
+    fn extra(&self) -> impl Iterator<Item = (OptionCode, DhcpOption)> {
+        // All of ours at their longest: four short ones, three of 255 bytes, the end.
+        let mut room = Self::MAX - HEADER - (3 + 6 + 6 + 4) - 3 * 257 - 1;
+        self.extra.iter().filter_map(move |(code, value)| {
+            if is_own(*code) {
+                return None;
+            }
+            let length = value.len() + 2 * value.len().div_ceil(255).max(1);
+            room = room.checked_sub(length)?;
+            Some((OptionCode::from(*code), raw(*code, value)))
+        })
+    }
+}
+
+/// Tells whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82).
+fn is_own(code: u8) -> bool {
+    use code::*;
+    const RELAY_AGENT: u8 = 82;
+    matches!(
+        code,
+        PAD | REQUESTED_ADDRESS
+            | OVERLOAD
+            | MESSAGE_TYPE
+            | SERVER_ID
+            | PARAMETER_REQUEST_LIST
+            | MESSAGE
+            | MAX_MESSAGE_SIZE
+            | CLIENT_ID
+            | RELAY_AGENT
+            | END
+    )
+}
+
+/// Returns an option with these bytes. dhcproto leaves an option without bytes out, as it should be but for rapid
+/// commit (80), which is one.
+fn raw(code: u8, value: &[u8]) -> DhcpOption {
+    match (code, value) {
+        (code::RAPID_COMMIT, []) => DhcpOption::RapidCommit,
+        _ => DhcpOption::Unknown(UnknownOption::new(OptionCode::from(code), value.to_vec())),
+    }
+}

@@ -1,0 +1,86 @@
+//! Domain names, in text and in DNS wire form.
+//!
+//! A name that leaves here may be written into a resolver's file or a log: ASCII letters, digits, hyphens and
+//! underscores in labels of 1 to 63 bytes, joined by dots, 253 bytes at most (RFC 1035 §2.3.4). No label begins with a
+//! hyphen (RFC 1123 §2.1), so that no name can pass for an option of a command. Underscores are no host name's,
+//! but domains in the field have them.
+
+/// Why bytes are no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadName {
+    /// Other characters or lengths than a name's.
+    NotAName,
+    /// The wire form does not end, goes round, or has labels of an unknown type.
+    Malformed,
+}
+
+const MAX_NAME: usize = 253;
+const MAX_LABEL: usize = 63;
+/// Most labels in 253 bytes, so more pointers than that lead to no longer name.
+const MAX_LABELS: usize = 127;
+
+/// Reads a name as text. NULs at its end (some servers count C's) and one dot are cut off.
+pub(super) fn from_text(text: &[u8]) -> Result<String, BadName> {
+    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let text = &text[..end];
+    let text = text.strip_suffix(b".").unwrap_or(text);
+    let labels: Vec<&[u8]> = text.split(|byte| *byte == b'.').take(MAX_LABELS + 1).collect();
+    from_labels(&labels)
+}
+
+/// Joins labels to a name.
+pub(super) fn from_labels(labels: &[&[u8]]) -> Result<String, BadName> {
+    let mut name = String::new();
+    for label in labels {
+        if !is_label(label) {
+            return Err(BadName::NotAName);
+        }
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.extend(label.iter().copied().map(char::from));
+        if name.len() > MAX_NAME {
+            return Err(BadName::NotAName);
+        }
+    }
+    if name.is_empty() { Err(BadName::NotAName) } else { Ok(name) }
+}
+
+fn is_label(label: &[u8]) -> bool {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=MAX_LABEL).contains(&label.len()) && label[0] != b'-' && label.iter().all(allowed)
+}
+
+/// Reads the labels of the name at `start` in wire form (RFC 1035 §4.1.4), and where the next name begins.
+///
+/// A pointer leads to an earlier place of `bytes` than the one where the labels that it ends began. So each leads
+/// strictly further back, and none goes round.
+pub(super) fn read_wire(bytes: &[u8], start: usize) -> Result<(Vec<&[u8]>, usize), BadName> {
+    let mut labels = Vec::new();
+    let mut end = None;
+    let mut run = start;
+    let mut position = start;
+    for _ in 0..2 * MAX_LABELS + 1 {
+        let length = *bytes.get(position).ok_or(BadName::Malformed)?;
+        position += 1;
+        match length {
+            0 => return Ok((labels, end.unwrap_or(position))),
+            1..=63 => {
+                let after = position + usize::from(length);
+                labels.push(bytes.get(position..after).ok_or(BadName::Malformed)?);
+                position = after;
+            }
+            0xc0.. => {
+                let low = *bytes.get(position).ok_or(BadName::Malformed)?;
+                end.get_or_insert(position + 1);
+                let target = usize::from(u16::from_be_bytes([length & 0x3f, low]));
+                if target >= run {
+                    return Err(BadName::Malformed);
+                }
+                (run, position) = (target, target);
+            }
+            64..0xc0 => return Err(BadName::Malformed),
+        }
+    }
+    Err(BadName::Malformed)
+}

@@ -1,0 +1,259 @@
+//! DHCP options of a server's message (RFC 2132 and others): bytes to values.
+//!
+//! One bad option is dropped with its cause and everything after it is still read. Lists and texts are bounded, and
+//! nothing leaves here that a resolver's file, a log or a routing table must not see. Left out is what needs
+//! context: whether the offered address and its times make sense is decided where an offer is accepted.
+//!
+//! # What a server may send and nobody must swallow
+//! | value | outcome |
+//! |---|---|
+//! | yiaddr 0.0.0.0, 127/8, 224/4, 255.255.255.255 | passed on in the message; refused on acceptance |
+//! | yiaddr the network or broadcast address of its own mask | passed on; refused on acceptance |
+//! | server identifier (54) that cannot be a host's address | dropped: as if absent |
+//! | mask (1) not contiguous or 0.0.0.0 | dropped: as if absent |
+//! | mask absent | `None`; what to do is decided on acceptance |
+//! | router (3) outside the subnet | passed on: valid with a route on the link |
+//! | 0.0.0.0, 127/8, 224/4, 255.255.255.255 among routers, DNS or NTP servers (3, 6, 42) | that address is dropped, the rest stays |
+//! | more than [`MAX_ADDRESSES`] routers, DNS or NTP servers | the first ones stay: the list is in order of preference |
+//! | an address list (3, 6, 42) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
+//! | hundreds of routes (33, 121, 249) | up to [`MAX_ROUTES`] are passed on, a longer list is dropped whole |
+//! | 121 or 249 empty, cut short, or with a width over 32 | dropped whole: as if *absent*, so that option 3 is used |
+//! | 121 or 249: host bits in a destination | masked off |
+//! | 33, 121, 249: a router that cannot be a host, a destination that is no network of others | that route is dropped |
+//! | 33: destination 0.0.0.0 | that route is dropped (RFC 2132 §5.8) |
+//! | 121 or 249 of which no route is left | dropped whole: as if absent |
+//! | names (12, 15) with newlines, NULs, blanks, non-ASCII, bad labels | dropped; a NUL or dot at the end is cut off |
+//! | 119 with a loop, a pointer forward or out of it, an unknown label type, or cut short | dropped whole |
+//! | 119: one name with such characters | that name is dropped, the rest stays |
+//! | 119: more than [`MAX_SEARCH`] names | the first ones stay |
+//! | text (56) of any bytes | ASCII, everything else escaped, cut to [`MAX_TEXT`] |
+//! | MTU (26) of 4 bytes or any but 2 | dropped |
+//! | MTU (26) below 68 | dropped (RFC 2132 §5.1) |
+//! | MTU (26) from 68 to 1279 | passed on; too small for IPv6, which is the caller's business |
+//! | lease time (51) 0, or 0xffffffff for ever | passed on; decided on acceptance |
+//! | T1, T2 (58, 59) reversed or past the lease | passed on; decided on acceptance |
+//! | overload (52) other than 1, 2, 3, or inside `file` or `sname` | dropped: those fields hold no options |
+//! | an option that reaches past its field | dropped, its other instances too; the field ends there |
+//! | an option of fixed length given twice, each whole | the first stays (RFC 3396 would join them: dnsmasq sends 54 so) |
+//! | any other option given twice | one value of both (RFC 3396) |
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+mod fields;
+mod value;
+
+pub(super) use fields::Fields;
+use fields::Value;
+
+/// The numbers of the options that this client knows (IANA, BOOTP vendor extensions and DHCP options).
+pub mod code {
+    #![allow(missing_docs, reason = "the names are the registry's")]
+    pub const PAD: u8 = 0;
+    pub const SUBNET_MASK: u8 = 1;
+    pub const ROUTER: u8 = 3;
+    pub const DOMAIN_NAME_SERVER: u8 = 6;
+    pub const HOST_NAME: u8 = 12;
+    pub const DOMAIN_NAME: u8 = 15;
+    pub const INTERFACE_MTU: u8 = 26;
+    pub const BROADCAST_ADDRESS: u8 = 28;
+    pub const STATIC_ROUTE: u8 = 33;
+    pub const NTP_SERVER: u8 = 42;
+    pub const REQUESTED_ADDRESS: u8 = 50;
+    pub const LEASE_TIME: u8 = 51;
+    pub const OVERLOAD: u8 = 52;
+    pub const MESSAGE_TYPE: u8 = 53;
+    pub const SERVER_ID: u8 = 54;
+    pub const PARAMETER_REQUEST_LIST: u8 = 55;
+    pub const MESSAGE: u8 = 56;
+    pub const MAX_MESSAGE_SIZE: u8 = 57;
+    pub const T1: u8 = 58;
+    pub const T2: u8 = 59;
+    pub const CLIENT_ID: u8 = 61;
+    pub const RAPID_COMMIT: u8 = 80;
+    pub const DOMAIN_SEARCH: u8 = 119;
+    pub const CLASSLESS_ROUTES: u8 = 121;
+    pub const MICROSOFT_ROUTES: u8 = 249;
+    pub const END: u8 = 255;
+}
+
+/// Most addresses that a list of servers or routers keeps. Resolvers read three; nobody lists sixteen.
+pub const MAX_ADDRESSES: usize = 16;
+/// Most routes that an option may hold. A message of 1,500 bytes, unfragmented, has room for fewer; a longer list is no
+/// network's plan, and half of it would be worse than the fallback, for which half is chance.
+pub const MAX_ROUTES: usize = 256;
+/// Most names of a search list. The resolvers of musl and old glibc read six or fewer, new glibc any number.
+pub const MAX_SEARCH: usize = 32;
+/// Most bytes of a text, after escaping.
+pub const MAX_TEXT: usize = 255;
+/// Most entries of [`Options::dropped`]: enough to see what is wrong with a server.
+pub const MAX_DROPPED: usize = 32;
+
+/// The options of a server's message that were understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Prefix length of the subnet mask (1), 1 to 32.
+    pub subnet_mask: Option<u8>,
+    /// Routers (3), in order of preference.
+    pub routers: Vec<Ipv4Addr>,
+    /// Domain name servers (6), in order of preference.
+    pub dns: Vec<Ipv4Addr>,
+    /// NTP servers (42), in order of preference.
+    pub ntp: Vec<Ipv4Addr>,
+    /// Host name (12): letters, digits, hyphens, underscores and dots.
+    pub hostname: Option<String>,
+    /// Domain name (15), likewise.
+    pub domain: Option<String>,
+    /// Domain search list (119, RFC 3397), likewise.
+    pub search: Vec<String>,
+    /// Interface MTU (26), 68 bytes or more.
+    pub mtu: Option<u16>,
+    /// Broadcast address (28).
+    pub broadcast_address: Option<Ipv4Addr>,
+    /// Static routes (33); the router is always given.
+    pub static_routes: Vec<WireRoute>,
+    /// Classless static routes (121, RFC 3442), never empty. While present, 33 and 3 are to be ignored.
+    pub classless_routes: Option<Vec<WireRoute>>,
+    /// Microsoft's number for the same (249), never empty. For when 121 is absent.
+    pub microsoft_routes: Option<Vec<WireRoute>>,
+    /// Lease time (51) in seconds as sent; 0xffffffff is for ever.
+    pub lease_time: Option<u32>,
+    /// Renewal time T1 (58) in seconds as sent.
+    pub t1: Option<u32>,
+    /// Rebinding time T2 (59) in seconds as sent.
+    pub t2: Option<u32>,
+    /// Server identifier (54).
+    pub server_id: Option<Ipv4Addr>,
+    /// Client identifier (61) that the server echoes (RFC 6842), not empty, its type byte first.
+    pub client_id: Option<Vec<u8>>,
+    /// The server's message (56), escaped to ASCII.
+    pub message: Option<String>,
+    /// Rapid commit (80, RFC 4039).
+    pub rapid_commit: bool,
+    /// What was dropped, the first [`MAX_DROPPED`].
+    pub dropped: Vec<DroppedOption>,
+}
+
+/// A route of option 33, 121 or 249.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireRoute {
+    /// Where to. No host bits are set.
+    pub destination: Ipv4Net,
+    /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
+    pub via: Option<Ipv4Addr>,
+}
+
+/// An option, or a part of one, that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("option {code}: {cause}")]
+pub struct DroppedOption {
+    /// Its number.
+    pub code: u8,
+    /// Why.
+    pub cause: BadOption,
+}
+
+/// Why an option, or a part of one, was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum BadOption {
+    /// It reaches past its field.
+    #[error("cut short by the end of its field")]
+    Truncated,
+    /// Its length, all instances together, is not one that it can have.
+    #[error("length of {0} bytes")]
+    Length(usize),
+    /// An overload option where RFC 2132 §9.3 has none.
+    #[error("overload inside an overloaded field")]
+    Misplaced,
+    /// An overload value other than 1, 2 and 3.
+    #[error("overload value {0}")]
+    Overload(u8),
+    /// A mask that is no prefix of ones, or empty.
+    #[error("subnet mask {0}")]
+    Mask(Ipv4Addr),
+    /// An address that no host can have.
+    #[error("{0} is no host's address")]
+    NotAHost(Ipv4Addr),
+    /// More entries than are kept.
+    #[error("more than {0} entries")]
+    TooMany(usize),
+    /// An MTU below IPv4's least, 68.
+    #[error("MTU of {0} bytes")]
+    Mtu(u16),
+    /// A name with other characters or lengths than a domain name's.
+    #[error("not a domain name")]
+    Name,
+    /// A name in DNS wire form that does not end, loops, or has labels of an unknown type.
+    #[error("malformed compressed name")]
+    Compression,
+    /// A route whose destination is wider than 32 bits.
+    #[error("route with a prefix of {0} bits")]
+    RouteWidth(u8),
+    /// A list of routes that ends inside a route.
+    #[error("cut short inside a route")]
+    RouteTruncated,
+    /// A route to where no route can lead.
+    #[error("route to {0}")]
+    Destination(Ipv4Net),
+    /// No route of the list was of use.
+    #[error("no usable route")]
+    NoRoute,
+}
+
+/// What was dropped so far.
+#[derive(Debug, Default)]
+struct Dropped(Vec<DroppedOption>);
+
+impl Dropped {
+    fn note(&mut self, code: u8, cause: BadOption) {
+        if self.0.len() < MAX_DROPPED {
+            self.0.push(DroppedOption { code, cause });
+        }
+    }
+}
+
+impl Options {
+    /// Reads the values of all fields' options.
+    pub(super) fn read(fields: Fields<'_>) -> Self {
+        let Fields { values, mut dropped, .. } = fields;
+        let mut options = Self::default();
+        for (code, value) in values {
+            if let Err(cause) = options.set(code, value, &mut dropped) {
+                dropped.note(code, cause);
+            }
+        }
+        options.dropped = dropped.0;
+        options
+    }
+
+    /// Reads one option. What it drops of a list is noted; an error drops the whole.
+    fn set(&mut self, code: u8, value: Value<'_>, dropped: &mut Dropped) -> Result<(), BadOption> {
+        let mut note = |cause| dropped.note(code, cause);
+        let bytes = &value.bytes;
+        match code {
+            code::SUBNET_MASK => self.subnet_mask = Some(value::mask(&value)?),
+            code::ROUTER => self.routers = value::hosts(bytes, &mut note)?,
+            code::DOMAIN_NAME_SERVER => self.dns = value::hosts(bytes, &mut note)?,
+            code::NTP_SERVER => self.ntp = value::hosts(bytes, &mut note)?,
+            code::HOST_NAME => self.hostname = Some(value::name(bytes)?),
+            code::DOMAIN_NAME => self.domain = Some(value::name(bytes)?),
+            code::DOMAIN_SEARCH => self.search = value::search(bytes, &mut note)?,
+            code::INTERFACE_MTU => self.mtu = Some(value::mtu(&value)?),
+            code::BROADCAST_ADDRESS => self.broadcast_address = Some(value::broadcast(&value)?),
+            code::STATIC_ROUTE => self.static_routes = value::static_routes(bytes, &mut note)?,
+            code::CLASSLESS_ROUTES => self.classless_routes = Some(value::classless_routes(bytes, &mut note)?),
+            code::MICROSOFT_ROUTES => self.microsoft_routes = Some(value::classless_routes(bytes, &mut note)?),
+            code::LEASE_TIME => self.lease_time = Some(value::u32(&value)?),
+            code::T1 => self.t1 = Some(value::u32(&value)?),
+            code::T2 => self.t2 = Some(value::u32(&value)?),
+            code::SERVER_ID => self.server_id = Some(value::host(&value)?),
+            code::CLIENT_ID => self.client_id = Some(value::bytes(value)?),
+            code::MESSAGE => self.message = Some(value::text(bytes)?),
+            code::RAPID_COMMIT => self.rapid_commit = value::flag(&value)?,
+            // The message type, read before all others.
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Where a message's options are: splitting the three fields that may hold them into one value for each option.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::{BadOption, Dropped, code};
+use crate::wire::read::Reader;
+
+/// The bytes of each known option.
+#[derive(Debug, Default)]
+pub(in crate::wire) struct Fields<'a> {
+    pub(super) values: BTreeMap<u8, Value<'a>>,
+    pub(super) dropped: Dropped,
+    /// The options that reached past their field: three at most, for a field ends there.
+    broken: Vec<u8>,
+}
+
+/// All instances of one option, joined.
+#[derive(Debug)]
+pub(super) struct Value<'a> {
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// The length of the first instance.
+    first: usize,
+}
+
+impl Value<'_> {
+    /// Returns a value that is of `N` bytes by its nature.
+    ///
+    /// Some servers send such an option twice: dnsmasq the server identifier, when it is both configured and asked
+    /// for. RFC 3396 makes a value of double length of that; the first instance is whole and was meant.
+    pub(super) fn fixed<const N: usize>(&self) -> Result<[u8; N], BadOption> {
+        let whole = match self.bytes.first_chunk() {
+            Some(whole) if self.bytes.len() == N || self.first == N => Some(*whole),
+            _ => None,
+        };
+        whole.ok_or(BadOption::Length(self.bytes.len()))
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Splits the options field, then `file` and `sname` as far as option 52 says that they hold options.
+    ///
+    /// Instances of one option are joined in that order of the fields, wherever they stand (RFC 3396 §5, §7).
+    pub(in crate::wire) fn split(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
+        let mut fields = Self::default();
+        fields.scan(options);
+        let overload = fields.take_overload();
+        for (bit, field) in [(1, file), (2, sname)] {
+            if overload & bit != 0 {
+                fields.scan_overloaded(field);
+            }
+        }
+        fields.drop_broken();
+        fields
+    }
+
+    /// Returns the message type (53) as sent, if it is there and of one byte.
+    pub(in crate::wire) fn message_type(&self) -> Option<u8> {
+        let [kind] = self.values.get(&code::MESSAGE_TYPE)?.fixed().ok()?;
+        Some(kind)
+    }
+
+    /// Reads one field up to its end marker or its end.
+    fn scan(&mut self, field: &'a [u8]) {
+        let mut reader = Reader(field);
+        while let Some(code) = reader.u8() {
+            match code {
+                code::PAD => continue,
+                code::END => return,
+                _ => {}
+            }
+            let Some(piece) = reader.u8().and_then(|length| reader.slice(length.into())) else {
+                self.dropped.note(code, BadOption::Truncated);
+                self.broken.push(code);
+                return;
+            };
+            if is_known(code) {
+                let value = Value { bytes: Cow::Borrowed(piece), first: piece.len() };
+                self.values.entry(code).and_modify(|v| v.bytes.to_mut().extend(piece)).or_insert(value);
+            }
+        }
+    }
+
+    /// Reads `file` or `sname`, where an overload option has no place (RFC 2132 §9.3).
+    fn scan_overloaded(&mut self, field: &'a [u8]) {
+        self.scan(field);
+        if self.values.remove(&code::OVERLOAD).is_some() {
+            self.dropped.note(code::OVERLOAD, BadOption::Misplaced);
+        }
+    }
+
+    /// Takes option 52 out: bit 0 for `file`, bit 1 for `sname`.
+    fn take_overload(&mut self) -> u8 {
+        self.drop_broken();
+        let Some(value) = self.values.remove(&code::OVERLOAD) else {
+            return 0;
+        };
+        let cause = match value.fixed() {
+            Ok([fields @ 1..=3]) => return fields,
+            Ok([other]) => BadOption::Overload(other),
+            Err(cause) => cause,
+        };
+        self.dropped.note(code::OVERLOAD, cause);
+        0
+    }
+
+    /// Forgets the options that reached past their field: a value whose piece is missing is another value.
+    fn drop_broken(&mut self) {
+        for code in &self.broken {
+            self.values.remove(code);
+        }
+    }
+}
+
+/// Tells whether an option is read at all; the bytes of others are not kept.
+fn is_known(code: u8) -> bool {
+    use code::*;
+    matches!(
+        code,
+        SUBNET_MASK
+            | ROUTER
+            | DOMAIN_NAME_SERVER
+            | HOST_NAME
+            | DOMAIN_NAME
+            | INTERFACE_MTU
+            | BROADCAST_ADDRESS
+            | STATIC_ROUTE
+            | NTP_SERVER
+            | LEASE_TIME
+            | OVERLOAD
+            | MESSAGE_TYPE
+            | SERVER_ID
+            | MESSAGE
+            | T1
+            | T2
+            | CLIENT_ID
+            | RAPID_COMMIT
+            | DOMAIN_SEARCH
+            | CLASSLESS_ROUTES
+            | MICROSOFT_ROUTES
+    )
+}

@@ -1,0 +1,208 @@
+//! The value of a single option, all its instances joined.
+//!
+//! Each function refuses the whole with an error, or drops a part of a list and notes why.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+use super::fields::Value;
+use super::{BadOption, MAX_ADDRESSES, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, WireRoute};
+use crate::wire::name::{self, BadName};
+use crate::wire::read::Reader;
+
+pub(super) fn u32(value: &Value<'_>) -> Result<u32, BadOption> {
+    value.fixed().map(u32::from_be_bytes)
+}
+
+/// Reads an option that says something by being there.
+pub(super) fn flag(value: &Value<'_>) -> Result<bool, BadOption> {
+    value.fixed().map(|[]| true)
+}
+
+/// Lets any bytes pass but none.
+pub(super) fn bytes(value: Value<'_>) -> Result<Vec<u8>, BadOption> {
+    if value.bytes.is_empty() { Err(BadOption::Length(0)) } else { Ok(value.bytes.into_owned()) }
+}
+
+pub(super) fn mtu(value: &Value<'_>) -> Result<u16, BadOption> {
+    match u16::from_be_bytes(value.fixed()?) {
+        small @ 0..68 => Err(BadOption::Mtu(small)),
+        mtu => Ok(mtu),
+    }
+}
+
+/// Reads a subnet mask as its prefix length.
+pub(super) fn mask(value: &Value<'_>) -> Result<u8, BadOption> {
+    let mask = address(value)?;
+    match ipnet::ipv4_mask_to_prefix(mask) {
+        Ok(prefix @ 1..) => Ok(prefix),
+        Ok(0) | Err(_) => Err(BadOption::Mask(mask)),
+    }
+}
+
+/// Reads the address of a host.
+pub(super) fn host(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
+    let address = address(value)?;
+    if can_be_host(address) { Ok(address) } else { Err(BadOption::NotAHost(address)) }
+}
+
+/// Reads the address that reaches all hosts of a subnet, 255.255.255.255 included.
+pub(super) fn broadcast(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
+    let address = address(value)?;
+    let good = address.is_broadcast() || can_be_host(address);
+    if good { Ok(address) } else { Err(BadOption::NotAHost(address)) }
+}
+
+fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
+    value.fixed::<4>().map(Ipv4Addr::from)
+}
+
+/// Reads a list of hosts. Those that can be none are left out, as is what follows the first [`MAX_ADDRESSES`].
+pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<Ipv4Addr>, BadOption> {
+    let (addresses, rest) = value.as_chunks::<4>();
+    if addresses.is_empty() || !rest.is_empty() {
+        return Err(BadOption::Length(value.len()));
+    }
+    let mut hosts = Vec::new();
+    for address in addresses.iter().copied().map(Ipv4Addr::from) {
+        if !can_be_host(address) {
+            note(BadOption::NotAHost(address));
+        } else if hosts.len() == MAX_ADDRESSES {
+            note(BadOption::TooMany(MAX_ADDRESSES));
+            break;
+        } else {
+            hosts.push(address);
+        }
+    }
+    Ok(hosts)
+}
+
+/// Tells whether a host can have the address. Private, link-local and reserved ones can.
+fn can_be_host(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast())
+}
+
+/// Reads option 33 (RFC 2132 §5.8): pairs of destination and router.
+///
+/// There is no mask: it is implicit in the network number (RFC 3442, introduction). A destination with nothing
+/// behind its class's network part is that network; any other is a host.
+pub(super) fn static_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
+    let (pairs, rest) = value.as_chunks::<8>();
+    if pairs.is_empty() || !rest.is_empty() {
+        return Err(BadOption::Length(value.len()));
+    }
+    if pairs.len() > MAX_ROUTES {
+        return Err(BadOption::TooMany(MAX_ROUTES));
+    }
+    let mut routes = Vec::with_capacity(pairs.len());
+    for [a, b, c, d, router @ ..] in pairs {
+        let destination = classful(Ipv4Addr::new(*a, *b, *c, *d));
+        let via = Ipv4Addr::from(*router);
+        if destination.addr().is_unspecified() || !can_be_routed_to(destination) {
+            note(BadOption::Destination(destination));
+        } else if !can_be_host(via) {
+            note(BadOption::NotAHost(via));
+        } else {
+            routes.push(WireRoute { destination, via: Some(via) });
+        }
+    }
+    Ok(routes)
+}
+
+fn classful(destination: Ipv4Addr) -> Ipv4Net {
+    let class = match destination.octets()[0] {
+        0..128 => 8,
+        128..192 => 16,
+        192..224 => 24,
+        224.. => 32,
+    };
+    let network = Ipv4Net::new_assert(destination, class);
+    if network.network() == destination { network } else { Ipv4Net::new_assert(destination, 32) }
+}
+
+/// Reads option 121 or 249 (RFC 3442): width, the significant bytes of the destination, router; never returns none.
+pub(super) fn classless_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
+    let mut reader = Reader(value);
+    let mut routes = Vec::new();
+    while let Some(width) = reader.u8() {
+        if width > 32 {
+            return Err(BadOption::RouteWidth(width));
+        }
+        let significant = reader.slice(usize::from(width.div_ceil(8))).ok_or(BadOption::RouteTruncated)?;
+        let router = reader.ipv4().ok_or(BadOption::RouteTruncated)?;
+        if routes.len() == MAX_ROUTES {
+            return Err(BadOption::TooMany(MAX_ROUTES));
+        }
+        let mut destination = [0; 4];
+        destination[..significant.len()].copy_from_slice(significant);
+        let destination = Ipv4Net::new_assert(Ipv4Addr::from(destination), width).trunc();
+        if !can_be_routed_to(destination) {
+            note(BadOption::Destination(destination));
+        } else if router.is_unspecified() {
+            routes.push(WireRoute { destination, via: None });
+        } else if can_be_host(router) {
+            routes.push(WireRoute { destination, via: Some(router) });
+        } else {
+            note(BadOption::NotAHost(router));
+        }
+    }
+    if routes.is_empty() { Err(BadOption::NoRoute) } else { Ok(routes) }
+}
+
+/// Tells whether a route can lead there: not to this host itself (127/8, 0/8 and narrower), nor to the limited
+/// broadcast. Multicast can.
+fn can_be_routed_to(destination: Ipv4Net) -> bool {
+    let own = destination.prefix_len() >= 8 && matches!(destination.addr().octets()[0], 0 | 127);
+    !own && !destination.addr().is_broadcast()
+}
+
+/// Reads a name in text form (12, 15).
+pub(super) fn name(value: &[u8]) -> Result<String, BadOption> {
+    name::from_text(value).map_err(bad_name)
+}
+
+/// Reads a search list (119, RFC 3397): names in DNS wire form, compressed within the option.
+pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<String>, BadOption> {
+    if value.is_empty() {
+        return Err(BadOption::Length(0));
+    }
+    let mut names = Vec::new();
+    let mut position = 0;
+    while position < value.len() {
+        if names.len() == MAX_SEARCH {
+            note(BadOption::TooMany(MAX_SEARCH));
+            break;
+        }
+        let (labels, end) = name::read_wire(value, position).map_err(bad_name)?;
+        position = end;
+        match name::from_labels(&labels) {
+            Ok(name) => names.push(name),
+            Err(bad) => note(bad_name(bad)),
+        }
+    }
+    Ok(names)
+}
+
+fn bad_name(bad: BadName) -> BadOption {
+    match bad {
+        BadName::NotAName => BadOption::Name,
+        BadName::Malformed => BadOption::Compression,
+    }
+}
+
+/// Reads a text for people (56): printable ASCII stays, all else is escaped, what is too long is cut off.
+pub(super) fn text(value: &[u8]) -> Result<String, BadOption> {
+    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    if end == 0 {
+        return Err(BadOption::Length(value.len()));
+    }
+    let mut text = String::new();
+    for escaped in value[..end].iter().map(|byte| byte.escape_ascii()) {
+        if text.len() + escaped.len() > MAX_TEXT {
+            break;
+        }
+        text.extend(escaped.map(char::from));
+    }
+    Ok(text)
+}
