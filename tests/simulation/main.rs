@@ -1,0 +1,104 @@
+//! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
+//!
+//! `SEEDS=n` changes how many seeds are run, `SEED=n` replays one and prints all that happens.
+
+mod kernel;
+mod plan;
+mod stats;
+mod store;
+mod subject;
+mod trace;
+mod watch;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::stats::Stats;
+use crate::subject::Mutation;
+use crate::watch::Rule;
+use crate::world::{Report, World};
+
+/// How many lines of a failing seed are printed.
+const TAIL: usize = 150;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// Runs seeds from `first` on, on all cores. Returns the first seed that fails, and all counts.
+fn run_many(first: u64, count: u64, mutation: Option<Mutation>) -> (Option<u64>, Stats) {
+    let next = AtomicU64::new(first);
+    let failed = AtomicU64::new(u64::MAX);
+    let total = Mutex::new(Stats::default());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut stats = Stats::default();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count || seed > failed.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let report = World::new(seed, mutation, false).run();
+                    stats.add(&report.stats);
+                    if report.breach.is_some() {
+                        failed.fetch_min(seed, Ordering::Relaxed);
+                    }
+                }
+                total.lock().expect("no thread panics with the lock").add(&stats);
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    let total = total.into_inner().expect("no thread panics with the lock");
+    ((failed != u64::MAX).then_some(failed), total)
+}
+
+fn print_tail(report: &Report, most: usize) {
+    let from = report.trace.len().saturating_sub(most);
+    for line in &report.trace[..1.min(from)] {
+        println!("{line}\n  … {from} lines …");
+    }
+    report.trace[from..].iter().for_each(|line| println!("{line}"));
+}
+
+/// Replays a seed and fails with its trace.
+fn fail_with(seed: u64) -> ! {
+    let report = World::new(seed, None, true).run();
+    print_tail(&report, TAIL);
+    match report.breach {
+        Some(breach) => panic!("seed {seed} broke {:?}: {}\nreplay it with SEED={seed}", breach.rule, breach.detail),
+        None => panic!("seed {seed} failed, but not when it was run again"),
+    }
+}
+
+#[test]
+fn every_seed_keeps_the_invariants() {
+    if let Some(seed) = setting("SEED") {
+        let report = World::new(seed, None, true).run();
+        print_tail(&report, usize::MAX);
+        let breach = report.breach.map(|breach| format!("{:?}: {}", breach.rule, breach.detail));
+        assert_eq!(breach, None);
+        return;
+    }
+    let count = setting("SEEDS").unwrap_or(20_000);
+    let (failed, stats) = run_many(0, count, None);
+    println!("{count} seeds: {stats:#?}");
+    if let Some(seed) = failed {
+        fail_with(seed);
+    }
+}
+
+#[test]
+fn a_seed_runs_the_same_each_time() {
+    for seed in [3, 14, 15, 92, 99] {
+        let [one, two] = [(); 2].map(|()| World::new(seed, None, true).run());
+        assert!(one.trace.len() > 100, "seed {seed} has a life");
+        let differs = one.trace.iter().zip(&two.trace).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!((one.trace.len(), one.stats), (two.trace.len(), two.stats), "seed {seed}");
+    }
+}
