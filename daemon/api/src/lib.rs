@@ -1,1 +1,53 @@
-//! stub
+//! The wire of leasehold: what its front doors and the daemon say to one another, as serde types.
+//!
+//! Shared by the daemon and by the programs that talk to it, so it knows neither the core nor any I/O, and stays small:
+//! the shim links it. What a value *means* is decided elsewhere; here is only how it is written and read.
+
+pub mod cni;
+pub mod control;
+pub mod spool;
+
+use std::time::Duration;
+
+/// Where the daemon listens unless told otherwise: the incumbent's path, so networks in the field work unchanged.
+pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
+
+/// The longest body of a request or of a spooled call, in bytes. A network configuration is some kilobytes; with
+/// the `prevResult` of a long chain some tens.
+pub const MAX_BODY: usize = 1 << 20;
+
+/// How long an ADD may take when the configuration does not say.
+pub const ADD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest time that a configuration can give an ADD, so that every wait has an end. A kubelet gives a whole
+/// sandbox four minutes.
+pub const MAX_ADD_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Returns how long an ADD may take when its configuration says `ipam.timeout` seconds: what is not a positive number
+/// counts as unsaid.
+pub fn add_timeout(seconds: Option<f64>) -> Duration {
+    let said = seconds.filter(|s| *s > 0.0);
+    said.map_or(ADD_TIMEOUT, |s| Duration::try_from_secs_f64(s).unwrap_or(MAX_ADD_TIMEOUT).min(MAX_ADD_TIMEOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_add_has_a_time_out_whatever_the_configuration_says() {
+        let table = [
+            (None, ADD_TIMEOUT),
+            (Some(0.0), ADD_TIMEOUT),
+            (Some(-1.0), ADD_TIMEOUT),
+            (Some(f64::NAN), ADD_TIMEOUT),
+            (Some(0.25), Duration::from_millis(250)),
+            (Some(90.0), Duration::from_secs(90)),
+            (Some(1e300), MAX_ADD_TIMEOUT),
+            (Some(f64::INFINITY), MAX_ADD_TIMEOUT),
+        ];
+        for (seconds, expected) in table {
+            assert_eq!(add_timeout(seconds), expected, "{seconds:?}");
+        }
+    }
+}

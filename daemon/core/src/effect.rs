@@ -373,7 +373,9 @@ pub enum Failure {
 fn heard(answers: u32, refused: u32, last_refusal: &Option<String>) -> String {
     match (answers, last_refusal) {
         (0, _) => ": no answer came; is a DHCP server on that wire?".to_owned(),
-        (_, Some(cause)) => format!(": of {answers} answers {refused} were refused, the last because: {cause}"),
+        (_, Some(cause)) => {
+            format!(": of {answers} answers {refused} were refused, the last because: {cause}")
+        }
         (_, None) => format!(": {answers} answers came, none of them an offer"),
     }
 }

@@ -1,8 +1,59 @@
 //! The decisions of leasehold, without any I/O.
+//!
+//! [`registry::Registry`] owns all bindings and all rules. It is sans-IO: it never reads a clock, opens a socket or a
+//! file, starts a thread or asks for randomness. The outside hands it an [`effect::Input`] with the present time, then
+//! drains its [`effect::Effect`]s, carries them out, and hands their outcomes in:
+//!
+//! ```
+//! use std::time::Duration;
+//! use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
+//! use leasehold_core::identity::{Attachment, Door};
+//! use leasehold_core::registry::{Config, Registry};
+//! use leasehold_core::time::{BootId, Instant, Now, WallTime};
+//!
+//! let at = |seconds| Now {
+//!     boot: Instant::from_boot(Duration::from_secs(seconds)),
+//!     wall: WallTime::from_epoch(Duration::from_secs(1_700_000_000 + seconds)),
+//! };
+//! let mut registry = Registry::new(Config::default(), 1);
+//! let boot = BootId("2f1c".to_owned());
+//! registry.handle(at(1), Input::Start { boot, records: Vec::new(), spooled: Vec::new() });
+//!
+//! // A runtime deletes what nobody knows: that is a success.
+//! let attachment = Attachment {
+//!     door: Door::Cni,
+//!     network: "lan".to_owned(),
+//!     container: "c1".to_owned(),
+//!     ifname: "eth0".to_owned(),
+//! };
+//! registry.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment } });
+//!
+//! // Drain: every effect that bears an op is answered by one Done.
+//! let mut answers = Vec::new();
+//! while let Some(effect) = registry.poll_effect() {
+//!     match effect {
+//!         Effect::Reply { id, answer } => answers.push((id, answer)),
+//!         Effect::Persist { op, changes: _ } => {
+//!             registry.handle(at(2), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+//!         }
+//!         other => panic!("nothing else is to be done: {other:?}"),
+//!     }
+//! }
+//! assert_eq!(answers, [(RequestId(1), Answer::Deleted)]);
+//!
+//! // Then wait for the next input, or until this time.
+//! assert_eq!(registry.poll_timeout(), None);
+//! ```
+//!
+//! Inside, imports run one way: `registry` → `binding` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the contract
+//! with the outside, are seen by `registry` and `binding` only.
+
+mod binding;
 pub mod dhcpv4;
 pub mod effect;
 pub mod identity;
 pub mod link;
 pub mod record;
+pub mod registry;
 pub mod time;
 pub mod wire;

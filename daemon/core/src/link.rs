@@ -79,7 +79,9 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named { netns, ifname } => write!(f, "{ifname} in {}", netns.display()),
-            Self::Known(Link::InNetns { path, ifindex, .. }) => write!(f, "link {ifindex} in {}", path.display()),
+            Self::Known(Link::InNetns { path, ifindex, .. }) => {
+                write!(f, "link {ifindex} in {}", path.display())
+            }
             Self::Known(Link::Parent { ifindex, .. }) => write!(f, "host link {ifindex}"),
             Self::Host { ifname } => write!(f, "host link {ifname}"),
         }

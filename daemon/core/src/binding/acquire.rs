@@ -11,7 +11,7 @@ use super::release::Release;
 use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
-use crate::effect::{Failure, Outcome, RequestId, StoreCause, Why};
+use crate::effect::{Failure, Outcome, StoreCause, Why};
 use crate::identity::{Attachment, Identity, Lan};
 use crate::link::{Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::BindingId;
@@ -21,8 +21,6 @@ use crate::wire::frame::Frame;
 /// An ADD that waits for its lease.
 #[derive(Debug)]
 pub(crate) struct Acquire {
-    /// The ADD.
-    pub(crate) request: RequestId,
     /// The client, in INIT or INIT-REBOOT until there is a permit.
     pub(crate) client: Client,
     /// When the ADD came in.
@@ -105,19 +103,29 @@ impl Acquire {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    pub(crate) fn acquiring(id: BindingId, attachment: Attachment, identity: Identity, link: Link, acquire: Acquire) -> Self {
+    pub(crate) fn acquiring(
+        id: BindingId,
+        attachment: Attachment,
+        identity: Identity,
+        link: Link,
+        acquire: Acquire,
+    ) -> Self {
         Self::new(id, attachment, identity, link, Life::Acquiring(acquire))
     }
 
     /// Begins the exchange: there is a permit.
     pub(crate) fn on_permit(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
         acquire.stage = Stage::Exchanging;
         self.acquire_event(Event::Clock, cx);
     }
 
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
+        let Life::Acquiring(acquire) = &self.life else {
+            return;
+        };
         if cx.now.boot < acquire.limit {
             return self.acquire_event(Event::Clock, cx);
         }
@@ -138,14 +146,18 @@ impl Binding {
 
     /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
     pub(super) fn acquire_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
+        let Life::Acquiring(acquire) = &self.life else {
+            return;
+        };
         if acquire.stage == Stage::Exchanging {
             self.fail_link(cause, cx);
         }
     }
 
     fn acquire_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
         if acquire.stage != Stage::Exchanging {
             return;
         }
@@ -165,7 +177,9 @@ impl Binding {
 
     /// The lease is there; the sockets stay open in case it has to go back.
     fn make_durable(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
         cx.out.report(self.id, Report::ExchangeOver);
@@ -173,8 +187,12 @@ impl Binding {
     }
 
     pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        let Stage::Persisting { aborted } = acquire.stage else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
+        let Stage::Persisting { aborted } = acquire.stage else {
+            return;
+        };
         match (result, aborted) {
             (Ok(()), false) => {
                 self.exchange.close(cx);
@@ -193,7 +211,9 @@ impl Binding {
 
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
@@ -216,7 +236,9 @@ impl Binding {
 
     /// Closes the exchange. What a server was asked to commit is released first, on the same sockets.
     fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
         self.exchange.close(cx);
@@ -224,8 +246,12 @@ impl Binding {
 
     /// Gives a durable lease back that nobody wants any more.
     fn give_back_won(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.lease().cloned() else { return };
+        let Life::Acquiring(acquire) = &self.life else {
+            return;
+        };
+        let Some(lease) = acquire.client.lease().cloned() else {
+            return;
+        };
         self.exchange.close(cx);
         self.life = Life::Releasing(Release::new(lease, true, Leave::Aborted));
         self.release_begin(cx);
@@ -233,7 +259,9 @@ impl Binding {
 
     /// Sets the MTU if the server gave one, at most the parent's; without a parent, at most what the link has.
     fn size(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else {
+            return;
+        };
         if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
             return self.held(cx);
         }
@@ -248,8 +276,12 @@ impl Binding {
     }
 
     fn resize(&mut self, parent: Option<&LinkView>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
+        let Life::Acquiring(acquire) = &self.life else {
+            return;
+        };
+        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else {
+            return;
+        };
         let mtu = u32::from(wanted).min(parent.map_or(acquire.mtu, |view| view.mtu));
         if mtu == acquire.mtu {
             return self.held(cx);
@@ -276,14 +308,17 @@ impl Binding {
 
     /// The lease is durable and its link ready: the ADD may hear of it.
     fn held(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.lease().cloned() else { return };
-        cx.out.report(self.id, Report::Leased(Box::new(lease.clone())));
-        let empty = Life::Releasing(Release::new(lease.clone(), false, Leave::Aborted));
-        let Life::Acquiring(mut acquire) = std::mem::replace(&mut self.life, empty) else { return };
-        acquire.client.not_waited_for();
+        let Life::Acquiring(acquire) = &self.life else {
+            return;
+        };
+        let Some(lease) = acquire.client.lease().cloned() else {
+            return;
+        };
         log_acquired(&self.attachment, &lease);
-        self.life = Life::Held(Hold::new(acquire.client, lease));
+        let mut client = acquire.client.clone();
+        client.not_waited_for();
+        cx.out.report(self.id, Report::Leased(Box::new(lease.clone()), acquire.replaces.clone()));
+        self.life = Life::Held(Hold::new(client, lease));
     }
 }
 

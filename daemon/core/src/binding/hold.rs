@@ -71,7 +71,9 @@ impl Binding {
 
     /// Takes note of the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT.
     pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+        let Life::Held(hold) = &mut self.life else {
+            return;
+        };
         if !up {
             hold.carrier_lost.get_or_insert(cx.now.boot);
             return;
@@ -80,7 +82,9 @@ impl Binding {
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        let Some(lease) = hold.client.lease().cloned() else { return };
+        let Some(lease) = hold.client.lease().cloned() else {
+            return;
+        };
         tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
         let rng = cx.rng.fork();
         hold.client = Client::confirm(self.identity.chaddr, &self.identity.client_id, lease, cx.now.boot, rng);
@@ -88,7 +92,9 @@ impl Binding {
     }
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+        let Life::Held(hold) = &mut self.life else {
+            return;
+        };
         let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
         if let Some(refused) = refused {
             cx.out.refused(&refused);
@@ -108,7 +114,9 @@ impl Binding {
     }
 
     fn hold_verdict(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+        let Life::Held(hold) = &mut self.life else {
+            return;
+        };
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let (attachment, address, server) = (&self.attachment, lease.address, lease.server);

@@ -11,18 +11,19 @@ mod persistence;
 mod release;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-pub(crate) use self::acquire::{Abort, Acquire};
+pub(crate) use self::acquire::{Abort, Acquire, Stage};
 use self::exchange::Exchange;
 pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::Release;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{ExchangeId, Outcome, RequestId, Row, Why};
+use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::identity::{Attachment, Identity, IdentityKey};
 use crate::link::{Link, LinkCause};
 use crate::record::{BindingId, Record, RecordState};
@@ -77,19 +78,27 @@ impl Binding {
         }
     }
 
+    /// Tells whether the binding's sockets are, or will be, on a link of the host.
+    pub(crate) fn speaks_from_host(&self) -> bool {
+        match &self.life {
+            Life::Acquiring(_) | Life::Held(_) => self.link.in_netns().is_none(),
+            Life::Releasing(release) => release.speaks_from_host(),
+        }
+    }
+
+    /// Returns the path of the container's namespace.
+    pub(crate) fn netns_path(&self) -> Option<PathBuf> {
+        match &self.link {
+            Link::InNetns { path, .. } => Some(path.clone()),
+            Link::Parent { .. } => None,
+        }
+    }
+
     /// Tells whether the binding is the live holder of its identity.
     pub(crate) fn is_live(&self) -> bool {
         match self.life {
             Life::Acquiring(_) | Life::Held(_) => true,
             Life::Releasing(_) => false,
-        }
-    }
-
-    /// Returns the request that waits for this binding's lease.
-    pub(crate) fn request(&self) -> Option<RequestId> {
-        match &self.life {
-            Life::Acquiring(acquire) => Some(acquire.request),
-            Life::Held(_) | Life::Releasing(_) => None,
         }
     }
 
@@ -121,7 +130,9 @@ impl Binding {
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
             (Purpose::Size, outcome) => self.on_sized(outcome, cx),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
-            (purpose, outcome) => tracing::warn!(?purpose, ?outcome, "outcome of another kind of effect"),
+            (purpose, outcome) => {
+                tracing::warn!(?purpose, ?outcome, "outcome of another kind of effect")
+            }
         }
     }
 

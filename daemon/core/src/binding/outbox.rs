@@ -45,8 +45,8 @@ pub(crate) enum Purpose {
 pub(crate) enum Report {
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// The lease is durable; the ADD may hear of it. The binding is held.
-    Leased(Box<Lease>),
+    /// The lease is durable; the ADD may hear of it. The binding is held, and these others are gone.
+    Leased(Box<Lease>, Vec<BindingId>),
     /// The acquisition came to nothing. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.
@@ -66,7 +66,11 @@ pub(crate) struct Outbox {
     exchanges: BTreeMap<ExchangeId, BindingId>,
     last_op: u64,
     last_exchange: u64,
+    refusals: BTreeMap<String, u64>,
 }
+
+/// Different causes that are counted apart; some bear a number that a packet chose.
+const MAX_CAUSES: usize = 64;
 
 impl Outbox {
     pub(crate) fn pop(&mut self) -> Option<Effect> {
@@ -126,6 +130,21 @@ impl Outbox {
 
     pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
         self.effects.push_back(Effect::Reply { id, answer });
+    }
+
+    /// Counts something that came in and was refused.
+    pub(crate) fn refused(&mut self, cause: &dyn std::error::Error) {
+        tracing::debug!(%cause, "refused");
+        let mut cause = cause.to_string();
+        if self.refusals.len() >= MAX_CAUSES && !self.refusals.contains_key(&cause) {
+            cause = "other causes".to_owned();
+        }
+        *self.refusals.entry(cause).or_default() += 1;
+    }
+
+    /// Returns how often what was refused, by cause.
+    pub(crate) fn refusals(&self) -> &BTreeMap<String, u64> {
+        &self.refusals
     }
 
     pub(crate) fn report(&mut self, binding: BindingId, report: Report) {

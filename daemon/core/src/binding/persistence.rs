@@ -65,7 +65,9 @@ impl Binding {
         if self.persistence.in_flight.is_some() || !self.persistence.dirty {
             return;
         }
-        let Some(changes) = self.changes(cx) else { return };
+        let Some(changes) = self.changes(cx) else {
+            return;
+        };
         self.persistence.dirty = false;
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
     }
@@ -115,7 +117,8 @@ impl Binding {
 
     /// Tries the failed write again after a growing pause, up to a minute.
     pub(super) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
-        let pause = Duration::from_secs(1 << self.persistence.failures.saturating_sub(1).min(6)).min(Duration::from_secs(60));
+        let pause =
+            Duration::from_secs(1 << self.persistence.failures.saturating_sub(1).min(6)).min(Duration::from_secs(60));
         tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written, trying again");
         self.persistence.dirty = true;
         self.persistence.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));

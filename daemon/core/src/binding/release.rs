@@ -33,6 +33,8 @@ pub(crate) struct Release {
     stage: Stage,
     /// The container's own link is known to be gone.
     link_gone: bool,
+    /// The way that is being tried leaves from the host.
+    from_host: bool,
     tries: u32,
     /// A DEL that waits was told.
     told: bool,
@@ -60,7 +62,11 @@ enum Stage {
 impl Release {
     pub(super) fn new(lease: Lease, owed: bool, why: Leave) -> Self {
         let link_gone = why == Leave::LinkGone;
-        Self { lease, owed, why, stage: Stage::Marking, link_gone, tries: 0, told: false }
+        Self { lease, owed, why, stage: Stage::Marking, link_gone, from_host: false, tries: 0, told: false }
+    }
+
+    pub(super) fn speaks_from_host(&self) -> bool {
+        self.from_host
     }
 
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
@@ -94,7 +100,9 @@ impl Binding {
     }
 
     pub(super) fn release_begin(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         if !release.owed {
             return self.forget(cx);
         }
@@ -106,7 +114,9 @@ impl Binding {
     }
 
     pub(super) fn release_on_clock(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         let over = release.lease.expired(cx.now.boot);
         match &mut release.stage {
             Stage::Marking | Stage::Forgetting => {}
@@ -124,7 +134,9 @@ impl Binding {
     }
 
     pub(super) fn release_on_persisted(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         match release.stage {
             Stage::Marking => self.try_release(cx),
             Stage::Forgetting => {
@@ -137,7 +149,9 @@ impl Binding {
 
     /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
     pub(super) fn release_on_unpersisted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &self.life else { return };
+        let Life::Releasing(release) = &self.life else {
+            return;
+        };
         if release.why != Leave::Deleted || release.told || self.held_by_other(cx) {
             return self.persist_later(&cause, cx);
         }
@@ -149,12 +163,15 @@ impl Binding {
     /// Finds a way to the server and takes it.
     fn try_release(&mut self, cx: &mut Cx<'_>) {
         let held = self.held_by_other(cx);
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         if held {
             release.stage = Stage::Paused { marked: true };
             return self.tell(cx);
         }
         release.tries += 1;
+        release.from_host = false;
         if release.link_gone || self.link.in_netns().is_none() {
             return self.find_parent(cx);
         }
@@ -170,25 +187,34 @@ impl Binding {
             Lan::Link { parent, vlan: 0 } => Some(parent.clone()),
             Lan::Link { .. } | Lan::Network(_) => None,
         };
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         match parent {
             Some(ifname) => {
                 release.stage = Stage::Finding;
                 cx.out.inspect(Owner::Binding(self.id), Purpose::FindParent, Target::Host { ifname });
             }
-            None if release.link_gone => release.stage = Stage::Waiting(None),
-            None => self.release_later(cx),
+            None if !release.link_gone => self.release_later(cx),
+            None if release.lease.times.is_some() => release.stage = Stage::Waiting(None),
+            None => {
+                tracing::warn!(attachment = %self.attachment, address = %release.lease.address, "no way to release an endless lease");
+                self.forget(cx);
+            }
         }
     }
 
     pub(super) fn on_parent(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         if !matches!(release.stage, Stage::Finding) {
             return;
         }
         match result {
             Ok(view) => {
                 release.stage = Stage::Opening;
+                release.from_host = true;
                 let link = Link::Parent { ifindex: view.ifindex, mac: self.identity.chaddr };
                 self.exchange.open(self.id, &link, RELEASE_SOCKETS, cx);
             }
@@ -198,7 +224,9 @@ impl Binding {
 
     pub(super) fn release_on_opened(&mut self, cx: &mut Cx<'_>) {
         let identity = &self.identity;
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         let lease = release.lease.clone();
         let mut sending = dhcp::Release::new(identity.chaddr, &identity.client_id, lease, cx.now.boot, cx.rng);
         let step = sending.on_clock(cx.now.boot);
@@ -207,8 +235,12 @@ impl Binding {
     }
 
     pub(super) fn release_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        let (Stage::Sending(sending), Frame::Arp(arp)) = (&mut release.stage, frame) else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
+        let (Stage::Sending(sending), Frame::Arp(arp)) = (&mut release.stage, frame) else {
+            return;
+        };
         let step = sending.on_arp(arp);
         self.release_step(step, cx);
     }
@@ -220,7 +252,9 @@ impl Binding {
             ReleaseStep::Send(frame) => {
                 self.exchange.send(vec![frame], cx);
                 self.exchange.close(cx);
-                let Life::Releasing(release) = &mut self.life else { return };
+                let Life::Releasing(release) = &mut self.life else {
+                    return;
+                };
                 release.owed = false;
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
                 self.tell(cx);
@@ -231,18 +265,24 @@ impl Binding {
 
     /// A way that failed from inside is followed by the way from the host; then comes a pause.
     pub(super) fn release_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         if !matches!(release.stage, Stage::Opening | Stage::Sending(_)) {
             return;
         }
         tracing::debug!(attachment = %self.attachment, %cause, "no way for the RELEASE here");
-        let inside = !release.link_gone && release.tries % 2 == 1;
-        release.link_gone |= inside && cause.is_gone();
-        if inside { self.find_parent(cx) } else { self.release_later(cx) }
+        if release.from_host {
+            return self.release_later(cx);
+        }
+        release.link_gone |= cause.is_gone();
+        self.find_parent(cx);
     }
 
     pub(super) fn release_on_link_gone(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         if release.link_gone {
             return;
         }
@@ -257,14 +297,18 @@ impl Binding {
     }
 
     fn release_later(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         let pause = Duration::from_secs(1 << release.tries.min(9)).min(LONGEST_PAUSE);
         release.stage = Stage::Waiting(Some(cx.now.boot + timing::jittered(pause, cx.rng)));
     }
 
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         match release.stage {
             Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) => {
                 release.stage = Stage::Paused { marked: true };
@@ -277,20 +321,29 @@ impl Binding {
 
     /// Goes on: nobody holds the identity any more.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         match release.stage {
             Stage::Paused { marked: true } => self.try_release(cx),
             Stage::Paused { marked: false } => {
                 release.stage = Stage::Marking;
                 self.persist(Want::Releasing, cx);
             }
-            Stage::Marking | Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) | Stage::Forgetting => {}
+            Stage::Marking
+            | Stage::Waiting(_)
+            | Stage::Finding
+            | Stage::Opening
+            | Stage::Sending(_)
+            | Stage::Forgetting => {}
         }
     }
 
     /// Lets a DEL that waits be answered.
     fn tell(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         if !std::mem::replace(&mut release.told, true) {
             cx.out.report(self.id, Report::GivenBack);
         }
@@ -298,7 +351,9 @@ impl Binding {
 
     fn forget(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
-        let Life::Releasing(release) = &mut self.life else { return };
+        let Life::Releasing(release) = &mut self.life else {
+            return;
+        };
         release.stage = Stage::Forgetting;
         self.persist(Want::Gone, cx);
     }

@@ -11,7 +11,9 @@ use crate::wire::message::{Message, MessageType};
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { attempt: Attempt::Resolving(resolver), .. } = &self.state else { return };
+        let State::Renewing { attempt: Attempt::Resolving(resolver), .. } = &self.state else {
+            return;
+        };
         if let Some(mac) = resolver.on_arp(arp) {
             self.send_renewal(now, Some(mac), out);
         }

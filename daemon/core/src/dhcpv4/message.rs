@@ -28,58 +28,58 @@ const MAX_SIZE: u16 = 1472;
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 
-/// What every message of one client bears.
+/// What every message of one client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
-pub(crate) struct Sender {
+pub struct Sender {
     /// The client's hardware address: chaddr and Ethernet source.
-    pub(crate) chaddr: Mac,
+    pub chaddr: Mac,
     /// The client identifier (61).
-    pub(crate) client_id: Vec<u8>,
+    pub client_id: Vec<u8>,
 }
 
 /// Where an IP unicast goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hop {
+pub struct Hop {
     /// The server.
-    pub(crate) server: Ipv4Addr,
+    pub server: Ipv4Addr,
     /// The Ethernet address of the server or of the router before it; broadcast when it could not be found.
-    pub(crate) mac: Mac,
+    pub mac: Mac,
 }
 
 impl Sender {
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
-    pub(crate) fn discover(&self, xid: u32, secs: u16, wanted: Option<Ipv4Addr>) -> Vec<u8> {
+    pub fn discover(&self, xid: u32, secs: u16, wanted: Option<Ipv4Addr>) -> Vec<u8> {
         let message = ClientMessage { requested: wanted, ..self.asking(MessageType::Discover, xid, secs) };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Takes an offer (RFC 2131 §4.3.2, SELECTING; §4.4.1 wants the DISCOVER's xid and secs).
-    pub(crate) fn select(&self, xid: u32, secs: u16, offered: Ipv4Addr, server: Ipv4Addr) -> Vec<u8> {
+    pub fn select(&self, xid: u32, secs: u16, offered: Ipv4Addr, server: Ipv4Addr) -> Vec<u8> {
         let asking = self.asking(MessageType::Request, xid, secs);
         let message = ClientMessage { requested: Some(offered), server_id: Some(server), ..asking };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Asks whether an address is still this client's (RFC 2131 §4.3.2, INIT-REBOOT).
-    pub(crate) fn reboot(&self, xid: u32, secs: u16, address: Ipv4Addr) -> Vec<u8> {
+    pub fn reboot(&self, xid: u32, secs: u16, address: Ipv4Addr) -> Vec<u8> {
         let message = ClientMessage { requested: Some(address), ..self.asking(MessageType::Request, xid, secs) };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Extends a lease at the server that granted it (RFC 2131 §4.3.2, RENEWING).
-    pub(crate) fn renew(&self, xid: u32, secs: u16, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
+    pub fn renew(&self, xid: u32, secs: u16, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
         let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs) };
         self.unicast(leased, hop, &message)
     }
 
     /// Extends a lease at any server (RFC 2131 §4.3.2, REBINDING).
-    pub(crate) fn rebind(&self, xid: u32, secs: u16, leased: Ipv4Addr) -> Vec<u8> {
+    pub fn rebind(&self, xid: u32, secs: u16, leased: Ipv4Addr) -> Vec<u8> {
         let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs) };
         self.broadcast(leased, &message)
     }
 
     /// Gives a lease back (RFC 2131 §4.4.6).
-    pub(crate) fn release(&self, xid: u32, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
+    pub fn release(&self, xid: u32, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
         let message = ClientMessage {
             ciaddr: leased,
             server_id: Some(hop.server),

@@ -125,7 +125,7 @@ enum Line {
 }
 
 /// A DHCPv4 client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Client {
     sender: Sender,
     state: State,
@@ -273,7 +273,9 @@ impl Client {
     /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
     fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
         loop {
-            let Some(lease) = self.state.lease() else { return };
+            let Some(lease) = self.state.lease() else {
+                return;
+            };
             let phase = timing::phase(lease, now);
             let lease = lease.clone();
             match (&self.state, phase) {
@@ -330,7 +332,8 @@ impl Client {
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
-        let (xid, began, sent) = before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
+        let (xid, began, sent) =
+            before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
         let secs = now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16;
         let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
@@ -339,7 +342,9 @@ impl Client {
 
     /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
     fn renew(&mut self, now: Instant, out: &mut Output) {
-        let State::Renewing { lease, attempt } = &mut self.state else { return };
+        let State::Renewing { lease, attempt } = &mut self.state else {
+            return;
+        };
         if let Attempt::Sent { next, .. } = attempt {
             if now < *next {
                 return;
@@ -347,10 +352,14 @@ impl Client {
             *attempt = Attempt::Due(now);
         }
         if let Attempt::Due(_) = attempt {
-            let Some(hop) = lease.next_hop() else { return self.send_renewal(now, None, out) };
+            let Some(hop) = lease.next_hop() else {
+                return self.send_renewal(now, None, out);
+            };
             *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now));
         }
-        let Attempt::Resolving(resolver) = attempt else { return };
+        let Attempt::Resolving(resolver) = attempt else {
+            return;
+        };
         match resolver.on_clock(now) {
             Search::Ask(frame) => out.frames.push(frame),
             Search::Wait => {}
@@ -361,8 +370,12 @@ impl Client {
     /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
     /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast.
     fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
-        let State::Renewing { lease, attempt } = &mut self.state else { return };
-        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+        let State::Renewing { lease, attempt } = &mut self.state else {
+            return;
+        };
+        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else {
+            return;
+        };
         let early = now.saturating_since(t1) < t2.saturating_since(now);
         let mac = found.unwrap_or(if early { lease.server_mac } else { Mac::BROADCAST });
         let next = timing::next_extension(now, t1, t2);
@@ -374,8 +387,12 @@ impl Client {
 
     /// Asks all servers (RFC 2131 §4.4.5).
     fn rebind(&mut self, now: Instant, out: &mut Output) {
-        let State::Rebinding { lease, attempt } = &mut self.state else { return };
-        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+        let State::Rebinding { lease, attempt } = &mut self.state else {
+            return;
+        };
+        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
+            return;
+        };
         if matches!(attempt, Attempt::Sent { next, .. } if now < *next) {
             return;
         }
@@ -398,11 +415,15 @@ impl Client {
             }
             State::Bound { .. } => {}
             State::Renewing { lease, attempt } => {
-                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else {
+                    return;
+                };
                 *attempt = Attempt::Due(timing::next_extension(now, t1, t2));
             }
             State::Rebinding { lease, attempt } => {
-                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
+                    return;
+                };
                 *attempt = Attempt::Due(timing::next_extension(now, t2, end));
             }
         }

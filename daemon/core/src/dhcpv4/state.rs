@@ -126,7 +126,9 @@ impl State {
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
             Self::InitReboot { at, lease, .. } => (due(*at, Timer::Discover), lease.expires()),
-            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
+            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => {
+                (window(tx.until, tx.next, Timer::Retransmit), None)
+            }
             Self::Rebooting { tx, lease, .. } => (window(tx.until, tx.next, Timer::Retransmit), lease.expires()),
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
@@ -145,5 +147,6 @@ impl State {
 }
 
 fn earlier(a: Option<(Instant, Timer)>, b: Option<(Instant, Timer)>) -> Option<(Instant, Timer)> {
-    [a, b].into_iter().flatten().min_by_key(|(at, _)| *at)
+    // Of two at once the lease's own turn is the reason.
+    [b, a].into_iter().flatten().min_by_key(|(at, _)| *at)
 }

@@ -9,6 +9,9 @@ use std::net::Ipv4Addr;
 use super::Mac;
 use super::read::Reader;
 
+#[cfg(test)]
+mod tests;
+
 /// What the kernel said of a frame beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
@@ -149,8 +152,8 @@ const UDP_HEADER: usize = 8;
 const TOS: u8 = 0xc0;
 /// The Internet's default (RFC 1700, IP parameters). Relays and unicast to an off-link server need more than 1.
 const TTL: u8 = 64;
-/// Don't fragment, offset 0. With it the identification may be 0 for ever: a datagram that cannot be fragmented needs
-/// none (RFC 6864 §4.1). Ours fit every link that IPv4 in practice runs on, and so do the kernel's own UDP sockets' DF.
+/// Don't fragment, offset 0, as the kernel's own UDP sockets send. With it the identification may be 0 for ever: a
+/// datagram that cannot be fragmented needs none (RFC 6864 §4.1). Ours fit every link that carries DHCP.
 const FLAGS_DF: u16 = 0x4000;
 const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
 
@@ -290,8 +293,8 @@ impl Udp<'_> {
 }
 
 impl Arp {
-    /// Returns a broadcast request: who has `target`? With 0.0.0.0 as `sender` it is a probe, with `target` as `sender` an
-    /// announcement (RFC 5227 §2.1.1, §2.3).
+    /// Returns a broadcast request: who has `target`? With 0.0.0.0 as `sender` it is a probe, with `target` as `sender`
+    /// an announcement (RFC 5227 §2.1.1, §2.3).
     pub fn request(sender_mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
         Self {
             op: ArpOp::Request,

@@ -12,6 +12,9 @@ use super::Mac;
 use super::option::{Fields, MAX_TEXT, Options, code};
 use super::read::Reader;
 
+#[cfg(test)]
+mod tests;
+
 /// What a message is (option 53).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageType {

@@ -8,6 +8,8 @@ pub mod message;
 mod name;
 pub mod option;
 mod read;
+#[cfg(test)]
+mod testing;
 
 use std::fmt;
 use std::str::FromStr;

@@ -84,3 +84,39 @@ pub(super) fn read_wire(bytes: &[u8], start: usize) -> Result<(Vec<&[u8]>, usize
     }
     Err(BadName::Malformed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_of_pointers_has_an_end() {
+        // The root, then ever more pointers, each to the one before.
+        let mut bytes = vec![0];
+        for before in [0].into_iter().chain((1..).step_by(2)).take(300) {
+            bytes.extend((0xc000_u16 | before).to_be_bytes());
+        }
+        let start = |pointers: usize| 2 * pointers - 1;
+        assert_eq!(read_wire(&bytes, start(254)), Ok((vec![], start(255))));
+        assert_eq!(read_wire(&bytes, start(255)), Err(BadName::Malformed));
+        assert_eq!(read_wire(&bytes, start(300)), Err(BadName::Malformed));
+    }
+
+    #[test]
+    fn the_longest_name_in_wire_form_is_read() {
+        let bytes = [b"\x01a".repeat(127), vec![0]].concat();
+        let (labels, end) = read_wire(&bytes, 0).unwrap();
+        assert_eq!((labels.len(), end), (127, 255));
+        assert_eq!(from_labels(&labels).map(|name| name.len()), Ok(253));
+    }
+
+    #[test]
+    fn every_start_in_any_bytes_is_safe() {
+        for byte in [0, 1, 63, 64, 0xbf, 0xc0, 0xff] {
+            let bytes = [byte; 70];
+            for start in 0..=bytes.len() {
+                let _ = read_wire(&bytes, start);
+            }
+        }
+    }
+}

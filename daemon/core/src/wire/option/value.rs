@@ -86,7 +86,7 @@ fn can_be_host(address: Ipv4Addr) -> bool {
 /// Reads option 33 (RFC 2132 §5.8): pairs of destination and router.
 ///
 /// There is no mask: it is implicit in the network number (RFC 3442, introduction). A destination with nothing
-/// behind its class's network part is that network; any other is a host.
+/// behind its class's network part is that network; any other is a host. 0.0.0.0, which must not be, is net 0.
 pub(super) fn static_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
     let (pairs, rest) = value.as_chunks::<8>();
     if pairs.is_empty() || !rest.is_empty() {
@@ -99,7 +99,7 @@ pub(super) fn static_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> R
     for [a, b, c, d, router @ ..] in pairs {
         let destination = classful(Ipv4Addr::new(*a, *b, *c, *d));
         let via = Ipv4Addr::from(*router);
-        if destination.addr().is_unspecified() || !can_be_routed_to(destination) {
+        if !can_be_routed_to(destination) {
             note(BadOption::Destination(destination));
         } else if !can_be_host(via) {
             note(BadOption::NotAHost(via));
@@ -169,10 +169,9 @@ pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<V
     }
     let mut names = Vec::new();
     let mut position = 0;
-    while position < value.len() {
-        if names.len() == MAX_SEARCH {
-            note(BadOption::TooMany(MAX_SEARCH));
-            break;
+    for _ in 0..MAX_SEARCH {
+        if position == value.len() {
+            return Ok(names);
         }
         let (labels, end) = name::read_wire(value, position).map_err(bad_name)?;
         position = end;
@@ -180,6 +179,9 @@ pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<V
             Ok(name) => names.push(name),
             Err(bad) => note(bad_name(bad)),
         }
+    }
+    if position < value.len() {
+        note(BadOption::TooMany(MAX_SEARCH));
     }
     Ok(names)
 }

@@ -1,0 +1,125 @@
+//! CNI's errors.
+
+use serde::{Deserialize, Serialize};
+
+use super::Version;
+
+/// The code of an error (CNI specification 1.1.0, "Error").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "u32", try_from = "u32")]
+#[repr(u32)]
+pub enum Code {
+    /// The configuration's `cniVersion` is not spoken, or has no such verb.
+    IncompatibleVersion = 1,
+    /// A field of the configuration is known but its value is not supported.
+    UnsupportedField = 2,
+    /// The container is unknown or does not exist.
+    UnknownContainer = 3,
+    /// An environment variable is missing or invalid; the message names it.
+    InvalidEnvironment = 4,
+    /// Input or output failed.
+    Io = 5,
+    /// Something could not be decoded.
+    Decode = 6,
+    /// The network configuration is invalid.
+    InvalidConfig = 7,
+    /// A passing condition: try again later.
+    TryAgainLater = 11,
+    /// STATUS: an ADD cannot be served.
+    NotAvailable = 50,
+    /// STATUS: not available, and containers of the network may have limited connectivity.
+    Limited = 51,
+    /// CHECK: the container is not as it was told to be. Codes from 100 on are a plugin's own.
+    CheckFailed = 100,
+}
+
+impl Code {
+    /// All codes.
+    pub const ALL: [Self; 11] = [
+        Self::IncompatibleVersion,
+        Self::UnsupportedField,
+        Self::UnknownContainer,
+        Self::InvalidEnvironment,
+        Self::Io,
+        Self::Decode,
+        Self::InvalidConfig,
+        Self::TryAgainLater,
+        Self::NotAvailable,
+        Self::Limited,
+        Self::CheckFailed,
+    ];
+}
+
+impl From<Code> for u32 {
+    fn from(code: Code) -> Self {
+        code as u32
+    }
+}
+
+/// A number that is no code of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is no error code of this plugin")]
+pub struct UnknownCode(u32);
+
+impl TryFrom<u32> for Code {
+    type Error = UnknownCode;
+
+    fn try_from(number: u32) -> Result<Self, UnknownCode> {
+        Self::ALL.into_iter().find(|code| *code as u32 == number).ok_or(UnknownCode(number))
+    }
+}
+
+/// An error as a plugin prints it on standard output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Error {
+    /// The configuration's version, or the newest where it is not spoken.
+    pub cni_version: Version,
+    /// What kind of error.
+    pub code: Code,
+    /// What happened and what to do, in one sentence.
+    pub msg: String,
+    /// To whom: the attachment.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
+}
+
+impl Error {
+    /// Returns the error in the newest version, without details.
+    pub fn new(code: Code, msg: impl Into<String>) -> Self {
+        Self { cni_version: Version::NEWEST, code, msg: msg.into(), details: String::new() }
+    }
+
+    /// Returns the error in `version`.
+    pub fn in_version(self, cni_version: Version) -> Self {
+        Self { cni_version, ..self }
+    }
+
+    /// Returns the error with `details`.
+    pub fn with_details(self, details: impl Into<String>) -> Self {
+        Self { details: details.into(), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_written_as_the_specification_wants() {
+        let error = Error::new(Code::TryAgainLater, "no offer").in_version(Version::V0_4_0);
+        assert_eq!(serde_json::to_string(&error).unwrap(), r#"{"cniVersion":"0.4.0","code":11,"msg":"no offer"}"#);
+        assert_eq!(
+            serde_json::to_string(&error.clone().with_details("ADD of n/c/eth0")).unwrap(),
+            r#"{"cniVersion":"0.4.0","code":11,"msg":"no offer","details":"ADD of n/c/eth0"}"#
+        );
+    }
+
+    #[test]
+    fn every_code_reads_back_as_it_is_written() {
+        for code in Code::ALL {
+            assert_eq!(Code::try_from(u32::from(code)), Ok(code));
+        }
+        assert_eq!(Code::try_from(8), Err(UnknownCode(8)));
+    }
+}

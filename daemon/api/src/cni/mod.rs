@@ -1,0 +1,67 @@
+//! CNI: what the shim passes on, the network configuration, results and errors.
+//!
+//! Nothing is judged here but JSON itself; the daemon validates.
+
+mod config;
+mod error;
+mod result;
+mod version;
+
+use serde::{Deserialize, Serialize};
+
+pub use config::{Config, Ipam, PrevResult};
+pub use error::{Code, Error};
+pub use result::{Dns, Ip, Route, Success};
+pub use version::{UnknownVersion, Version, VersionInfo};
+
+/// The daemon's URL path for CNI calls.
+pub const PATH: &str = "/cni";
+
+/// One call of a runtime, passed on as it came: the body of `POST /cni`.
+///
+/// The configuration is a text, not a JSON value, because it has to arrive verbatim even when it is no JSON: the
+/// daemon then says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The environment.
+    pub env: Env,
+    /// Standard input.
+    pub config: String,
+}
+
+/// The environment variables of CNI. An unset variable is absent, an empty one is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Env {
+    /// `CNI_COMMAND`: the verb.
+    #[serde(rename = "CNI_COMMAND", default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// `CNI_CONTAINERID`.
+    #[serde(rename = "CNI_CONTAINERID", default, skip_serializing_if = "Option::is_none")]
+    pub container_id: Option<String>,
+    /// `CNI_NETNS`: the path of the container's network namespace.
+    #[serde(rename = "CNI_NETNS", default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<String>,
+    /// `CNI_IFNAME`: the interface's name in that namespace.
+    #[serde(rename = "CNI_IFNAME", default, skip_serializing_if = "Option::is_none")]
+    pub ifname: Option<String>,
+    /// `CNI_ARGS`: `KEY=VALUE` pairs with semicolons between.
+    #[serde(rename = "CNI_ARGS", default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
+    /// `CNI_PATH`: where plugins are looked for.
+    #[serde(rename = "CNI_PATH", default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Env {
+    /// Collects the variables through `var`, which returns the value of a variable by its name.
+    pub fn collect(var: impl Fn(&str) -> Option<String>) -> Self {
+        Self {
+            command: var("CNI_COMMAND"),
+            container_id: var("CNI_CONTAINERID"),
+            netns: var("CNI_NETNS"),
+            ifname: var("CNI_IFNAME"),
+            args: var("CNI_ARGS"),
+            path: var("CNI_PATH"),
+        }
+    }
+}

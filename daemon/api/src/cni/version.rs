@@ -1,0 +1,113 @@
+//! Versions of the CNI specification.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A version of the CNI specification that is spoken here, in order of age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum Version {
+    /// 0.4.0: the first with CHECK.
+    V0_4_0,
+    /// 1.0.0: addresses without a version.
+    V1_0_0,
+    /// 1.1.0: GC and STATUS.
+    V1_1_0,
+}
+
+/// A version that is not spoken here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cniVersion {0:?} is not supported")]
+pub struct UnknownVersion(pub String);
+
+impl Version {
+    /// All that are spoken, the oldest first.
+    pub const ALL: [Self; 3] = [Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+
+    /// The newest that is spoken.
+    pub const NEWEST: Self = Self::V1_1_0;
+
+    /// What a configuration without `cniVersion` means, by the specification.
+    pub const UNSAID: &str = "0.1.0";
+
+    /// Returns the version as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V0_4_0 => "0.4.0",
+            Self::V1_0_0 => "1.0.0",
+            Self::V1_1_0 => "1.1.0",
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Version {
+    type Err = UnknownVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        let known = Self::ALL.into_iter().find(|v| v.as_str() == text);
+        known.ok_or_else(|| UnknownVersion(text.chars().take(32).collect()))
+    }
+}
+
+impl From<Version> for &'static str {
+    fn from(version: Version) -> Self {
+        version.as_str()
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = UnknownVersion;
+
+    fn try_from(text: String) -> Result<Self, UnknownVersion> {
+        text.parse()
+    }
+}
+
+/// The answer to VERSION.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionInfo {
+    /// As asked, or the newest.
+    pub cni_version: String,
+    /// All that are spoken.
+    pub supported_versions: Vec<Version>,
+}
+
+impl VersionInfo {
+    /// Returns the answer to a VERSION that asked in the words of `asked`.
+    pub fn answering(asked: Option<&str>) -> Self {
+        Self {
+            cni_version: asked.unwrap_or(Version::NEWEST.as_str()).to_owned(),
+            supported_versions: Version::ALL.to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_reads_back_as_it_is_written() {
+        for version in Version::ALL {
+            assert_eq!(version.to_string().parse(), Ok(version));
+        }
+        assert!(Version::ALL.is_sorted());
+        assert_eq!(Version::ALL.last(), Some(&Version::NEWEST));
+    }
+
+    #[test]
+    fn a_version_that_is_not_spoken_is_named_and_cut() {
+        assert_eq!("0.3.1".parse::<Version>().unwrap_err().to_string(), "cniVersion \"0.3.1\" is not supported");
+        let UnknownVersion(text) = "9".repeat(1000).parse::<Version>().unwrap_err();
+        assert_eq!(text.len(), 32);
+    }
+}

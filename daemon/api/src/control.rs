@@ -1,0 +1,127 @@
+//! What the operator asks: `leasehold list`.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+/// The daemon's URL path for the list of bindings (`GET`).
+pub const BINDINGS: &str = "/v1/bindings";
+
+/// All bindings, in order of attachment: the answer to `GET /v1/bindings`, and what `leasehold list --json` prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bindings {
+    /// The bindings.
+    pub bindings: Vec<Binding>,
+}
+
+/// One binding.
+///
+/// Times are whole seconds from the answer on, 0 when past. With an address, an absent time means that the lease never
+/// ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// Who holds the lease.
+    pub attachment: Attachment,
+    /// What the server knows the holder by.
+    pub identity: Identity,
+    /// The leased address with its prefix; absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Ipv4Net>,
+    /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `RELEASING`.
+    pub state: String,
+    /// The DHCP server; absent while there is no lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Ipv4Addr>,
+    /// Until renewal (T1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_to_t1: Option<u64>,
+    /// Until rebinding (T2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_to_t2: Option<u64>,
+    /// Until the address must no longer be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_to_expiry: Option<u64>,
+    /// Where its packets go.
+    pub link: Link,
+}
+
+/// What a front door asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The front door: `cni`.
+    pub door: String,
+    /// The network's name.
+    pub network: String,
+    /// The container's id.
+    pub container: String,
+    /// The interface's name inside the container.
+    pub ifname: String,
+}
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.network, self.container, self.ifname)
+    }
+}
+
+/// What a server knows a client by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The wire.
+    pub lan: Lan,
+    /// Option 61 in hexadecimal, type byte first.
+    pub client_id: String,
+    /// The client's Ethernet address.
+    pub chaddr: String,
+}
+
+/// The wire that a server is on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Lan {
+    /// The wire behind a link of the host.
+    Link {
+        /// The host link's name.
+        parent: String,
+        /// The VLAN, 0 when untagged.
+        vlan: u16,
+    },
+    /// A network whose configuration names no host link.
+    Network {
+        /// The network's name.
+        network: String,
+    },
+}
+
+impl fmt::Display for Lan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link { parent, vlan: 0 } => f.write_str(parent),
+            Self::Link { parent, vlan } => write!(f, "{parent}.{vlan}"),
+            Self::Network { network } => write!(f, "network {network}"),
+        }
+    }
+}
+
+/// Where a binding's packets go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The path of the container's network namespace; absent for a link of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<String>,
+    /// The link's index in its namespace.
+    pub ifindex: u32,
+    /// The Ethernet address of its frames.
+    pub mac: String,
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.netns {
+            Some(netns) => write!(f, "{} in {netns}", self.ifindex),
+            None => write!(f, "host link {}", self.ifindex),
+        }
+    }
+}

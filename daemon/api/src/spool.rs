@@ -1,0 +1,142 @@
+//! The spool: DELs that were asked while no daemon ran, as files beside the socket.
+//!
+//! A spooled call is the body of its request, [`crate::cni::Request`] as JSON, in a file that appears whole under its
+//! name or not at all. Shims write, the daemon reads when it starts, and both forget the file once the call is done.
+//! The rule for the names is here, so that both agree; who writes and reads is not.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::cni::Request;
+
+/// Returns the file in which a DEL of `request`'s attachment is kept for the daemon at `socket`.
+///
+/// One attachment has one name, however often it is deleted. Its parts come from outside and may be anything, so the
+/// name bears their hash: for `/run/cni/dhcp.sock`, `/run/cni/dhcp.sock.del-` and 32 hexadecimal digits.
+pub fn path(socket: &Path, request: &Request) -> PathBuf {
+    socket.with_file_name(name(socket, ".del-", &digits(request)))
+}
+
+/// Returns the name under which the process `pid` writes what then becomes [`path`].
+pub fn unfinished(socket: &Path, request: &Request, pid: u32) -> PathBuf {
+    socket.with_file_name(name(socket, ".new-", &format!("{}-{pid}", digits(request))))
+}
+
+/// Returns where the daemon puts the spool file `name` when it cannot read it, or `None` when `name` is no spool file's.
+pub fn set_aside(socket: &Path, name: &OsStr) -> Option<PathBuf> {
+    let digits = kind_of(socket, name, ".del-")?;
+    Some(socket.with_file_name(self::name(socket, ".bad-", digits)))
+}
+
+/// What a file beside the socket is to the spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A call that waits for the daemon.
+    Call,
+    /// A call that is being written, or whose writer died.
+    Unfinished,
+    /// A file that the daemon could not read and has set aside.
+    SetAside,
+}
+
+/// Returns what the file `name` beside `socket` is to the spool, `None` when it is nothing of ours.
+pub fn kind(socket: &Path, name: &OsStr) -> Option<Kind> {
+    let kinds = [(".del-", Kind::Call), (".new-", Kind::Unfinished), (".bad-", Kind::SetAside)];
+    kinds.into_iter().find(|(infix, _)| kind_of(socket, name, infix).is_some()).map(|(_, kind)| kind)
+}
+
+fn kind_of<'a>(socket: &Path, name: &'a OsStr, infix: &str) -> Option<&'a str> {
+    name.to_str()?.strip_prefix(socket.file_name()?.to_str()?)?.strip_prefix(infix)
+}
+
+fn name(socket: &Path, infix: &str, rest: &str) -> OsString {
+    let mut name = socket.file_name().unwrap_or_default().to_owned();
+    name.push(infix);
+    name.push(rest);
+    name
+}
+
+/// Hashes the attachment. A configuration that cannot be read stands for its own network.
+fn digits(request: &Request) -> String {
+    let config: Value = serde_json::from_str(&request.config).unwrap_or_default();
+    let parts = [
+        config["name"].as_str().unwrap_or(&request.config),
+        request.env.container_id.as_deref().unwrap_or_default(),
+        request.env.ifname.as_deref().unwrap_or_default(),
+    ];
+    // FNV-1a with 128 bits: written down here it stays the same in every build, which std's hasher does not promise.
+    // NUL cannot be part of an environment variable, so it parts the parts.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in parts.into_iter().flat_map(|part| part.bytes().chain([0])) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    format!("{hash:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cni::Env;
+
+    const SOCKET: &str = "/run/cni/dhcp.sock";
+
+    fn del(network: &str, container: &str, ifname: &str) -> Request {
+        Request {
+            env: Env { container_id: Some(container.into()), ifname: Some(ifname.into()), ..Env::default() },
+            config: format!(r#"{{"name": "{network}"}}"#),
+        }
+    }
+
+    #[test]
+    fn the_name_of_an_attachment_never_changes() {
+        // Written down: an older shim's file must be found by a newer daemon.
+        assert_eq!(
+            path(Path::new(SOCKET), &del("lan", "abc", "eth0")),
+            Path::new("/run/cni/dhcp.sock.del-5d416efeea0b234eb9330f3d3b4862db"),
+        );
+    }
+
+    #[test]
+    fn the_rest_of_the_configuration_does_not_matter() {
+        let mut other = del("lan", "abc", "eth0");
+        other.config = r#"{"cniVersion": "1.0.0", "prevResult": {}, "name": "lan"}"#.into();
+        other.env.netns = Some("/run/netns/x".into());
+        assert_eq!(path(Path::new(SOCKET), &other), path(Path::new(SOCKET), &del("lan", "abc", "eth0")));
+    }
+
+    #[test]
+    fn different_attachments_have_different_names() {
+        let of = |n, c, i| path(Path::new(SOCKET), &del(n, c, i));
+        let all =
+            [of("lan", "abc", "eth0"), of("lan", "abc", "eth1"), of("lan", "abceth", "0"), of("la", "nabc", "eth0")];
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|b| a != b), "{a:?}");
+        }
+    }
+
+    #[test]
+    fn any_container_id_makes_a_name_in_the_same_directory() {
+        for id in ["", "../../etc/passwd", "a/b", "\u{0}", &"x".repeat(100_000)] {
+            let path = path(Path::new(SOCKET), &del("lan", id, "eth0"));
+            assert_eq!(path.parent(), Some(Path::new("/run/cni")));
+            assert_eq!(kind(Path::new(SOCKET), path.file_name().unwrap()), Some(Kind::Call));
+        }
+    }
+
+    #[test]
+    fn the_kinds_of_files_are_told_apart() {
+        let socket = Path::new(SOCKET);
+        let request = del("lan", "abc", "eth0");
+        let name = |path: PathBuf| path.file_name().unwrap().to_owned();
+        assert_eq!(kind(socket, &name(path(socket, &request))), Some(Kind::Call));
+        assert_eq!(kind(socket, &name(unfinished(socket, &request, 7))), Some(Kind::Unfinished));
+        let aside = set_aside(socket, &name(path(socket, &request))).unwrap();
+        assert_eq!(kind(socket, &name(aside)), Some(Kind::SetAside));
+        assert_eq!(set_aside(socket, OsStr::new("other")), None);
+        for other in ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"] {
+            assert_eq!(kind(socket, OsStr::new(other)), None);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Results of ADD, byte for byte as each version of CNI writes them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use leasehold_api::cni::{Dns, Ip, Route, Success, Version};
+
+fn whole() -> Success {
+    Success {
+        ips: vec![Ip { address: "192.0.2.10/24".parse().unwrap(), gateway: Some("192.0.2.1".parse().unwrap()) }],
+        routes: vec![
+            Route { dst: "198.51.100.1/32".parse().unwrap(), gw: Some("0.0.0.0".parse().unwrap()) },
+            Route { dst: "0.0.0.0/0".parse().unwrap(), gw: Some("192.0.2.1".parse().unwrap()) },
+        ],
+        dns: Dns {
+            nameservers: vec!["192.0.2.53".parse().unwrap(), "192.0.2.54".parse().unwrap()],
+            domain: Some("example.net".into()),
+            search: vec!["example.net".into(), "example.org".into()],
+        },
+    }
+}
+
+/// Compares after a round through a JSON value, which sorts keys and forgets white space.
+fn is_golden(text: &str, golden: &str) {
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(value(text), value(golden), "{text}");
+}
+
+#[test]
+fn version_0_4_0_names_the_family_of_each_address() {
+    is_golden(&whole().render(Version::V0_4_0), include_str!("golden/result-0.4.0.json"));
+}
+
+#[test]
+fn version_1_0_0_has_addresses_without_family() {
+    is_golden(&whole().render(Version::V1_0_0), include_str!("golden/result-1.0.0.json"));
+}
+
+#[test]
+fn version_1_1_0_has_addresses_without_family() {
+    is_golden(&whole().render(Version::V1_1_0), include_str!("golden/result-1.1.0.json"));
+}
+
+#[test]
+fn what_the_server_did_not_give_is_left_out() {
+    let bare =
+        Success { ips: vec![Ip { address: "192.0.2.10/24".parse().unwrap(), gateway: None }], ..Success::default() };
+    assert_eq!(bare.render(Version::V1_0_0), r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24"}]}"#);
+}

@@ -1,0 +1,323 @@
+//! All bindings, and who owns which identity.
+//!
+//! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
+//! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
+//! per identity, permits per LAN. `cni` has the calls of the CNI shim, `recover` the start with records, `watch` what the
+//! kernel tells, `pacing` the permits.
+
+mod cni;
+mod pacing;
+mod recover;
+mod timers;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use self::cni::Slot;
+use self::pacing::Pacing;
+use self::timers::{Key, Timers};
+use self::watch::Audit;
+use crate::binding::{Binding, Cx, Outbox, Owner, Report};
+use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
+use crate::identity::{Attachment, IdentityKey};
+use crate::link::{Cookie, LinkCause};
+use crate::record::BindingId;
+use crate::time::{BootId, Instant, Now};
+use crate::wire::frame;
+
+/// What may differ from one daemon to another.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Acquisitions of one LAN that talk to its servers at once.
+    pub permits: usize,
+    /// Links that are looked at at once, at start and after lost kernel messages.
+    pub audits: usize,
+    /// How long a lease of before a reboot waits for its container before it is given back.
+    pub reboot_grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { permits: 32, audits: 8, reboot_grace: Duration::from_secs(600) }
+    }
+}
+
+/// The core: all that leasehold knows and decides.
+#[derive(Debug)]
+pub struct Registry {
+    config: Config,
+    boot: BootId,
+    rng: Rng,
+    out: Outbox,
+    bindings: BTreeMap<BindingId, Binding>,
+    last_binding: u64,
+    /// The live holder of each identity (invariant 4).
+    holders: BTreeMap<IdentityKey, BindingId>,
+    /// The bindings on their way back, by identity.
+    releasing: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
+    /// Identities that lost their holder during the input at hand.
+    freed: BTreeSet<IdentityKey>,
+    /// The bindings of each namespace.
+    by_netns: BTreeMap<Cookie, BTreeSet<BindingId>>,
+    slots: BTreeMap<Attachment, Slot>,
+    requests: BTreeMap<RequestId, Attachment>,
+    pacing: Pacing,
+    timers: Timers,
+    /// Bindings whose deadline may have changed during the input at hand.
+    touched: BTreeSet<BindingId>,
+    audit: Audit,
+    unknown: u64,
+}
+
+impl Registry {
+    /// Returns an empty registry. All its randomness comes from `seed`.
+    pub fn new(config: Config, seed: u64) -> Self {
+        let pacing = Pacing::new(config.permits.max(1));
+        Self {
+            config,
+            boot: BootId(String::new()),
+            rng: Rng::with_seed(seed),
+            out: Outbox::default(),
+            bindings: BTreeMap::new(),
+            last_binding: 0,
+            holders: BTreeMap::new(),
+            releasing: BTreeMap::new(),
+            freed: BTreeSet::new(),
+            by_netns: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            pacing,
+            timers: Timers::default(),
+            touched: BTreeSet::new(),
+            audit: Audit::default(),
+            unknown: 0,
+        }
+    }
+
+    /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
+    pub fn handle(&mut self, now: Now, input: Input<'_>) {
+        match input {
+            Input::Start { boot, records, spooled } => self.start(now, boot, records, spooled),
+            Input::Request { id, call } => self.request(now, id, call),
+            Input::HungUp(id) => self.hung_up(now, id),
+            Input::Done { op, outcome } => self.done(now, op, outcome),
+            Input::Frame { exchange, bytes, meta } => self.frame(now, exchange, bytes, meta),
+            Input::Broken { exchange, cause } => self.broken(now, exchange, cause),
+            Input::Kernel(event) => self.kernel(now, event),
+        }
+        self.settle(now);
+    }
+
+    /// Goes on as the clock says: to be called when the time of [`Registry::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Now) {
+        for key in self.timers.due(now.boot) {
+            match key {
+                Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
+                Key::Call(id) => self.call_timed_out(now, id),
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Returns the next thing to do outside.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.out.pop()
+    }
+
+    /// Returns when the clock next matters, and why; `None` while nothing waits.
+    pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
+        self.timers.next()
+    }
+
+    /// Returns how often what came in was refused, by cause; causes beyond a bound are counted together.
+    pub fn refusals(&self) -> &BTreeMap<String, u64> {
+        self.out.refusals()
+    }
+
+    /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
+    pub fn unknown_ids(&self) -> u64 {
+        self.unknown
+    }
+
+    fn request(&mut self, now: Now, id: RequestId, call: Call) {
+        let attachment = match &call {
+            Call::List => {
+                let mut rows: Vec<_> = self.bindings.values().map(|binding| binding.row(now.boot)).collect();
+                rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+                return self.out.reply(id, Answer::Bindings(rows));
+            }
+            Call::Add(add) => add.attachment.clone(),
+            Call::Del { attachment } | Call::Check { attachment, .. } => attachment.clone(),
+        };
+        self.requests.insert(id, attachment.clone());
+        self.call(now, attachment, id, call);
+    }
+
+    fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
+        match self.out.take(op) {
+            Some((Owner::Binding(id), purpose)) => {
+                self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
+            }
+            Some((Owner::Operation(attachment), purpose)) => self.operation_done(now, attachment, purpose, outcome),
+            Some((Owner::Audit(id), _)) => self.audited(now, id, outcome),
+            None => self.unknown += 1,
+        }
+    }
+
+    fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
+        let Some(id) = self.out.exchange(exchange) else {
+            self.unknown += 1;
+            return;
+        };
+        // On a host's link the container's answers are addressed to a MAC that is not the link's own.
+        let inside = self.bindings.get(&id).is_some_and(|binding| !binding.speaks_from_host());
+        if inside && meta.other_host {
+            return;
+        }
+        match frame::decode(bytes, meta) {
+            Ok(frame) => self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx)),
+            Err(cause) => self.out.refused(&cause),
+        }
+    }
+
+    fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
+        match self.out.exchange(exchange) {
+            Some(id) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
+            None => self.unknown += 1,
+        }
+    }
+
+    /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
+    fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
+        let Some(binding) = self.bindings.get_mut(&id) else {
+            return;
+        };
+        let mut cx = Cx { now, boot: &self.boot, out: &mut self.out, rng: &mut self.rng, holders: &self.holders };
+        f(binding, &mut cx);
+        self.touched.insert(id);
+        if !binding.is_live() {
+            let key = binding.identity.key();
+            if self.holders.get(&key) == Some(&id) {
+                self.holders.remove(&key);
+                self.freed.insert(key.clone());
+            }
+            self.releasing.entry(key).or_default().insert(id);
+        }
+    }
+
+    /// Carries out what follows from the input at hand, until nothing more does.
+    fn settle(&mut self, now: Now) {
+        loop {
+            while let Some((id, report)) = self.out.reports.pop_front() {
+                self.reported(now, id, report);
+            }
+            let Some(key) = self.freed.pop_first() else {
+                break;
+            };
+            if !self.holders.contains_key(&key) {
+                for id in self.releasing.get(&key).cloned().unwrap_or_default() {
+                    self.with(now, id, |binding, cx| binding.unpause(cx));
+                }
+            }
+        }
+        for id in std::mem::take(&mut self.touched) {
+            let deadline = self.bindings.get(&id).and_then(Binding::deadline);
+            self.timers.set(Key::Binding(id), deadline);
+        }
+    }
+
+    fn reported(&mut self, now: Now, id: BindingId, report: Report) {
+        match report {
+            Report::ExchangeOver => self.give_permit_back(now, id),
+            Report::Leased(lease, replaced) => {
+                replaced.into_iter().for_each(|old| self.remove(now, old));
+                self.leased(now, id, *lease);
+            }
+            Report::Failed(failure) => self.acquisition_failed(id, failure),
+            Report::GivenBack => {
+                if let Some(attachment) = self.attachment(id) {
+                    self.given_back(now, id, attachment);
+                }
+            }
+            Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
+            Report::Over => {
+                let attachment = self.attachment(id);
+                self.remove(now, id);
+                if let Some(attachment) = attachment {
+                    self.given_back(now, id, attachment);
+                }
+            }
+        }
+    }
+
+    fn give_permit_back(&mut self, now: Now, id: BindingId) {
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else {
+            return;
+        };
+        if let Some(next) = self.pacing.leave(&lan, id) {
+            self.with(now, next, |binding, cx| binding.on_permit(cx));
+        }
+    }
+
+    /// Adds a binding and what is known of it elsewhere.
+    fn insert(&mut self, binding: Binding) {
+        let (id, key) = (binding.id, binding.identity.key());
+        if binding.is_live() {
+            self.holders.insert(key, id);
+        } else {
+            self.releasing.entry(key).or_default().insert(id);
+        }
+        if let Some((cookie, _)) = binding.link.in_netns() {
+            self.by_netns.entry(cookie).or_default().insert(id);
+        }
+        self.bindings.insert(id, binding);
+        self.touched.insert(id);
+    }
+
+    /// Removes a binding and all that is known of it elsewhere.
+    fn remove(&mut self, now: Now, id: BindingId) {
+        self.give_permit_back(now, id);
+        let Some(binding) = self.bindings.remove(&id) else {
+            return;
+        };
+        let key = binding.identity.key();
+        if self.holders.get(&key) == Some(&id) {
+            self.holders.remove(&key);
+            self.freed.insert(key.clone());
+        }
+        remove_from(&mut self.releasing, &key, id);
+        if let Some((cookie, _)) = binding.link.in_netns() {
+            remove_from(&mut self.by_netns, &cookie, id);
+        }
+        self.touched.insert(id);
+    }
+
+    fn attachment(&self, id: BindingId) -> Option<Attachment> {
+        self.bindings.get(&id).map(|binding| binding.attachment.clone())
+    }
+
+    fn mint_binding(&mut self) -> BindingId {
+        self.last_binding += 1;
+        BindingId(self.last_binding)
+    }
+
+    /// Answers a request, unless it was answered or hung up.
+    fn reply(&mut self, id: RequestId, answer: Answer) {
+        self.timers.set(Key::Call(id), None);
+        if self.requests.remove(&id).is_some() {
+            self.out.reply(id, answer);
+        }
+    }
+}
+
+fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<BindingId>>, key: &K, id: BindingId) {
+    if let Some(ids) = index.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            index.remove(key);
+        }
+    }
+}

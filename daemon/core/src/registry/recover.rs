@@ -1,0 +1,52 @@
+//! Starting with what the store and the spool hold.
+//!
+//! A restart within one boot sends nothing: leases go on where they stood (invariant 7). After a reboot no namespace of
+//! before is left; its lease waits a while for the container to come back under the same identity, which then takes it
+//! over by INIT-REBOOT, and is given back otherwise.
+
+use super::Registry;
+use crate::binding::{Binding, Cx};
+use crate::effect::{Call, RequestId};
+use crate::record::{BindingId, Record, RecordState};
+use crate::time::{BootId, Now};
+
+impl Registry {
+    pub(super) fn start(
+        &mut self,
+        now: Now,
+        boot: BootId,
+        records: Vec<(BindingId, Record)>,
+        spooled: Vec<(RequestId, Call)>,
+    ) {
+        self.boot = boot;
+        self.last_binding = records.iter().map(|(id, _)| id.0).max().unwrap_or(0);
+        let count = records.len();
+        records.into_iter().for_each(|(id, record)| self.recover(now, id, record));
+        tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
+        spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
+        self.audit_all();
+    }
+
+    fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
+        let same_boot = record.boot == self.boot;
+        record.rebase(&self.boot, now);
+        let Record { attachment, identity, link, lease, state, .. } = record;
+        let taken = self.holders.contains_key(&identity.key());
+        let binding = match (state, same_boot) {
+            (RecordState::Bound, true) if !taken => {
+                self.slots.entry(attachment.clone()).or_default().holder = Some(id);
+                let (out, rng) = (&mut self.out, &mut self.rng);
+                let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
+                Binding::resumed(id, attachment, identity, link, lease, &mut cx)
+            }
+            (RecordState::Bound, false) => {
+                let at = now.boot + self.config.reboot_grace;
+                Binding::releasing(id, attachment, identity, link, lease, (at, true))
+            }
+            (RecordState::Bound | RecordState::Releasing, _) => {
+                Binding::releasing(id, attachment, identity, link, lease, (now.boot, !same_boot))
+            }
+        };
+        self.insert(binding);
+    }
+}

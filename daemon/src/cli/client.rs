@@ -1,0 +1,171 @@
+//! One GET from the daemon: HTTP/1.1 over its Unix socket, one request a connection.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the daemon may be silent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest answer that is read: some ten thousand bindings are some megabytes.
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// Nobody listens.
+    #[error("no leasehold daemon at {}: start it with `systemctl start leasehold` or `leasehold daemon`", .0.display())]
+    NoDaemon(PathBuf),
+    /// The socket is not for this user.
+    #[error("no permission to ask the daemon at {}: run as the user that runs it, mostly root", .0.display())]
+    Denied(PathBuf),
+    /// The connection failed, or the daemon was silent for too long.
+    #[error("daemon at {}", .socket.display())]
+    Io {
+        /// The daemon's socket.
+        socket: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The daemon answered with another status than 200.
+    #[error("daemon at {} answered {status}: {body}", .socket.display())]
+    Status {
+        /// The daemon's socket.
+        socket: PathBuf,
+        /// The HTTP status.
+        status: u16,
+        /// What it said, escaped.
+        body: String,
+    },
+    /// What came is no whole HTTP answer.
+    #[error("what answers at {} is no leasehold daemon: {reason}", .socket.display())]
+    NotHttp {
+        /// The daemon's socket.
+        socket: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Asks the daemon at `socket` for `url` and returns the body of its answer.
+pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
+    let failed = |source: io::Error| match source.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => ClientError::NoDaemon(socket.to_owned()),
+        ErrorKind::PermissionDenied => ClientError::Denied(socket.to_owned()),
+        _ => ClientError::Io { socket: socket.to_owned(), source },
+    };
+    let answer = exchange(socket, url).map_err(failed)?;
+    let not_http = |reason| ClientError::NotHttp { socket: socket.to_owned(), reason };
+    let (status, body) = parse(&answer).map_err(not_http)?;
+    if status != 200 {
+        let body = String::from_utf8_lossy(body).trim_end().escape_debug().take(500).collect();
+        return Err(ClientError::Status { socket: socket.to_owned(), status, body });
+    }
+    Ok(body.to_vec())
+}
+
+fn exchange(socket: &Path, url: &str) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write!(stream, "GET {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer).map_err(|e| match e.kind() {
+        // What a read time-out of a Unix socket is called.
+        ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}")),
+        _ => e,
+    })?;
+    Ok(answer)
+}
+
+/// Returns the status and the body. The daemon always says how long the body is.
+fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Response::new(&mut headers);
+    let length = match head.parse(answer) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Err("the answer ends in its headers".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let body = &answer[length..];
+    let named = |name: &str| head.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
+    let said = named("content-length").ok_or("the answer has no length")?;
+    let said: usize =
+        str::from_utf8(said).ok().and_then(|text| text.trim().parse().ok()).ok_or("the length is no number")?;
+    match body.get(..said) {
+        Some(body) => Ok((head.code.unwrap_or_default(), body)),
+        None => Err(format!("the answer ends after {} of {said} bytes", body.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Asks a server that says `answer` whatever it is asked.
+    fn asked(answer: &'static [u8]) -> Result<Vec<u8>, ClientError> {
+        let dir = TempDir::new().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).unwrap();
+            assert!(request[..length].starts_with(b"GET /v1/bindings HTTP/1.1\r\n"));
+            stream.write_all(answer).unwrap();
+        });
+        let result = get(&socket, "/v1/bindings");
+        server.join().unwrap();
+        result
+    }
+
+    #[test]
+    fn the_body_of_an_answer_is_returned() {
+        let body = asked(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\ncontent-type: application/json\r\n\r\n{}").unwrap();
+        assert_eq!(body, b"{}");
+    }
+
+    #[test]
+    fn an_error_of_the_daemon_is_shown_escaped() {
+        let error = asked(b"HTTP/1.1 503 Busy\r\ncontent-length: 7\r\n\r\nlater\x1b\n").unwrap_err();
+        assert!(error.to_string().ends_with(r"answered 503: later\u{1b}"), "{error}");
+    }
+
+    #[test]
+    fn answers_that_are_cut_or_foreign_are_named() {
+        let table: [(&[u8], &str); 5] = [
+            (b"", "ends in its headers"),
+            (b"HTTP/1.1 200 OK\r\ncontent-le", "ends in its headers"),
+            (b"HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", "ends after 2 of 9 bytes"),
+            (b"SSH-2.0-x\r\n\r\n", "invalid HTTP version"),
+        ];
+        for (answer, reason) in table {
+            let error = asked(answer).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_daemon_is_named_with_the_way_to_start_it() {
+        let dir = TempDir::new().unwrap();
+        let (missing, stale) = (dir.path().join("missing"), dir.path().join("stale"));
+        drop(UnixListener::bind(&stale).unwrap());
+        for socket in [missing, stale] {
+            let error = get(&socket, "/").unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "no leasehold daemon at {}: start it with `systemctl start leasehold` or `leasehold daemon`",
+                    socket.display()
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `leasehold list`: all bindings, as a table or as JSON.
+
+use std::fmt::Write;
+
+use leasehold_api::control::{BINDINGS, Binding, Bindings};
+
+use super::args::ListArgs;
+use super::client::{self, ClientError};
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    /// The daemon did not give it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon's answer is not a list of bindings.
+    #[error("the daemon's answer cannot be read: are daemon and command of the same version?")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// Asks the daemon and returns what is to be printed.
+pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
+    let body = client::get(&args.socket, BINDINGS)?;
+    if args.json {
+        // As a value, so that fields which only a later daemon knows are shown too.
+        let value: serde_json::Value = serde_json::from_slice(&body)?;
+        return Ok(format!("{value:#}\n"));
+    }
+    let Bindings { bindings } = serde_json::from_slice(&body)?;
+    Ok(table(&bindings))
+}
+
+const HEAD: [&str; 11] =
+    ["ATTACHMENT", "LAN", "CLIENT ID", "CHADDR", "ADDRESS", "STATE", "SERVER", "T1", "T2", "EXPIRES", "LINK"];
+
+/// Lays the bindings out in columns, two spaces apart. The three times are seconds from now.
+fn table(bindings: &[Binding]) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(bindings.iter().map(row));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; HEAD.len()] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            write!(line, "{cell:width$}  ").expect("a String takes everything");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn row(binding: &Binding) -> [String; HEAD.len()] {
+    let seconds = |seconds: Option<u64>| match (seconds, binding.address) {
+        (Some(seconds), _) => seconds.to_string(),
+        (None, Some(_)) => "never".to_owned(),
+        (None, None) => "-".to_owned(),
+    };
+    let cells = [
+        binding.attachment.to_string(),
+        binding.identity.lan.to_string(),
+        readable(&binding.identity.client_id),
+        binding.identity.chaddr.clone(),
+        binding.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
+        binding.state.clone(),
+        binding.server.map_or_else(|| "-".to_owned(), |server| server.to_string()),
+        seconds(binding.seconds_to_t1),
+        seconds(binding.seconds_to_t2),
+        seconds(binding.seconds_to_expiry),
+        binding.link.to_string(),
+    ];
+    // Names come from callers and packets: none may move the cursor of a terminal.
+    cells.map(|cell| cell.escape_debug().to_string())
+}
+
+/// Shows a client identifier of type 0 (RFC 4361: no hardware type) as the text that it mostly is: `00:c1/lan/eth0`.
+/// Any other stays hexadecimal.
+fn readable(hex: &str) -> String {
+    let byte = |i: usize| hex.get(i..i + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let text: Option<String> =
+        (2..hex.len()).step_by(2).map(|i| byte(i).filter(u8::is_ascii_graphic).map(char::from)).collect();
+    match text {
+        Some(text) if hex.starts_with("00") && !text.is_empty() => format!("00:{text}"),
+        _ => hex.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_api::control::{Attachment, Identity, Lan, Link};
+
+    use super::*;
+
+    fn binding(container: &str) -> Binding {
+        let hex: String = format!("\0{container}/lan/eth0").bytes().map(|b| format!("{b:02x}")).collect();
+        Binding {
+            attachment: Attachment {
+                door: "cni".to_owned(),
+                network: "lan".to_owned(),
+                container: container.to_owned(),
+                ifname: "eth0".to_owned(),
+            },
+            identity: Identity {
+                lan: Lan::Link { parent: "eno1".to_owned(), vlan: 20 },
+                client_id: hex,
+                chaddr: "02:00:00:00:00:01".to_owned(),
+            },
+            address: Some("10.0.0.23/24".parse().unwrap()),
+            state: "BOUND".to_owned(),
+            server: Some("10.0.0.1".parse().unwrap()),
+            seconds_to_t1: Some(1_795),
+            seconds_to_t2: Some(3_145),
+            seconds_to_expiry: Some(3_595),
+            link: Link { netns: Some("/run/netns/c1".to_owned()), ifindex: 2, mac: "02:00:00:00:00:01".to_owned() },
+        }
+    }
+
+    #[test]
+    fn the_table_shows_every_binding_in_columns() {
+        let acquiring = Binding {
+            address: None,
+            server: None,
+            state: "SELECTING".to_owned(),
+            seconds_to_t1: None,
+            seconds_to_t2: None,
+            seconds_to_expiry: None,
+            ..binding("c2-with-a-longer-name")
+        };
+        let for_ever = Binding { seconds_to_t1: None, seconds_to_t2: None, seconds_to_expiry: None, ..binding("c3") };
+        let releasing = Binding {
+            state: "RELEASING".to_owned(),
+            seconds_to_t1: Some(0),
+            link: Link { netns: None, ifindex: 4, mac: "02:00:00:00:00:01".to_owned() },
+            identity: Identity {
+                lan: Lan::Network { network: "lan".to_owned() },
+                client_id: "ff00010203".to_owned(),
+                chaddr: "02:00:00:00:00:04".to_owned(),
+            },
+            ..binding("c4")
+        };
+        let table = table(&[binding("c1"), acquiring, for_ever, releasing]);
+        let golden = include_str!("list.golden");
+        assert_eq!(table, golden, "\n{table}");
+    }
+
+    #[test]
+    fn an_empty_table_is_its_head() {
+        assert_eq!(table(&[]).trim_end(), HEAD.join("  "));
+    }
+
+    #[test]
+    fn names_cannot_move_the_cursor() {
+        let mut odd = binding("c1");
+        odd.attachment.network = "\u{1b}[2Jlan".to_owned();
+        assert!(!table(&[odd]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn client_identifiers_are_text_only_where_they_are() {
+        let table = [
+            ("0063312f6c616e", "00:c1/lan"),
+            ("01020000000001", "01020000000001"),
+            ("00631b", "00631b"),
+            ("00", "00"),
+            ("", ""),
+            ("0063é", "0063é"),
+        ];
+        for (hex, shown) in table {
+            assert_eq!(readable(hex), shown);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The one loop: wait, feed the core, carry out what it wants.
+//!
+//! Holds no DHCP rule and no lease state. What it knows is which request is open and how to answer it; everything else
+//! passes through, between the core and the three that touch the world: [`crate::net`], [`crate::store`] and
+//! [`crate::http`]. Nothing here polls, and nothing waits except in [`Sources::next`].
+
+use std::collections::HashMap;
+use std::fs;
+use std::future;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
+use leasehold_core::record::{BindingId, Record};
+use leasehold_core::registry::{Config, Registry};
+use leasehold_core::time::Instant;
+use sd_notify::NotifyState;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::{sleep_until, timeout};
+use tracing::{debug, info, trace, warn};
+
+use crate::clock::{self, Clock};
+use crate::http::{self, Doors, Event, Reply, scan_spool};
+use crate::listen::{self, ListenError};
+use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
+use crate::store::{Persisted, Store, StoreError};
+
+/// How long requests that are open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long connections may take to close after that.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Threads that work in namespaces. A visit takes some 30 microseconds; a second thread is there for a visit that hangs.
+const WORKERS: usize = 4;
+
+/// Events taken from each source before the effects are drained and the runtime gets its turn.
+const BATCH: usize = 64;
+
+/// What the daemon is told on its command line.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Where to listen when systemd passes no socket.
+    pub(crate) socket: PathBuf,
+    /// Where leases are kept.
+    pub(crate) state_dir: PathBuf,
+    /// Where the host's root directory is seen.
+    pub(crate) host_prefix: PathBuf,
+}
+
+/// Why the daemon does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// No socket to listen on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// No store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No network.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// Something else of the kernel's is missing.
+    #[error("cannot {doing}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// Listens first, so that callers wait in the backlog from then on, and accepts last, when the core knows every lease.
+pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
+    let inherited = inherit::listen_fd().map_err(ListenError::Activation)?;
+    let (listener, place) = listen::listen(&settings.socket, inherited)?;
+    let socket = place.path().to_owned();
+    info!(socket = %socket.display(), "listening");
+    let (persisted, stored) = unbounded_channel();
+    let ran = Store::open(&settings.state_dir, persisted).map_err(StartError::from).and_then(|(store, records)| {
+        info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
+            let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
+            let (driver, sources) = Driver::new(settings, store, stored)?;
+            driver.run(sources, listener, socket, records).await
+        })
+    });
+    place.remove();
+    ran
+}
+
+/// Everything that can wake the loop.
+struct Sources {
+    net: UnboundedReceiver<NetEvent>,
+    store: UnboundedReceiver<Persisted>,
+    doors: UnboundedReceiver<Event>,
+    clock: Clock,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// What woke the loop.
+enum Wake {
+    Net(NetEvent),
+    Store(Persisted),
+    Door(Event),
+    /// The core's deadline passed.
+    Due,
+    /// The signal that asks to stop.
+    Stop(&'static str),
+    /// The grace of open requests is over.
+    GraceOver,
+}
+
+impl Sources {
+    /// Waits for whatever comes first.
+    async fn next(&mut self, due: Option<Instant>, grace: Option<tokio::time::Instant>) -> Wake {
+        let clock = &mut self.clock;
+        let due = async move {
+            match due {
+                Some(at) => clock.sleep_until(at).await,
+                None => future::pending().await,
+            }
+        };
+        let grace = async move {
+            match grace {
+                Some(at) => sleep_until(at).await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(event) = self.net.recv() => Wake::Net(event),
+            Some(event) = self.store.recv() => Wake::Store(event),
+            Some(event) = self.doors.recv() => Wake::Door(event),
+            () = due => Wake::Due,
+            Some(()) = self.terminate.recv() => Wake::Stop("SIGTERM"),
+            Some(()) = self.interrupt.recv() => Wake::Stop("SIGINT"),
+            () = grace => Wake::GraceOver,
+        }
+    }
+
+    /// Returns what waits by now in each of the channels, at most [`BATCH`] of each.
+    fn ready(&mut self) -> Vec<Wake> {
+        let mut ready = Vec::new();
+        for _ in 0..BATCH {
+            let before = ready.len();
+            ready.extend(self.net.try_recv().ok().map(Wake::Net));
+            ready.extend(self.store.try_recv().ok().map(Wake::Store));
+            ready.extend(self.doors.try_recv().ok().map(Wake::Door));
+            if ready.len() == before {
+                break;
+            }
+        }
+        ready
+    }
+}
+
+/// Who asked, and how to answer.
+enum Asker {
+    /// A caller with an open connection.
+    Caller(Reply),
+    /// A file that a shim left. Removed when its call succeeded; else the next daemon tries again.
+    Spooled(PathBuf),
+}
+
+/// How far stopping has come.
+enum Phase {
+    Running,
+    /// No new request is taken up; open ones may finish until then.
+    Stopping(tokio::time::Instant),
+    Stopped,
+}
+
+struct Driver {
+    registry: Registry,
+    net: Net,
+    store: Store,
+    doors: Doors,
+    open: HashMap<RequestId, Asker>,
+    /// Callers that came while stopping: they are cut off unanswered, and ask the next daemon.
+    late: Vec<Reply>,
+    phase: Phase,
+}
+
+impl Driver {
+    /// Sets up everything but the core's memory. Must be called inside the runtime.
+    fn new(
+        settings: &Settings,
+        store: Store,
+        stored: UnboundedReceiver<Persisted>,
+    ) -> Result<(Self, Sources), StartError> {
+        let (events, net_events) = unbounded_channel();
+        let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
+        let net = Net::start(config, events)?;
+        let (doors, door_events) = Doors::new();
+        let sources = Sources {
+            net: net_events,
+            store: stored,
+            doors: door_events,
+            clock: Clock::new().map_err(StartError::io("open a timer on the boot clock"))?,
+            terminate: signal(SignalKind::terminate()).map_err(StartError::io("handle SIGTERM"))?,
+            interrupt: signal(SignalKind::interrupt()).map_err(StartError::io("handle SIGINT"))?,
+        };
+        let registry = Registry::new(Config::default(), seed());
+        let (open, late) = (HashMap::new(), Vec::new());
+        Ok((Self { registry, net, store, doors, open, late, phase: Phase::Running }, sources))
+    }
+
+    /// Tells the core what there is, accepts callers, and loops until a signal; then stops in order.
+    async fn run(
+        mut self,
+        mut sources: Sources,
+        listener: UnixListener,
+        socket: PathBuf,
+        records: Vec<(BindingId, Record)>,
+    ) -> Result<(), StartError> {
+        let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
+        let spooled = self.take_up(scan_spool(&socket));
+        self.feed(Input::Start { boot, records, spooled });
+        self.drain();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let accepting = http::serve(listener, socket, self.doors.clone(), async {
+            let _ = stopped.await;
+        });
+        let accepting = tokio::spawn(accepting);
+        tell_systemd(NotifyState::Ready);
+        info!("ready");
+
+        self.turn(&mut sources).await;
+
+        // Open connections are cut before their replies are dropped: a dropped reply would be an answer.
+        drop(stop);
+        if timeout(CLOSING, accepting).await.is_err() {
+            debug!("connections still open");
+        }
+        self.store.close();
+        info!("stopped; leases are kept");
+        Ok(())
+    }
+
+    /// Turns until stopped.
+    async fn turn(&mut self, sources: &mut Sources) {
+        while !matches!(self.phase, Phase::Stopped) {
+            let due = self.registry.poll_timeout();
+            let grace = if let Phase::Stopping(until) = self.phase { Some(until) } else { None };
+            let wake = sources.next(due.map(|(at, _why)| at), grace).await;
+            self.wake(wake);
+            for wake in sources.ready() {
+                self.wake(wake);
+            }
+            self.on_clock();
+            self.drain();
+            if matches!(self.phase, Phase::Stopping(_)) && !self.open.values().any(|a| matches!(a, Asker::Caller(_))) {
+                self.phase = Phase::Stopped;
+            }
+            // Many events may be ready for long: connections get their turn all the same.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn wake(&mut self, wake: Wake) {
+        match wake {
+            Wake::Net(NetEvent::Done { op, outcome }) => self.feed(Input::Done { op, outcome }),
+            Wake::Net(NetEvent::Frame { exchange, bytes, meta }) => {
+                self.feed(Input::Frame { exchange, bytes: &bytes, meta });
+            }
+            Wake::Net(NetEvent::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
+            Wake::Net(NetEvent::Kernel(event)) => self.feed(Input::Kernel(event)),
+            Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
+            Wake::Door(Event::Asked { id, call, reply }) if matches!(self.phase, Phase::Running) => {
+                self.open.insert(id, Asker::Caller(reply));
+                self.feed(Input::Request { id, call });
+            }
+            Wake::Door(Event::Asked { reply, .. }) => self.late.push(reply),
+            Wake::Door(Event::HungUp(id)) => {
+                if self.open.remove(&id).is_some() {
+                    self.feed(Input::HungUp(id));
+                }
+            }
+            // The clock is looked at after every wake.
+            Wake::Due => {}
+            Wake::Stop(signal) => self.stop(signal),
+            Wake::GraceOver => self.phase = Phase::Stopped,
+        }
+    }
+
+    /// Begins to stop; the second signal cuts the grace short.
+    fn stop(&mut self, signal: &'static str) {
+        info!(signal, open = self.open.len(), "stopping");
+        self.phase = match self.phase {
+            Phase::Running => Phase::Stopping(tokio::time::Instant::now() + GRACE),
+            Phase::Stopping(_) | Phase::Stopped => Phase::Stopped,
+        };
+        tell_systemd(NotifyState::Stopping);
+    }
+
+    /// Gives each spooled call a request of its own, answered to its file.
+    fn take_up(&mut self, spooled: Vec<(PathBuf, Call)>) -> Vec<(RequestId, Call)> {
+        let mut calls = Vec::with_capacity(spooled.len());
+        for (file, call) in spooled {
+            let id = self.doors.mint();
+            info!(request = id.0, file = %file.display(), "spooled call taken up");
+            self.open.insert(id, Asker::Spooled(file));
+            calls.push((id, call));
+        }
+        calls
+    }
+
+    fn feed(&mut self, input: Input<'_>) {
+        log_input(&input);
+        self.registry.handle(Clock::now(), input);
+    }
+
+    fn on_clock(&mut self) {
+        let now = Clock::now();
+        if let Some((at, why)) = self.registry.poll_timeout()
+            && at <= now.boot
+        {
+            debug!(?why, late_us = now.boot.saturating_since(at).as_micros() as u64, "timeout");
+            self.registry.handle_timeout(now);
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(effect) = self.registry.poll_effect() {
+            log_effect(&effect);
+            match effect {
+                Effect::Persist { op, changes } => self.store.persist(op, changes),
+                Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
+                Effect::Inspect { op, target } => self.net.inspect(op, target),
+                Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
+                Effect::Send { exchange, frame } => self.net.send(exchange, frame),
+                Effect::Close { exchange } => self.net.close(exchange),
+                Effect::Reply { id, answer } => self.reply(id, answer),
+            }
+        }
+    }
+
+    fn reply(&mut self, id: RequestId, answer: Answer) {
+        match self.open.remove(&id) {
+            Some(Asker::Caller(reply)) => reply.send(answer),
+            Some(Asker::Spooled(file)) => forget(&file, &answer),
+            None => debug!(request = id.0, "answer to nobody"),
+        }
+    }
+}
+
+/// Removes the file of a spooled call that was carried out; keeps it for the next start otherwise.
+fn forget(file: &Path, answer: &Answer) {
+    if let Answer::Failed(failure) = answer {
+        warn!(file = %file.display(), %failure, "spooled call failed, kept for the next start");
+        return;
+    }
+    match fs::remove_file(file) {
+        // The shim that left it has asked again itself.
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => warn!(file = %file.display(), %error, "spooled call done, its file not removed"),
+        Ok(()) => debug!(file = %file.display(), "spooled call done"),
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn tell_systemd(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        warn!(%error, "service manager not told");
+    }
+}
+
+/// Returns what nobody on the wire can guess: xids and jitter come from it.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn log_input(input: &Input<'_>) {
+    match input {
+        Input::Start { boot, records, spooled } => {
+            debug!(%boot, records = records.len(), spooled = spooled.len(), "start");
+        }
+        Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),
+        Input::HungUp(id) => debug!(request = id.0, "hung up"),
+        Input::Done { op, outcome } => debug!(op = op.0, ?outcome, "done"),
+        Input::Frame { exchange, bytes, meta } => {
+            trace!(exchange = exchange.0, length = bytes.len(), ?meta, "frame in");
+        }
+        Input::Broken { exchange, cause } => debug!(exchange = exchange.0, %cause, "broken"),
+        Input::Kernel(event) => debug!(?event, "kernel"),
+    }
+}
+
+fn log_effect(effect: &Effect) {
+    match effect {
+        Effect::Persist { op, changes } => debug!(op = op.0, changes = changes.len(), "persist"),
+        Effect::Open { op, exchange, link, want } => {
+            debug!(op = op.0, exchange = exchange.0, ?link, ?want, "open");
+        }
+        Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
+        Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
+        Effect::Send { exchange, frame } => trace!(exchange = exchange.0, length = frame.len(), "frame out"),
+        Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),
+        Effect::Reply { id, answer: Answer::Failed(failure) } => debug!(request = id.0, %failure, "failed"),
+        Effect::Reply { id, .. } => debug!(request = id.0, "answered"),
+    }
+}

@@ -1,0 +1,52 @@
+//! The core's bindings in the operator's words. Pure.
+
+use std::time::Duration;
+
+use leasehold_api::control;
+use leasehold_core::effect::Row;
+use leasehold_core::identity::{Attachment, Door, Identity, Lan};
+use leasehold_core::link::Link;
+
+/// Writes all bindings.
+pub(crate) fn bindings(rows: &[Row]) -> control::Bindings {
+    control::Bindings { bindings: rows.iter().map(binding).collect() }
+}
+
+fn binding(row: &Row) -> control::Binding {
+    let seconds = |left: Option<Duration>| left.map(|left| left.as_secs());
+    control::Binding {
+        attachment: attachment(&row.attachment),
+        identity: identity(&row.identity),
+        address: row.lease.as_ref().map(|lease| lease.address),
+        state: row.state.to_owned(),
+        server: row.lease.as_ref().map(|lease| lease.server),
+        seconds_to_t1: seconds(row.t1),
+        seconds_to_t2: seconds(row.t2),
+        seconds_to_expiry: seconds(row.expires),
+        link: link(&row.link),
+    }
+}
+
+fn attachment(attachment: &Attachment) -> control::Attachment {
+    let Attachment { door, network, container, ifname } = attachment.clone();
+    let door = match door {
+        Door::Cni => "cni",
+    };
+    control::Attachment { door: door.to_owned(), network, container, ifname }
+}
+
+fn identity(identity: &Identity) -> control::Identity {
+    let lan = match identity.lan.clone() {
+        Lan::Link { parent, vlan } => control::Lan::Link { parent, vlan },
+        Lan::Network(network) => control::Lan::Network { network },
+    };
+    control::Identity { lan, client_id: identity.client_id.to_string(), chaddr: identity.chaddr.to_string() }
+}
+
+fn link(link: &Link) -> control::Link {
+    let (netns, ifindex) = match link {
+        Link::InNetns { path, ifindex, .. } => (Some(path.display().to_string()), *ifindex),
+        Link::Parent { ifindex, .. } => (None, *ifindex),
+    };
+    control::Link { netns, ifindex, mac: link.mac().to_string() }
+}

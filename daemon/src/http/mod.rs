@@ -1,0 +1,92 @@
+//! The front doors: HTTP/1.1 on Unix sockets, one request a connection, turned into the core's calls and back.
+//!
+//! Holds no rule and no state of a lease: [`cni`] and [`control`] are pure maps between the wire (`leasehold-api`) and
+//! the core, [`server`] is hyper, [`spool`] reads what shims left while no daemon ran.
+//!
+//! # For the driver
+//! One channel bears everything, so one `recv` in the driver's loop hears every caller:
+//! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
+//!   `Effect::Reply` for that id; then [`Reply::send`].
+//! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
+//!   `Input::HungUp`. Never comes before the request's `Asked`, nor after the answer was taken over. A `Reply::send`
+//!   that crosses it on the way is harmless.
+//! * Dropping a `reply` unsent answers the caller "try again later".
+//!
+//! The channel has no bound of its own and needs none: a request holds its place among [`MAX_OPEN`] from the accept
+//! until the connection is closed *and* the driver has dropped its `Reply`, so there are at most two events a place.
+//!
+//! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Up to then callers wait in
+//! the backlog. When `shutdown` resolves, callers without an answer are cut off before any byte, which makes the shim
+//! ask the next daemon; the `HungUp`s that follow are an artefact of stopping, so the driver reads no more events then.
+
+mod cni;
+mod control;
+mod server;
+mod spool;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use leasehold_core::effect::{Answer, Call, RequestId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+pub(crate) use server::serve;
+pub(crate) use spool::scan_spool;
+
+/// Connections that are served at once; those beyond wait in the socket's backlog.
+pub(crate) const MAX_OPEN: usize = 1024;
+
+/// What the front doors tell the driver.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Someone asks.
+    Asked {
+        /// Names the request, in this run and never again.
+        id: RequestId,
+        /// What is asked.
+        call: Call,
+        /// Where the answer goes.
+        reply: Reply,
+    },
+    /// The caller went away before its answer.
+    HungUp(RequestId),
+}
+
+/// The way back to one caller.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    answer: oneshot::Sender<Answer>,
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Reply {
+    /// Answers the caller, if it is still there.
+    pub(crate) fn send(self, answer: Answer) {
+        // A caller that is gone has said so itself: Event::HungUp.
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// What all front doors share: the mint of request ids, the places, the way to the driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Doors {
+    events: mpsc::UnboundedSender<Event>,
+    places: Arc<Semaphore>,
+    next: Arc<AtomicU64>,
+}
+
+impl Doors {
+    /// Returns the front doors' end and the driver's end.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
+        let (events, driver) = mpsc::unbounded_channel();
+        let doors = Self { events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default() };
+        (doors, driver)
+    }
+
+    /// Mints an id, for a spooled call too.
+    pub(crate) fn mint(&self) -> RequestId {
+        RequestId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}

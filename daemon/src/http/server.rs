@@ -1,0 +1,257 @@
+//! The HTTP server: accepts, bounds and times connections, and routes what they ask.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use leasehold_api::cni::{Code, Error};
+use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool};
+use leasehold_core::effect::{Answer, Call, RequestId};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::cni::Asked;
+use super::{Doors, Event, Reply, control};
+
+/// From the accept to the end of the request's head.
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
+/// From the end of the head to the end of the body.
+const BODY_LIMIT: Duration = Duration::from_secs(5);
+/// From the answer to the end of its transfer.
+const WRITE_LIMIT: Duration = Duration::from_secs(2);
+/// After an accept that failed: it was for want of file descriptors or memory, and the next would fail too.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the Go plugin shows of a refusal is its status line, so the sentence stands there.
+const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
+     in the runtime's plugin directory, replace the plugin dhcp of containernetworking by leasehold's";
+
+/// Serves `listener` until `shutdown` resolves. `socket` is the listener's path: spooled calls lie beside it.
+pub(crate) async fn serve(listener: UnixListener, socket: PathBuf, doors: Doors, shutdown: impl Future<Output = ()>) {
+    let socket: Arc<Path> = socket.into();
+    let (stop, stopping) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
+            (stream, place) = accept(&listener, &doors) => {
+                let caller = Caller { doors: doors.clone(), socket: socket.clone(), place: Arc::new(place) };
+                connections.spawn(connection(stream, caller, stopping.clone()));
+            }
+        }
+    }
+    drop((listener, stop));
+    while connections.join_next().await.is_some() {}
+}
+
+/// Waits for a place, then for a connection.
+async fn accept(listener: &UnixListener, doors: &Doors) -> (UnixStream, OwnedSemaphorePermit) {
+    let place = doors.places.clone().acquire_owned().await.expect("the places are never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// What is known of a connection before it speaks.
+#[derive(Clone)]
+struct Caller {
+    doors: Doors,
+    socket: Arc<Path>,
+    place: Arc<OwnedSemaphorePermit>,
+}
+
+/// Serves one request. Ends, at the latest, when a limit passes: while the request comes in, while the answer goes out,
+/// and between the two when the daemon stops (`stopping` closes).
+async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
+    let answered = Notify::new();
+    let service = service_fn(|request| async {
+        let response = respond(request, &caller).await;
+        answered.notify_one();
+        Ok::<_, Infallible>(response)
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let limit = async {
+        tokio::select! {
+            biased;
+            () = answered.notified() => sleep(WRITE_LIMIT).await,
+            _ = stopping.changed() => {}
+        }
+    };
+    tokio::select! {
+        served = serving => {
+            if let Err(error) = served {
+                debug!(%error, "a connection broke");
+            }
+        }
+        () = limit => debug!("a connection was cut off"),
+    }
+}
+
+async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
+    match (request.method(), request.uri().path()) {
+        (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
+        (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
+        (&Method::CONNECT, _) => refuse_go_rpc(),
+        (method, path) => {
+            sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: no such thing is served here"))
+        }
+    }
+}
+
+async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
+    let result = match read(body).await {
+        Ok(body) => cni(&body, caller).await.map_err(|error| (status(error.code), error)),
+        Err(refused) => Err(refused),
+    };
+    match result {
+        Ok(text) => json(StatusCode::OK, text),
+        Err((status, error)) => {
+            debug!(code = u32::from(error.code), msg = error.msg, details = error.details, "refused");
+            json(status, serde_json::to_string(&error).expect("strings and numbers always are JSON"))
+        }
+    }
+}
+
+/// Reads a body of at most [`MAX_BODY`] bytes.
+async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
+    let too_large = || {
+        let msg = format!("the request is longer than {MAX_BODY} bytes");
+        (StatusCode::PAYLOAD_TOO_LARGE, Error::new(Code::InvalidConfig, msg))
+    };
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_large());
+    }
+    match timeout(BODY_LIMIT, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => {
+            Err((StatusCode::BAD_REQUEST, Error::new(Code::Io, format!("the request broke off: {error}"))))
+        }
+        Err(_) => {
+            let msg = format!("the request took longer than {BODY_LIMIT:?}");
+            Err((StatusCode::REQUEST_TIMEOUT, Error::new(Code::Io, msg)))
+        }
+    }
+}
+
+async fn cni(body: &[u8], caller: &Caller) -> Result<String, Error> {
+    let request: wire::Request = serde_json::from_slice(body)
+        .map_err(|e| Error::new(Code::Decode, format!("this is not what leasehold's plugin dhcp sends: {e}")))?;
+    let asked = Asked::parse(&request)?;
+    // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
+    // the file: a later start must not replay it against the new lease.
+    if matches!(asked.call, Call::Add(_)) {
+        forget_spooled(&caller.socket, &request);
+    }
+    let answer = ask(asked.call.clone(), caller).await.ok_or_else(|| asked.unanswered())?;
+    if answer == Answer::Deleted {
+        forget_spooled(&caller.socket, &request);
+    }
+    asked.answer(&answer)
+}
+
+fn forget_spooled(socket: &Path, request: &wire::Request) {
+    let path = spool::path(socket, request);
+    match std::fs::remove_file(&path) {
+        Ok(()) => debug!(path = %path.display(), "a spooled DEL was superseded"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => warn!(path = %path.display(), %error, "cannot remove a spooled DEL: remove it by hand"),
+    }
+}
+
+async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
+    match ask(Call::List, caller).await {
+        Some(Answer::Bindings(rows)) => {
+            let bindings = control::bindings(&rows);
+            json(StatusCode::OK, serde_json::to_string(&bindings).expect("strings and numbers always are JSON"))
+        }
+        Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
+        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
+        None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+    }
+}
+
+/// Asks the driver; `None` when it stops instead of answering. Dropped before that, it tells the driver.
+async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
+    let id = caller.doors.mint();
+    let (answer, waiting) = oneshot::channel();
+    let reply = Reply { answer, _place: caller.place.clone() };
+    caller.doors.events.send(Event::Asked { id, call, reply }).ok()?;
+    let mut hang_up = HangUp { id, events: Some(&caller.doors.events) };
+    let answer = waiting.await;
+    hang_up.events = None;
+    answer.ok()
+}
+
+/// Says on its drop that the caller hung up, unless disarmed.
+struct HangUp<'a> {
+    id: RequestId,
+    events: Option<&'a mpsc::UnboundedSender<Event>>,
+}
+
+impl Drop for HangUp<'_> {
+    fn drop(&mut self) {
+        if let Some(events) = self.events {
+            // Without a driver nobody needs to know.
+            let _ = events.send(Event::HungUp(self.id));
+        }
+    }
+}
+
+/// Returns HTTP's word for CNI's, for people who use curl; the shim looks at success or not.
+fn status(code: Code) -> StatusCode {
+    match code {
+        Code::TryAgainLater | Code::NotAvailable | Code::Limited => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Io => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::UnknownContainer => StatusCode::NOT_FOUND,
+        Code::CheckFailed => StatusCode::CONFLICT,
+        Code::IncompatibleVersion
+        | Code::UnsupportedField
+        | Code::InvalidEnvironment
+        | Code::Decode
+        | Code::InvalidConfig => StatusCode::BAD_REQUEST,
+    }
+}
+
+fn refuse_go_rpc() -> Response<Full<Bytes>> {
+    let mut response = sentence(StatusCode::NOT_IMPLEMENTED, GO_RPC);
+    response.extensions_mut().insert(const { ReasonPhrase::from_static(GO_RPC.as_bytes()) });
+    response
+}
+
+fn sentence(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
+    json(status, serde_json::json!({ "error": error }).to_string())
+}
+
+fn json(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,49 @@
+use std::time::Duration;
+
+use leasehold_api::control::Bindings;
+use leasehold_core::effect::Row;
+use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::link::{Cookie, Link};
+use leasehold_core::wire::Mac;
+
+use super::super::control::bindings;
+use super::lease;
+
+fn row(lan: Lan, link: Link) -> Row {
+    Row {
+        attachment: Attachment {
+            door: Door::Cni,
+            network: "lan".into(),
+            container: "abc".into(),
+            ifname: "net1".into(),
+        },
+        identity: Identity {
+            lan,
+            client_id: ClientId::new(b"\0abc".to_vec()).unwrap(),
+            chaddr: Mac([2, 0, 0, 0, 0, 9]),
+        },
+        state: "BOUND",
+        lease: Some(lease()),
+        t1: Some(Duration::ZERO),
+        t2: Some(Duration::from_millis(1999)),
+        expires: None,
+        link,
+    }
+}
+
+#[test]
+fn the_list_is_written_as_the_golden_file_says() {
+    let mac = Mac([2, 0, 0, 0, 0, 9]);
+    let netns = Link::InNetns { path: "/run/netns/abc".into(), cookie: Cookie(7), ifindex: 3, mac };
+    let released = Row {
+        state: "RELEASING",
+        lease: None,
+        t1: None,
+        t2: None,
+        ..row(Lan::Network("lan".into()), Link::Parent { ifindex: 2, mac })
+    };
+    let list = bindings(&[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released]);
+    let golden = include_str!("golden/bindings.json");
+    assert_eq!(serde_json::to_string_pretty(&list).unwrap(), golden.trim_end());
+    assert_eq!(serde_json::from_str::<Bindings>(golden).unwrap(), list);
+}

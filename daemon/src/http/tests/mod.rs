@@ -1,0 +1,57 @@
+//! Tests of the front doors: the maps as tables, the server with real sockets, the spool with real files.
+
+mod cni;
+mod control;
+mod server;
+mod spool;
+
+use std::time::Duration;
+
+use leasehold_api::cni::{Env, Request};
+use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
+use leasehold_core::time::Instant;
+use leasehold_core::wire::Mac;
+
+const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0",
+                         "ipam": {"type": "dhcp"}}"#;
+
+/// A request with everything that it wants.
+fn request(verb: &str) -> Request {
+    Request {
+        env: Env {
+            command: Some(verb.into()),
+            container_id: Some("abc".into()),
+            netns: Some("/run/netns/abc".into()),
+            ifname: Some("net1".into()),
+            args: Some("K8S_POD_NAME=web".into()),
+            path: Some("/opt/cni/bin".into()),
+        },
+        config: CONFIG.into(),
+    }
+}
+
+/// A lease with everything that a server may give.
+fn lease() -> Lease {
+    Lease {
+        address: "192.0.2.10/24".parse().unwrap(),
+        server: "192.0.2.1".parse().unwrap(),
+        server_mac: Mac([2, 0, 0, 0, 0, 1]),
+        start: Instant::from_boot(Duration::from_secs(5)),
+        times: Some(Times {
+            t1: Duration::from_secs(1800),
+            t2: Duration::from_secs(3150),
+            end: Duration::from_secs(3600),
+        }),
+        gateway: Some("198.51.100.1".parse().unwrap()),
+        routes: vec![
+            Route { destination: "0.0.0.0/0".parse().unwrap(), via: Some("198.51.100.1".parse().unwrap()) },
+            Route { destination: "198.51.100.1/32".parse().unwrap(), via: None },
+        ],
+        dns: vec!["192.0.2.53".parse().unwrap()],
+        domain: Some("example.net".into()),
+        search: vec!["example.net".into(), "example.org".into()],
+        ntp: Vec::new(),
+        mtu: Some(1400),
+        hostname: None,
+    }
+}

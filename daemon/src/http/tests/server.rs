@@ -1,0 +1,309 @@
+use std::path::PathBuf;
+
+use leasehold_api::cni::Request;
+use leasehold_api::{MAX_BODY, spool};
+use leasehold_core::effect::{Answer, Call, Failure, RequestId, StoreCause};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::super::{Doors, Event, MAX_OPEN, Reply, serve};
+use super::{lease, request};
+
+/// A server on a socket of its own, with the test in the driver's place.
+struct Server {
+    _directory: tempfile::TempDir,
+    socket: PathBuf,
+    events: mpsc::UnboundedReceiver<Event>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("dhcp.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (doors, events) = Doors::new();
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(serve(listener, socket.clone(), doors, async {
+            stopped.await.ok();
+        }));
+        Self { _directory: directory, socket, events, stop, serving }
+    }
+
+    async fn connect(&self) -> UnixStream {
+        UnixStream::connect(&self.socket).await.unwrap()
+    }
+
+    /// Sends `bytes` as they are.
+    async fn say(&self, bytes: impl AsRef<[u8]>) -> UnixStream {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes.as_ref()).await.unwrap();
+        stream
+    }
+
+    async fn asked(&mut self) -> (RequestId, Call, Reply) {
+        match self.events.recv().await.unwrap() {
+            Event::Asked { id, call, reply } => (id, call, reply),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What came back, whole.
+struct Response {
+    status: String,
+    body: String,
+}
+
+/// Reads until the server closes.
+async fn response(mut stream: UnixStream) -> Response {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    Response { status: head.lines().next().unwrap_or_default().to_owned(), body: body.to_owned() }
+}
+
+fn post(body: &str) -> String {
+    format!("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn body(request: &Request) -> String {
+    serde_json::to_string(request).unwrap()
+}
+
+#[tokio::test]
+async fn an_add_is_asked_and_its_result_written() {
+    let mut server = Server::start();
+    let stream = server.say(post(&body(&request("ADD")))).await;
+    let (_, call, reply) = server.asked().await;
+    assert!(matches!(call, Call::Add(_)));
+    reply.send(Answer::Leased(Box::new(lease())));
+    let response = response(stream).await;
+    assert_eq!(response.status, "HTTP/1.1 200 OK");
+    assert!(
+        response.body.starts_with(r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24""#),
+        "{}",
+        response.body
+    );
+}
+
+#[tokio::test]
+async fn a_failure_is_an_error_in_cnis_words() {
+    let mut server = Server::start();
+    let stream = server.say(post(&body(&request("ADD")))).await;
+    let (_, _, reply) = server.asked().await;
+    reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
+    let response = response(stream).await;
+    assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(response.body, r#"{"cniVersion":"1.0.0","code":11,"msg":"store full","details":"ADD of lan/abc/net1"}"#);
+}
+
+#[tokio::test]
+async fn what_no_plugin_sends_never_reaches_the_driver() {
+    let mut server = Server::start();
+    for (body, code) in [("", 6), ("[]", 6), (r#"{"env": {}, "config": "{}"}"#, 4)] {
+        let response = response(server.say(post(body)).await).await;
+        assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
+        assert!(response.body.contains(&format!(r#""code":{code},"#)), "{}", response.body);
+    }
+    assert!(server.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn the_list_is_served() {
+    let mut server = Server::start();
+    let stream = server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let (_, call, reply) = server.asked().await;
+    assert_eq!(call, Call::List);
+    reply.send(Answer::Bindings(Vec::new()));
+    let response = response(stream).await;
+    assert_eq!((response.status.as_str(), response.body.as_str()), ("HTTP/1.1 200 OK", r#"{"bindings":[]}"#));
+}
+
+#[tokio::test]
+async fn an_unknown_url_is_not_found() {
+    let server = Server::start();
+    for line in ["GET /", "GET /cni", "POST /v1/bindings", "DELETE /cni", "GET /v1/bindings/1"] {
+        let response = response(server.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await;
+        assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
+        assert!(response.body.starts_with(r#"{"error":""#), "{}", response.body);
+    }
+}
+
+#[tokio::test]
+async fn a_go_shim_reads_in_the_status_line_what_it_met() {
+    let server = Server::start();
+    // Byte for byte what net/rpc's DialHTTP sends.
+    let response = response(server.say("CONNECT /_goRPC_ HTTP/1.0\n\n").await).await;
+    assert!(response.status.contains(" 501 this is leasehold, which does not speak Go RPC"), "{}", response.status);
+    assert!(response.body.contains("replace the plugin dhcp"), "{}", response.body);
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused() {
+    let server = Server::start();
+    let announced = format!("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", MAX_BODY + 1);
+    let first = response(server.say(announced).await).await;
+    assert_eq!(first.status, "HTTP/1.1 413 Payload Too Large");
+    assert!(first.body.contains(r#""code":7,"#), "{}", first.body);
+
+    let mut stream = server.say("POST /cni HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    for _ in 0..=MAX_BODY / 0x10000 {
+        // The server may have had enough before the last chunk.
+        if stream.write_all(chunk.as_bytes()).await.is_err() {
+            break;
+        }
+    }
+    let mut head = vec![0; 30];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(head, b"HTTP/1.1 413 Payload Too Large");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_end_is_cut_off() {
+    let server = Server::start();
+    for beginning in ["", "POST /cni HT", "POST /cni HTTP/1.1\r\nHost: x\r\n"] {
+        let mut stream = server.say(beginning).await;
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await.unwrap();
+        assert!(!rest.starts_with(b"HTTP/1.1 2"), "{beginning:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_end_is_cut_off() {
+    let server = Server::start();
+    let stream = server.say("POST /cni HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{").await;
+    let response = response(stream).await;
+    assert_eq!(response.status, "HTTP/1.1 408 Request Timeout");
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_is_told_to_the_driver() {
+    let mut server = Server::start();
+    let stream = server.say(post(&body(&request("ADD")))).await;
+    let (id, _, reply) = server.asked().await;
+    drop(stream);
+    match server.events.recv().await.unwrap() {
+        Event::HungUp(gone) => assert_eq!(gone, id),
+        other => panic!("{other:?}"),
+    }
+    reply.send(Answer::Deleted);
+}
+
+#[tokio::test]
+async fn a_half_closed_connection_counts_as_hung_up() {
+    let mut server = Server::start();
+    let mut stream = server.say(post(&body(&request("ADD")))).await;
+    let (id, _, _reply) = server.asked().await;
+    stream.shutdown().await.unwrap();
+    assert!(matches!(server.events.recv().await.unwrap(), Event::HungUp(gone) if gone == id));
+}
+
+#[tokio::test]
+async fn an_answered_request_does_not_hang_up() {
+    let mut server = Server::start();
+    let stream = server.say(post(&body(&request("DEL")))).await;
+    let (_, _, reply) = server.asked().await;
+    reply.send(Answer::Deleted);
+    let response = response(stream).await;
+    assert_eq!((response.status.as_str(), response.body.as_str()), ("HTTP/1.1 200 OK", ""));
+    assert!(server.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_reply_that_is_dropped_means_try_again_later() {
+    let mut server = Server::start();
+    let stream = server.say(post(&body(&request("ADD")))).await;
+    drop(server.asked().await);
+    let response = response(stream).await;
+    assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
+    assert!(response.body.contains(r#""code":11,"#), "{}", response.body);
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_request() {
+    let mut server = Server::start();
+    let stream = server.say(post(&body(&request("DEL"))).repeat(2)).await;
+    let (_, _, reply) = server.asked().await;
+    reply.send(Answer::Deleted);
+    let response = response(stream).await;
+    assert_eq!(response.body, "");
+    assert!(server.events.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_reads_does_not_keep_its_place() {
+    let mut server = Server::start();
+    let mut stream = server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let (_, _, reply) = server.asked().await;
+    // More than the socket's buffers take.
+    reply.send(Answer::Failed(Failure::Store(StoreCause::Failed("x".repeat(8 << 20)))));
+    server.stop.send(()).unwrap();
+    server.serving.await.unwrap();
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).await.unwrap();
+    assert!(text.len() < 8 << 20);
+}
+
+#[tokio::test]
+async fn stopping_cuts_callers_off_before_any_byte() {
+    let mut server = Server::start();
+    let mut stream = server.say(post(&body(&request("ADD")))).await;
+    let (_, _, _reply) = server.asked().await;
+    server.stop.send(()).unwrap();
+    server.serving.await.unwrap();
+    let mut text = Vec::new();
+    // Closed, or reset: either way nothing came.
+    let _ = stream.read_to_end(&mut text).await;
+    assert!(text.is_empty());
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_their_turn() {
+    let mut server = Server::start();
+    let mut open = Vec::new();
+    for _ in 0..MAX_OPEN {
+        open.push((server.say(post(&body(&request("ADD")))).await, server.asked().await));
+    }
+    let late = server.say(post(&body(&request("ADD")))).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(server.events.try_recv().is_err());
+    // Neither the caller nor the driver alone gives the place back.
+    let (stream, (gone, _, reply)) = open.pop().unwrap();
+    drop(stream);
+    assert!(matches!(server.events.recv().await.unwrap(), Event::HungUp(id) if id == gone));
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(server.events.try_recv().is_err());
+    drop(reply);
+    let (_, _, reply) = server.asked().await;
+    reply.send(Answer::Leased(Box::new(lease())));
+    assert_eq!(response(late).await.status, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn an_add_or_a_finished_del_removes_the_spooled_del_of_its_attachment() {
+    let mut server = Server::start();
+    let file = spool::path(&server.socket, &request("DEL"));
+
+    std::fs::write(&file, "").unwrap();
+    let _add = server.say(post(&body(&request("ADD")))).await;
+    let (_, _, _reply) = server.asked().await;
+    assert!(!file.exists());
+
+    std::fs::write(&file, "").unwrap();
+    let del = server.say(post(&body(&request("DEL")))).await;
+    let (_, _, reply) = server.asked().await;
+    assert!(file.exists());
+    reply.send(Answer::Deleted);
+    response(del).await;
+    assert!(!file.exists());
+}

@@ -1,0 +1,130 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use leasehold_api::cni::Request;
+use leasehold_api::{MAX_BODY, spool};
+use leasehold_core::effect::Call;
+
+use super::super::scan_spool;
+use super::request;
+
+struct Spool {
+    _directory: tempfile::TempDir,
+    socket: PathBuf,
+}
+
+impl Spool {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("dhcp.sock");
+        Self { _directory: directory, socket }
+    }
+
+    fn file(&self, rest: &str) -> PathBuf {
+        self.socket.with_file_name(format!("dhcp.sock{rest}"))
+    }
+
+    fn put(&self, request: &Request) -> PathBuf {
+        let path = spool::path(&self.socket, request);
+        fs::write(&path, serde_json::to_vec(request).unwrap()).unwrap();
+        path
+    }
+
+    fn others(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.socket.parent().unwrap()).unwrap();
+        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn container(call: &Call) -> &str {
+    match call {
+        Call::Del { attachment } => &attachment.container,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn spooled_dels_are_found_with_their_files() {
+    let spool = Spool::new();
+    let mut paths = Vec::new();
+    for id in ["a", "b", "c"] {
+        let mut request = request("DEL");
+        request.env.container_id = Some(id.into());
+        paths.push(spool.put(&request));
+    }
+    paths.sort();
+    let found = scan_spool(&spool.socket);
+    assert_eq!(found.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), paths);
+    let mut ids: Vec<_> = found.iter().map(|(_, call)| container(call)).collect();
+    ids.sort();
+    assert_eq!(ids, ["a", "b", "c"]);
+    assert!(paths.iter().all(|path| path.exists()));
+}
+
+#[test]
+fn a_missing_directory_is_an_empty_spool() {
+    assert!(scan_spool(Path::new("/nonexistent/leasehold/dhcp.sock")).is_empty());
+}
+
+#[test]
+fn what_is_no_del_is_set_aside() {
+    let spool = Spool::new();
+    let good = spool.put(&request("DEL"));
+    fs::write(spool.file(".del-empty"), "").unwrap();
+    fs::write(spool.file(".del-add"), serde_json::to_vec(&request("ADD")).unwrap()).unwrap();
+    fs::write(
+        spool.file(".del-config"),
+        serde_json::to_vec(&Request { config: "{".into(), ..request("DEL") }).unwrap(),
+    )
+    .unwrap();
+    fs::write(spool.file(".del-large"), vec![b' '; MAX_BODY + 1]).unwrap();
+    fs::create_dir(spool.file(".del-directory")).unwrap();
+    symlink("/dev/zero", spool.file(".del-link")).unwrap();
+    nix::sys::stat::mknod(&spool.file(".del-fifo"), nix::sys::stat::SFlag::S_IFIFO, nix::sys::stat::Mode::S_IRUSR, 0)
+        .unwrap();
+    let found = scan_spool(&spool.socket);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, good);
+    let bad = ["add", "config", "directory", "empty", "fifo", "large", "link"].map(|b| format!("dhcp.sock.bad-{b}"));
+    let good = good.file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(spool.others(), bad.into_iter().chain([good]).collect::<Vec<_>>());
+    assert_eq!(scan_spool(&spool.socket).len(), 1);
+}
+
+#[test]
+fn unreadable_files_do_not_pile_up() {
+    let spool = Spool::new();
+    for i in 0..200 {
+        fs::write(spool.file(&format!(".del-{i}")), "").unwrap();
+    }
+    assert!(scan_spool(&spool.socket).is_empty());
+    assert_eq!(spool.others().len(), 64);
+}
+
+#[test]
+fn an_unfinished_file_is_left_to_its_writer_until_it_is_abandoned() {
+    let spool = Spool::new();
+    let fresh = spool::unfinished(&spool.socket, &request("DEL"), 1);
+    let stale = spool::unfinished(&spool.socket, &request("DEL"), 2);
+    for path in [&fresh, &stale] {
+        fs::write(path, "").unwrap();
+    }
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::options().write(true).open(&stale).unwrap().set_modified(hour_ago).unwrap();
+    assert!(scan_spool(&spool.socket).is_empty());
+    assert!(fresh.exists());
+    assert!(!stale.exists());
+}
+
+#[test]
+fn files_of_others_are_not_touched() {
+    let spool = Spool::new();
+    for name in ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"] {
+        fs::write(spool.socket.with_file_name(name), "").unwrap();
+    }
+    assert!(scan_spool(&spool.socket).is_empty());
+    assert_eq!(spool.others(), ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"]);
+}

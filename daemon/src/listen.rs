@@ -1,0 +1,294 @@
+//! The socket that callers find the daemon at: handed over by systemd, or bound here.
+//!
+//! Who may connect is decided by the socket's mode, so it is 0600 from its first moment. A path has one daemon at most:
+//! a live socket there is never touched, and two daemons that start at once are kept apart by a lock.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::stat::{Mode, fchmod};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::owner::Owner;
+
+/// Callers that may wait while the daemon starts or is busy. The kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Why there is no socket to listen on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListenError {
+    /// A live socket is at the path.
+    #[error("{} is served by {owner}: stop it, or choose another path with --socket", .path.display())]
+    Live {
+        /// The path.
+        path: PathBuf,
+        /// Who listens there.
+        owner: Owner,
+    },
+    /// Something else than a socket is at the path.
+    #[error("{} exists and is not a socket: move it away, or choose another path with --socket", .0.display())]
+    NotASocket(PathBuf),
+    /// A step failed.
+    #[error("cannot {doing} {}", .path.display())]
+    Failed {
+        /// What was tried: `bind`, `lock`.
+        doing: &'static str,
+        /// At what.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// What systemd passed cannot be used.
+    #[error("the socket that systemd passed cannot be used")]
+    Activation(#[source] io::Error),
+}
+
+/// Returns the socket that `inherited` is, else one bound at `path`; non-blocking, and with it the place where callers
+/// find it.
+pub(crate) fn listen(path: &Path, inherited: Option<OwnedFd>) -> Result<(UnixListener, Place), ListenError> {
+    match inherited {
+        Some(fd) => activated(fd).map_err(ListenError::Activation),
+        None => bind(path),
+    }
+}
+
+/// Where callers find a listening socket.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    /// Device and inode of the path, if it was bound here.
+    bound: Option<(u64, u64)>,
+}
+
+impl Place {
+    /// Returns the socket's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the socket from its directory, if it is still the one that was bound here. The socket of systemd stays.
+    pub(crate) fn remove(self) {
+        let Some(bound) = self.bound else { return };
+        let removed = lock_dir(&self.path).and_then(|_lock| match identity(&self.path) {
+            Ok(found) if found == bound => fs::remove_file(&self.path).map_err(|e| failed("remove", &self.path, e)),
+            _ => Ok(()),
+        });
+        if let Err(error) = removed {
+            tracing::warn!(error = crate::log::chain(&error), "socket left behind");
+        }
+    }
+}
+
+/// Checks that systemd passed a listening Unix stream socket with a path.
+fn activated(fd: OwnedFd) -> io::Result<(UnixListener, Place)> {
+    let socket = Socket::from(fd);
+    if socket.domain()? != Domain::UNIX || socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+        return Err(io::Error::other("not a listening Unix stream socket (ListenStream=)"));
+    }
+    socket.set_nonblocking(true)?;
+    let listener = UnixListener::from(OwnedFd::from(socket));
+    let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
+    let path = path.ok_or_else(|| io::Error::other("it has no path"))?;
+    Ok((listener, Place { path, bound: None }))
+}
+
+fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
+    let dir = parent(path);
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| failed("create", dir, e))?;
+    // Between the look at an old socket and the bind no other daemon may do the same.
+    let _lock = lock_dir(path)?;
+    clear(path)?;
+    let socket = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // Linux makes the path with the mode of the socket's own inode: no moment with a wider mode, and no change of
+        // the umask, which other threads would share.
+        fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    };
+    let socket = socket().map_err(|e: io::Error| failed("bind", path, e))?;
+    let bound = identity(path).map_err(|e| failed("look at", path, e))?;
+    let place = Place { path: path.to_owned(), bound: Some(bound) };
+    Ok((UnixListener::from(OwnedFd::from(socket)), place))
+}
+
+/// Makes way at `path`: removes a socket that nobody listens on, refuses anything else.
+fn clear(path: &Path) -> Result<(), ListenError> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(failed("look at", path, e)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ListenError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match connect(path) {
+        Ok(peer) => {
+            let credentials = getsockopt(&peer, PeerCredentials).ok();
+            let owner = Owner::of(credentials.and_then(|c| u32::try_from(c.pid()).ok()));
+            Err(ListenError::Live { path: path.to_owned(), owner })
+        }
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            tracing::info!(socket = %path.display(), "stale socket replaced");
+            fs::remove_file(path).map_err(|e| failed("remove", path, e))
+        }
+        // Its backlog is full, or it is a socket of another type: somebody's, in any case.
+        Err(_) => Err(ListenError::Live { path: path.to_owned(), owner: Owner::of(None) }),
+    }
+}
+
+/// Connects without waiting for a place in the backlog.
+fn connect(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket)
+}
+
+/// Locks the directory of `path` against other daemons that start or stop. Held for a few system calls, none of which
+/// waits; so it is waited for.
+fn lock_dir(path: &Path) -> Result<File, ListenError> {
+    let dir = parent(path);
+    let locked = File::open(dir).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|e| failed("lock", dir, e))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+fn failed(doing: &'static str, path: &Path, source: io::Error) -> ListenError {
+    ListenError::Failed { doing, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_socket_is_private_and_a_missing_directory_is_made_private() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("cni/dhcp.sock");
+        let (_listener, place) = listen(&path, None).unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        UnixStream::connect(&path).unwrap();
+        place.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_existing_directory_keeps_its_mode() {
+        let dir = TempDir::new().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o751)).unwrap();
+        let (_listener, place) = listen(&dir.path().join("s"), None).unwrap();
+        assert_eq!(mode(dir.path()), 0o751);
+        place.remove();
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        assert_eq!(connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let _listening = listen(&path, None).unwrap();
+        UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn a_live_socket_is_refused_with_its_owner() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        let _live = UnixListener::bind(&path).unwrap();
+        let error = listen(&path, None).unwrap_err();
+        let me = format!("is served by process {} (", std::process::id());
+        assert!(error.to_string().contains(&me), "{error}");
+    }
+
+    #[test]
+    fn a_live_socket_with_a_full_backlog_is_refused() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        let live = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        live.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        live.listen(0).unwrap();
+        let _waiting: Vec<_> = std::iter::from_fn(|| connect(&path).ok()).collect();
+        assert!(matches!(listen(&path, None), Err(ListenError::Live { .. })));
+    }
+
+    #[test]
+    fn what_is_not_a_socket_is_left_alone() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(listen(&path, None), Err(ListenError::NotASocket(_))));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_socket_that_took_the_place_of_ours_is_not_removed() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        let (_listener, ours) = listen(&path, None).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        ours.remove();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn of_many_daemons_that_start_at_once_one_listens() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        for _ in 0..50 {
+            // A stale socket to fight for.
+            drop(UnixListener::bind(&path).unwrap());
+            let started: Vec<_> = std::thread::scope(|scope| {
+                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| listen(&path, None))).collect();
+                starts.into_iter().map(|start| start.join().unwrap()).collect()
+            });
+            assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
+            assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
+            started.into_iter().flatten().for_each(|(_listener, place)| place.remove());
+        }
+    }
+
+    #[test]
+    fn an_inherited_socket_is_checked_and_never_removed() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        let given = UnixListener::bind(&path).unwrap();
+        let (_listener, place) = listen(Path::new("/elsewhere"), Some(given.into())).unwrap();
+        assert_eq!(place.path(), path);
+        place.remove();
+        assert!(path.exists());
+
+        let (wrong, _peer) = UnixStream::pair().unwrap();
+        let error = listen(&path, Some(wrong.into())).unwrap_err();
+        assert!(matches!(error, ListenError::Activation(_)), "{error}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Logging: fields on standard error, as text or as JSON.
+
+use tracing_subscriber::filter::{EnvFilter, ParseError};
+
+use crate::cli::LogFormat;
+
+/// Sends what `filter` lets through to standard error from now on, panics included.
+///
+/// `filter` is a level, or `target=level` with commas between.
+pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(), ParseError> {
+    let filter: EnvFilter = filter.parse()?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(true).init(),
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        let said = panic.payload_as_str().unwrap_or("panic without a message");
+        tracing::error!(at, thread = std::thread::current().name(), backtrace = %backtrace(), "panic: {said}");
+    }));
+    Ok(())
+}
+
+/// Returns an error with all its causes, outermost first.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Empty unless RUST_BACKTRACE asks for it.
+fn backtrace() -> String {
+    let backtrace = std::backtrace::Backtrace::capture();
+    match backtrace.status() {
+        std::backtrace::BacktraceStatus::Captured => backtrace.to_string(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,189 @@
+//! One exchange: its sockets, from the order to open them until it is closed, as a task of its own.
+
+use std::future::{Future, pending};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::effect::{ExchangeId, OpId, Outcome};
+use leasehold_core::link::LinkCause;
+use leasehold_core::wire::frame::FrameMeta;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Receiver as Outbox, UnboundedSender};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, trace};
+
+use super::packet::{Opened, PacketSocket, Receiver, Sent};
+use super::ready::Ready;
+use super::{NetEvent, Received};
+
+/// Received frames that the driver has not taken yet, at most. Those beyond wait in the socket, or do not fit there.
+const UNTAKEN: usize = 16;
+/// How long a frame that finds a queue full or the link down is tried again.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// From the first try to the second; doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// What an exchange is known by.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    pub(super) id: ExchangeId,
+    pub(super) events: UnboundedSender<NetEvent>,
+}
+
+/// What went through, for the log.
+#[derive(Debug, Default)]
+struct Tally {
+    received: u64,
+    too_long: u64,
+    sent: u64,
+    tried_again: u64,
+    unsent: u64,
+}
+
+/// A frame that waits to be tried again.
+#[derive(Debug)]
+struct Retry {
+    frame: Vec<u8>,
+    at: Instant,
+    pause: Duration,
+    until: Instant,
+}
+
+impl Exchange {
+    /// Waits for the sockets, says that they are open, then sends and receives until it is closed, which is when the
+    /// last sender of `outbox` goes.
+    pub(super) async fn run(
+        self,
+        op: OpId,
+        opening: impl Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>,
+        outbox: Outbox<Vec<u8>>,
+    ) {
+        let opened = opening.await.flatten().and_then(|Opened { packet, hold }| {
+            let packet = Ready::new(packet);
+            packet
+                .map(|packet| (packet, hold))
+                .map_err(|error| LinkCause::Refused { doing: "wait for a packet socket", reason: error.to_string() })
+        });
+        let (outcome, sockets) = match opened {
+            Ok(sockets) => (Ok(()), Some(sockets)),
+            Err(cause) => (Err(cause), None),
+        };
+        debug!(exchange = self.id.0, ?outcome, "exchange opened");
+        self.tell(NetEvent::Done { op, outcome: Outcome::Opened(outcome) });
+        let Some((packet, _hold)) = sockets else {
+            return;
+        };
+        let mut tally = Tally::default();
+        if let Err(cause) = self.pump(&packet, outbox, &mut tally).await {
+            debug!(exchange = self.id.0, %cause, "exchange broken");
+            self.tell(NetEvent::Broken { exchange: self.id, cause });
+        }
+        debug!(exchange = self.id.0, ?tally, overflowed = packet.overflowed(), "exchange closed");
+    }
+
+    async fn pump(
+        &self,
+        packet: &Ready<PacketSocket>,
+        mut outbox: Outbox<Vec<u8>>,
+        tally: &mut Tally,
+    ) -> Result<(), LinkCause> {
+        let places = Arc::new(Semaphore::new(UNTAKEN));
+        let mut into = Receiver::new();
+        let mut retry: Option<Retry> = None;
+        loop {
+            let again = async {
+                match &retry {
+                    Some(retry) => sleep_until(retry.at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                next = outbox.recv(), if retry.is_none() => match next {
+                    Some(frame) => retry = self.send(packet, Retry::first(frame), tally)?,
+                    None => return Ok(()),
+                },
+                () = again => {
+                    let due = retry.take().expect("only a frame to be tried again wakes this up");
+                    tally.tried_again += 1;
+                    retry = self.send(packet, due, tally)?;
+                }
+                got = receive(packet, &places, &mut into, tally) => {
+                    let (bytes, meta) = got.map_err(|error| packet.cause_of(&error))?;
+                    // Closed, but with a frame still to be sent.
+                    if !outbox.is_closed() {
+                        trace!(exchange = self.id.0, length = bytes.len(), ?meta, "frame received");
+                        self.tell(NetEvent::Frame { exchange: self.id, bytes, meta });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a frame. Returns it when it is to be tried again.
+    fn send(&self, packet: &PacketSocket, it: Retry, tally: &mut Tally) -> Result<Option<Retry>, LinkCause> {
+        let lost = match packet.send(&it.frame) {
+            Sent::Yes => {
+                tally.sent += 1;
+                trace!(exchange = self.id.0, length = it.frame.len(), "frame sent");
+                return Ok(None);
+            }
+            Sent::Gone => return Err(packet.no_link()),
+            Sent::Busy(errno) => match it.later() {
+                Some(retry) => return Ok(Some(retry)),
+                None => errno,
+            },
+            Sent::Refused(errno) => errno,
+        };
+        tally.unsent += 1;
+        debug!(exchange = self.id.0, errno = %lost, "frame not sent");
+        Ok(None)
+    }
+
+    fn tell(&self, event: NetEvent) {
+        // A driver that is gone wants to know nothing.
+        let _ = self.events.send(event);
+    }
+}
+
+impl Retry {
+    fn first(frame: Vec<u8>) -> Self {
+        let now = Instant::now();
+        Self { frame, at: now, pause: FIRST_PAUSE, until: now + PATIENCE }
+    }
+
+    /// Returns it for its next try, the last at the end of the patience; `None` when that is past.
+    fn later(self) -> Option<Self> {
+        (self.at < self.until).then(|| Self {
+            at: (Instant::now() + self.pause).min(self.until),
+            pause: self.pause * 2,
+            ..self
+        })
+    }
+}
+
+/// Waits for a place for a frame, then for the frame.
+///
+/// May be dropped at any await: nothing is taken from the socket before the last.
+async fn receive(
+    packet: &Ready<PacketSocket>,
+    places: &Arc<Semaphore>,
+    into: &mut Receiver,
+    tally: &mut Tally,
+) -> io::Result<(Received, FrameMeta)> {
+    let place = Arc::clone(places).acquire_owned().await.expect("nobody closes it");
+    loop {
+        let mut ready = packet.wait().await?;
+        match packet.receive(into) {
+            Ok(Some((bytes, meta))) => {
+                tally.received += 1;
+                return Ok((Received { bytes: bytes.to_vec(), _place: place }, meta));
+            }
+            Ok(None) => tally.too_long += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_over(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

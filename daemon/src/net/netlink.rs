@@ -1,0 +1,386 @@
+//! rtnetlink, as much of it as a link takes: look, set up, set the MTU.
+//!
+//! A request to the kernel is carried out inside `send`, under the kernel's own lock; when that returns, the answer is
+//! in the socket's queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in
+//! a namespace, asks and closes it.
+//!
+//! Of the kernel's messages only those attributes are decoded that are read: one that a newer kernel adds, or fills
+//! in another way, cannot make a link unreadable.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use leasehold_core::link::{Cookie, LinkCause, LinkView, Step};
+use leasehold_core::wire::Mac;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
+    NetlinkMessage, NlasIterator,
+};
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, address::AddressMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::libc;
+
+use super::netns::cookie_of;
+
+/// Longer than any datagram that the kernel makes of an answer: it fills at most 32 KiB of a dump at a time.
+pub(super) const LONGEST: usize = 32 * 1024;
+
+/// A netlink socket in one namespace.
+#[derive(Debug)]
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    answer: Vec<u8>,
+}
+
+/// Which link is meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which<'a> {
+    Index(u32),
+    Name(&'a str),
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NetlinkError {
+    /// The kernel refused, with a sentence of its own where it has one.
+    #[error("{}", .text.clone().unwrap_or_else(|| io::Error::from_raw_os_error(*.errno).to_string()))]
+    Kernel { errno: i32, text: Option<String> },
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The answer cannot be read.
+    #[error("unreadable answer: {0}")]
+    Unreadable(&'static str),
+}
+
+impl NetlinkError {
+    fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
+        match self {
+            Self::Kernel { errno: libc::ENODEV, .. } => which.missing(),
+            error => LinkCause::Refused { doing, reason: error.to_string() },
+        }
+    }
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's namespace.
+    pub(super) fn open() -> io::Result<Self> {
+        let socket = Socket::new(NETLINK_ROUTE)?;
+        // Without it the kernel ignores the ifindex in a request for addresses and tells those of every link.
+        socket.set_netlink_get_strict_chk(true)?;
+        socket.set_ext_ack(true)?;
+        Ok(Self { socket, sequence: 0, answer: Vec::with_capacity(LONGEST) })
+    }
+
+    /// Returns the cookie of the namespace that the socket was opened in.
+    pub(super) fn cookie(&self) -> io::Result<Cookie> {
+        cookie_of(&self.socket)
+    }
+
+    /// Takes `steps` in order, counting each in `taken`, and returns what the link then looks like.
+    pub(super) fn apply(
+        &mut self,
+        which: Which<'_>,
+        cookie: Cookie,
+        steps: &[Step],
+        mut taken: impl FnMut(),
+    ) -> Result<LinkView, LinkCause> {
+        // A link that is not Ethernet is left as it is. By index it was looked at before.
+        let index = match which {
+            Which::Index(index) => index,
+            Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
+            Which::Name(_) => self.ethernet(which)?.0.index,
+        };
+        for step in steps {
+            match step {
+                Step::Up => self.set_up(index)?,
+                Step::Mtu(mtu) => self.set_mtu(index, *mtu)?,
+            }
+            taken();
+        }
+        self.view(Which::Index(index), cookie)
+    }
+
+    fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
+        let (link, mac) = self.ethernet(which)?;
+        let addresses = self.addresses(link.index).map_err(|error| error.at(which, "list the addresses"))?;
+        Ok(LinkView {
+            cookie,
+            ifindex: link.index,
+            up: link.is_up(),
+            carrier: link.has_carrier(),
+            ifname: link.name,
+            mac,
+            mtu: link.mtu,
+            addresses,
+        })
+    }
+
+    fn ethernet(&mut self, which: Which<'_>) -> Result<(LinkAnswer, Mac), LinkCause> {
+        let link = self.link(which)?;
+        match link.mac {
+            Some(mac) if link.kind == libc::ARPHRD_ETHER => Ok((link, mac)),
+            _ => Err(LinkCause::NotEthernet(link.name)),
+        }
+    }
+
+    fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
+        let mut request = LinkMessage::default();
+        match which {
+            Which::Index(index) => request.header.index = index,
+            // The kernel's answer to a name that cannot be one is no better than ENODEV.
+            Which::Name(name) if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') => {
+                return Err(which.missing());
+            }
+            Which::Name(name) => request.attributes.push(LinkAttribute::IfName(name.to_owned())),
+        }
+        // Counters cost the kernel a walk over all processors, and nobody reads them.
+        request.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let mut found = None;
+        let asked = self.request(RouteNetlinkMessage::GetLink(request), 0, |kind, payload| {
+            if kind == libc::RTM_NEWLINK {
+                found = Some(LinkAnswer::read(payload)?);
+            }
+            Ok(())
+        });
+        let found = asked.and_then(|()| found.ok_or(NetlinkError::Unreadable("no link in it")));
+        found.map_err(|error| error.at(which, "look at the link"))
+    }
+
+    fn addresses(&mut self, index: u32) -> Result<Vec<Ipv4Net>, NetlinkError> {
+        let mut request = AddressMessage::default();
+        request.header.family = AddressFamily::Inet;
+        request.header.index = index;
+        let mut addresses = Vec::new();
+        self.request(RouteNetlinkMessage::GetAddress(request), NLM_F_DUMP, |kind, payload| {
+            if kind == libc::RTM_NEWADDR
+                && let Some(address) = AddressAnswer::read(payload)?
+                && address.index == index
+            {
+                addresses.extend(Ipv4Net::new(address.address, address.prefix));
+            }
+            Ok(())
+        })?;
+        Ok(addresses)
+    }
+
+    fn set_up(&mut self, index: u32) -> Result<(), LinkCause> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.header.flags = LinkFlags::Up;
+        request.header.change_mask = LinkFlags::Up;
+        self.set(index, request, "set the link up")
+    }
+
+    fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), LinkCause> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.attributes.push(LinkAttribute::Mtu(mtu));
+        self.set(index, request, "set the MTU")
+    }
+
+    fn set(&mut self, index: u32, request: LinkMessage, doing: &'static str) -> Result<(), LinkCause> {
+        let asked = self.request(RouteNetlinkMessage::SetLink(request), NLM_F_ACK, |_, _| Ok(()));
+        asked.map_err(|error| error.at(Which::Index(index), doing))
+    }
+
+    /// Sends a request and gives the kind and payload of every message of the answer to `each`.
+    pub(super) fn request(
+        &mut self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+        mut each: impl FnMut(u16, &[u8]) -> Result<(), NetlinkError>,
+    ) -> Result<(), NetlinkError> {
+        self.sequence += 1;
+        let bytes = encode(request, NLM_F_REQUEST | flags, self.sequence);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+        loop {
+            self.answer.clear();
+            // The answer is there already; should it not be, an error is better than a thread that waits.
+            let length = self.socket.recv(&mut self.answer, libc::MSG_DONTWAIT | libc::MSG_TRUNC)?;
+            if length > self.answer.len() {
+                return Err(NetlinkError::Unreadable("longer than any"));
+            }
+            for message in Messages::new(&self.answer) {
+                if message.sequence_number() != self.sequence {
+                    continue;
+                }
+                match message.message_type() {
+                    // Both bear a code. A dump that fails says so at its end.
+                    NLMSG_DONE | NLMSG_ERROR => return verdict(&message),
+                    kind => each(kind, message.payload())?,
+                }
+                if flags & (NLM_F_ACK | NLM_F_DUMP) == 0 {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Which<'_> {
+    fn missing(self) -> LinkCause {
+        LinkCause::NoLink(match self {
+            Self::Index(index) => format!("with index {index}"),
+            Self::Name(name) => name.to_owned(),
+        })
+    }
+}
+
+/// Encodes one message.
+pub(super) fn encode(request: RouteNetlinkMessage, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut message = NetlinkMessage::from(request);
+    message.header.flags = flags;
+    message.header.sequence_number = sequence;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+/// Walks over the messages of one datagram, to its end or to the first message that runs over it.
+pub(super) struct Messages<'a>(&'a [u8]);
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(datagram: &'a [u8]) -> Self {
+        Self(datagram)
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = NetlinkBuffer<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let message = NetlinkBuffer::new_checked(self.0).ok()?;
+        let length = message.length() as usize;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    }
+}
+
+/// Reads the code of an NLMSG_ERROR or NLMSG_DONE; 0 acknowledges.
+fn verdict(message: &NetlinkBuffer<&[u8]>) -> Result<(), NetlinkError> {
+    let payload = message.payload();
+    let code = payload.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+    match code {
+        None => Err(NetlinkError::Unreadable("an error without a code")),
+        Some(0) => Ok(()),
+        Some(code) => {
+            Err(NetlinkError::Kernel { errno: code.saturating_neg(), text: sentence(message.flags(), payload) })
+        }
+    }
+}
+
+/// Returns the kernel's own sentence of an error (`NLMSGERR_ATTR_MSG`), which stands behind a copy of the request.
+fn sentence(flags: u16, payload: &[u8]) -> Option<String> {
+    const CODE: usize = 4;
+    const HEADER: usize = 16;
+    const MSG: u16 = 1;
+    if flags & NLM_F_ACK_TLVS == 0 {
+        return None;
+    }
+    let copied = match flags & NLM_F_CAPPED {
+        0 => u32::from_ne_bytes(*payload.get(CODE..)?.first_chunk()?) as usize,
+        _ => HEADER,
+    };
+    let attributes = payload.get(CODE.checked_add(copied)?.checked_next_multiple_of(4)?..)?;
+    let found = NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == MSG)?;
+    let text = String::from_utf8_lossy(found.value());
+    Some(text.trim_end_matches('\0').to_owned())
+}
+
+/// What is read of a message about a link.
+#[derive(Debug)]
+pub(super) struct LinkAnswer {
+    pub(super) family: AddressFamily,
+    pub(super) index: u32,
+    kind: u16,
+    flags: LinkFlags,
+    name: String,
+    mac: Option<Mac>,
+    mtu: u32,
+}
+
+impl LinkAnswer {
+    const ADDRESS: u16 = libc::IFLA_ADDRESS;
+    const IFNAME: u16 = libc::IFLA_IFNAME;
+    const MTU: u16 = libc::IFLA_MTU;
+    const HEADER: usize = 16;
+
+    /// Reads a `struct ifinfomsg` and the attributes behind it.
+    pub(super) fn read(payload: &[u8]) -> Result<Self, NetlinkError> {
+        let header = LinkHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a link without a header"))?;
+        let mut link = Self {
+            family: header.interface_family,
+            index: header.index,
+            kind: header.link_layer_type.into(),
+            flags: header.flags,
+            name: String::new(),
+            mac: None,
+            mtu: 0,
+        };
+        for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
+            let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
+            let value = attribute.value();
+            match attribute.kind() {
+                Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
+                Self::IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+                Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                _ => {}
+            }
+        }
+        Ok(link)
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.flags.contains(LinkFlags::Up)
+    }
+
+    /// Tells whether a frame that is sent now can leave.
+    ///
+    /// `IFF_LOWER_UP` is set the moment that the wire is there, while the link's queue still throws every frame away
+    /// without a word; `IFF_RUNNING` follows when the kernel has put the real queue in (`linkwatch_do_dev`), and a
+    /// message about the link follows that. It stays away too while a port waits for 802.1X.
+    pub(super) fn has_carrier(&self) -> bool {
+        self.flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
+    }
+}
+
+/// What is read of a message about an IPv4 address.
+#[derive(Debug)]
+pub(super) struct AddressAnswer {
+    pub(super) index: u32,
+    pub(super) address: Ipv4Addr,
+    prefix: u8,
+}
+
+impl AddressAnswer {
+    const HEADER: usize = 8;
+
+    /// Reads a `struct ifaddrmsg` and the attributes behind it; `None` when it is not about IPv4.
+    pub(super) fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
+        let Some(&[family, prefix, _, _, i0, i1, i2, i3]) = payload.first_chunk::<{ Self::HEADER }>() else {
+            return Err(NetlinkError::Unreadable("an address without a header"));
+        };
+        if i32::from(family) != libc::AF_INET {
+            return Ok(None);
+        }
+        let (mut local, mut peer) = (None, None);
+        for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
+            let attribute =
+                attribute.map_err(|_| NetlinkError::Unreadable("an address's attribute runs over its end"))?;
+            let address = || <[u8; 4]>::try_from(attribute.value()).ok().map(Ipv4Addr::from);
+            match attribute.kind() {
+                libc::IFA_LOCAL => local = address(),
+                libc::IFA_ADDRESS => peer = address(),
+                _ => {}
+            }
+        }
+        // On a point-to-point link IFA_ADDRESS is the other end's (linux/if_addr.h).
+        let address = local.or(peer).ok_or(NetlinkError::Unreadable("an address message without an address"))?;
+        Ok(Some(Self { index: u32::from_ne_bytes([i0, i1, i2, i3]), address, prefix }))
+    }
+}

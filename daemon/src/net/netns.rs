@@ -1,0 +1,228 @@
+//! Entering a network namespace, working there, and coming back.
+//!
+//! setns moves the calling thread; a socket stays where it was made. A worker thread therefore enters, opens what it
+//! needs and returns before its result is told. Nothing is kept of the namespace but its cookie: neither its file nor,
+//! beyond the work, a socket or a thread in it, so that it can die when its container does.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leasehold_core::link::{Cookie, Link, LinkCause, LinkView, Sockets, Step, Target};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::libc;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::GetSockOpt;
+use nix::sys::stat::Mode;
+use nix::{getsockopt_impl, sockopt_impl};
+use tracing::{debug, error};
+
+use super::netlink::{Netlink, Which};
+use super::packet::Opened;
+use super::reaper::Reaper;
+use super::watch::Registrar;
+
+sockopt_impl!(
+    /// Which namespace a socket is in (Linux 5.14).
+    CookieOption, GetOnly, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64
+);
+
+/// Returns the cookie of the namespace that `socket` was made in.
+pub(super) fn cookie_of<S: AsFd>(socket: &S) -> io::Result<Cookie> {
+    Ok(CookieOption.get(socket).map(Cookie)?)
+}
+
+/// What every worker knows of the namespace that the daemon runs in.
+#[derive(Debug)]
+pub(super) struct Host {
+    ns: OwnedFd,
+    cookie: Cookie,
+    /// Where the host's root is seen, when that is not `/`.
+    prefix: Option<PathBuf>,
+    pub(super) registrar: Arc<Registrar>,
+    pub(super) reaper: Reaper,
+}
+
+impl Host {
+    /// Takes the calling thread's namespace for the host's.
+    pub(super) fn here(prefix: PathBuf, registrar: Arc<Registrar>, reaper: Reaper) -> io::Result<Self> {
+        // Not /proc/self: that is the main thread's.
+        let ns = open("/proc/thread-self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        let cookie = Netlink::open()?.cookie()?;
+        let prefix = Some(prefix).filter(|prefix| !prefix.as_os_str().is_empty() && prefix != Path::new("/"));
+        Ok(Self { ns, cookie, prefix, registrar, reaper })
+    }
+
+    /// Opens the file at `path`, as the host sees it.
+    ///
+    /// Never waits for the other end of a FIFO, and never makes a terminal ours.
+    fn open(&self, path: &Path) -> Result<OwnedFd, LinkCause> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
+        let Ok(relative) = path.strip_prefix("/") else {
+            return Err(LinkCause::NoNetns(path.to_owned()));
+        };
+        let opened = match &self.prefix {
+            None => open(path, flags, Mode::empty()),
+            Some(prefix) => open_under(prefix, relative, flags),
+        };
+        opened.map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH => LinkCause::NoNetns(path.to_owned()),
+            // A socket's file, or a device without its driver.
+            Errno::ENXIO | Errno::ENODEV => LinkCause::NotANetns(path.to_owned()),
+            errno => LinkCause::Refused { doing: "open the network namespace", reason: errno.desc().to_owned() },
+        })
+    }
+}
+
+/// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
+/// is one.
+///
+/// The kernel follows no magic link in that mode, and `/proc/<pid>/ns/net` is one. So where it finds one the path is
+/// opened as it reads, which is right for such a path: no other link lies on its way.
+fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
+    let root = open(prefix, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    match openat2(root, relative, how) {
+        Err(Errno::ELOOP | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
+/// A thread's own part in the work.
+pub(super) struct Worker {
+    host: Arc<Host>,
+    /// A socket in the host's namespace, opened when first needed.
+    netlink: Option<Netlink>,
+    stranded: bool,
+}
+
+impl Worker {
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        Self { host, netlink: None, stranded: false }
+    }
+
+    /// Tells whether the thread could not come back to the host's namespace, and must end.
+    pub(super) fn is_stranded(&self) -> bool {
+        self.stranded
+    }
+
+    /// Opens the sockets of an exchange.
+    pub(super) fn open(&mut self, link: &Link, want: Sockets) -> Result<Opened, LinkCause> {
+        let reaper = self.host.reaper.clone();
+        match link {
+            Link::InNetns { path, cookie, .. } => self.within(path, |_| {
+                let opened = Opened::new(link, want, reaper)?;
+                match cookie_of(&opened.packet).map_err(unidentified)? {
+                    found if found == *cookie => opened.bind(link, want),
+                    _ => Err(LinkCause::NetnsChanged(path.clone())),
+                }
+            }),
+            Link::Parent { .. } => Opened::new(link, want, reaper)?.bind(link, want),
+        }
+    }
+
+    /// Takes `steps` at the target, counting each in `taken`, and returns what is there then.
+    ///
+    /// The watch hears the target's namespace before the first step.
+    pub(super) fn apply(
+        &mut self,
+        target: &Target,
+        steps: &[Step],
+        taken: impl FnMut(),
+    ) -> Result<LinkView, LinkCause> {
+        match target {
+            Target::Named { netns, ifname } => self.apply_within(netns, None, Which::Name(ifname), steps, taken),
+            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
+                self.apply_within(path, Some(*cookie), Which::Index(*ifindex), steps, taken)
+            }
+            Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, taken),
+            Target::Host { ifname } => self.apply_here(Which::Name(ifname), steps, taken),
+        }
+    }
+
+    /// Tells whether `path` leads to the namespace of that cookie.
+    pub(super) fn verify(&mut self, path: &Path, cookie: Cookie) -> Result<(), LinkCause> {
+        let host = Arc::clone(&self.host);
+        self.within(path, |_| {
+            let netlink = Netlink::open().map_err(unopened)?;
+            check(&host, &netlink, path, Some(cookie)).map(drop)
+        })
+    }
+
+    fn apply_within(
+        &mut self,
+        path: &Path,
+        expected: Option<Cookie>,
+        which: Which<'_>,
+        steps: &[Step],
+        taken: impl FnMut(),
+    ) -> Result<LinkView, LinkCause> {
+        let host = Arc::clone(&self.host);
+        self.within(path, |ns| {
+            let mut netlink = Netlink::open().map_err(unopened)?;
+            let cookie = check(&host, &netlink, path, expected)?;
+            host.registrar.register(cookie, path, ns);
+            netlink.apply(which, cookie, steps, taken)
+        })
+    }
+
+    fn apply_here(&mut self, which: Which<'_>, steps: &[Step], taken: impl FnMut()) -> Result<LinkView, LinkCause> {
+        let netlink = match &mut self.netlink {
+            Some(netlink) => netlink,
+            none => none.insert(Netlink::open().map_err(unopened)?),
+        };
+        netlink.apply(which, self.host.cookie, steps, taken)
+    }
+
+    /// Runs `work` inside the namespace at `path`, which it is given the file of.
+    ///
+    /// setns itself tells whether that is a network namespace: of anything else it makes EINVAL.
+    fn within<T>(&mut self, path: &Path, work: impl FnOnce(&OwnedFd) -> Result<T, LinkCause>) -> Result<T, LinkCause> {
+        let ns = self.host.open(path)?;
+        setns(&ns, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
+            Errno::EINVAL => LinkCause::NotANetns(path.to_owned()),
+            errno => LinkCause::Refused { doing: "enter the network namespace", reason: errno.desc().to_owned() },
+        })?;
+        let back = Back { host: &self.host, stranded: &mut self.stranded };
+        let result = work(&ns);
+        drop(back);
+        result
+    }
+}
+
+/// Brings the thread back to the host's namespace, also out of a panic.
+struct Back<'a> {
+    host: &'a Host,
+    stranded: &'a mut bool,
+}
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        if let Err(errno) = setns(&self.host.ns, CloneFlags::CLONE_NEWNET) {
+            error!(%errno, "a worker thread cannot come back to the host's namespace and is replaced");
+            *self.stranded = true;
+        }
+    }
+}
+
+fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Option<Cookie>) -> Result<Cookie, LinkCause> {
+    let cookie = netlink.cookie().map_err(unidentified)?;
+    if expected.is_some_and(|expected| expected != cookie) {
+        debug!(path = %path.display(), ?expected, ?cookie, "another namespace is at the path");
+        return Err(LinkCause::NetnsChanged(path.to_owned()));
+    }
+    if cookie == host.cookie {
+        return Err(LinkCause::HostNetns(path.to_owned()));
+    }
+    Ok(cookie)
+}
+
+fn unopened(error: io::Error) -> LinkCause {
+    LinkCause::Refused { doing: "open a netlink socket", reason: error.to_string() }
+}
+
+fn unidentified(error: io::Error) -> LinkCause {
+    LinkCause::Refused { doing: "identify the network namespace (Linux 5.14 can)", reason: error.to_string() }
+}

@@ -1,0 +1,335 @@
+//! Packet sockets: all frames of an exchange leave and enter through one.
+//!
+//! A packet socket stands below the namespace's IP: neither routes nor firewall rules of the families ip, ip6 and inet
+//! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the hook
+//! `ingress` of the family netdev, which stops frames on their way to one that asked for IP. And on a parent one that
+//! asked for IP does not see what is addressed to a child's Ethernet address. A filter in the kernel picks ours out.
+//! What is *sent* does pass the hook `egress` of the family netdev and tc, as of every other sender; going around them
+//! (`PACKET_QDISC_BYPASS`) would hide our frames from tcpdump too.
+#![allow(unsafe_code)] // One conversion: see `everything_at`.
+
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use leasehold_core::link::{Link, LinkCause, Sockets};
+use leasehold_core::wire::Mac;
+use leasehold_core::wire::frame::FrameMeta;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{
+    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, bind, getsockname, recvmsg, send,
+    sockopt,
+};
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use tracing::debug;
+
+use super::reaper::Reaper;
+
+/// The longest frame that is taken, in bytes: a DHCP message of 1500 bytes with all its headers, and room.
+pub(super) const LONGEST: usize = 2048;
+/// The UDP port of a DHCP client (RFC 2131 §4.1).
+const CLIENT_PORT: u16 = 68;
+/// What the kernel may hold for one socket, in bytes of its own accounting: a hundred answers.
+const RECEIVE_BUFFER: usize = 128 * 1024;
+
+sockopt_impl!(AuxData, SetOnly, libc::SOL_PACKET, libc::PACKET_AUXDATA, bool);
+sockopt_impl!(IgnoreOutgoing, SetOnly, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, bool);
+sockopt_impl!(AddMembership, SetOnly, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, libc::packet_mreq);
+sockopt_impl!(Statistics, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, libc::tpacket_stats);
+
+/// The sockets of one exchange.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) packet: PacketSocket,
+    /// Holds port 68 and is never read.
+    pub(super) hold: Option<Socket>,
+}
+
+impl Opened {
+    /// Makes a packet socket in the calling thread's namespace, with its filter, that hears nothing yet.
+    ///
+    /// It gets its protocol only when it is bound: given one at once it would hear every link until the filter is on,
+    /// and binding it would wait for an RCU grace period.
+    pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
+        let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
+            socket.attach_filter(&filter(link.mac(), want.arp))?;
+            let packet = PacketSocket { fd: Some(OwnedFd::from(socket)), ifindex: ifindex_of(link), reaper };
+            AuxData.set(&packet, &true)?;
+            IgnoreOutgoing.set(&packet, &true)?;
+            sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
+            Ok(packet)
+        });
+        let packet = opened.map_err(|error| refused("open a packet socket", &error))?;
+        Ok(Self { packet, hold: None })
+    }
+
+    /// Lets it hear its link, and opens what else is wanted.
+    pub(super) fn bind(self, link: &Link, want: Sockets) -> Result<Self, LinkCause> {
+        let ifindex = ifindex_of(link);
+        self.packet.bind()?;
+        if let Link::Parent { mac, .. } = *link {
+            self.packet.hear_also(mac)?;
+        }
+        let hold = want.hold_port.and_then(|address| match hold_port(address, ifindex) {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                debug!(%address, ifindex, %error, "port 68 is not held");
+                None
+            }
+        });
+        Ok(Self { hold, ..self })
+    }
+}
+
+/// A packet socket. It is closed by the reaper.
+#[derive(Debug)]
+pub(super) struct PacketSocket {
+    fd: Option<OwnedFd>,
+    ifindex: u32,
+    reaper: Reaper,
+}
+
+/// What became of a frame that was to be sent.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// The link took it.
+    Yes,
+    /// Not now: a queue is full, or the link is down for a moment.
+    Busy(Errno),
+    /// The kernel does not like the frame.
+    Refused(Errno),
+    /// The link is gone.
+    Gone,
+}
+
+/// Where frames are received into.
+pub(super) struct Receiver {
+    frame: [u8; LONGEST],
+    control: Vec<u8>,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self { frame: [0; LONGEST], control: nix::cmsg_space!(libc::tpacket_auxdata) })
+    }
+}
+
+impl PacketSocket {
+    fn bind(&self) -> Result<(), LinkCause> {
+        match bind(self.as_raw_fd(), &everything_at(self.ifindex)) {
+            Ok(()) => {}
+            Err(Errno::ENODEV | Errno::ENXIO) => return Err(self.no_link()),
+            Err(errno) => return Err(refused("bind a packet socket", &errno.into())),
+        }
+        // A link that is down takes the socket, and leaves an error in it.
+        match sockopt::SocketError.get(self) {
+            Ok(0) => Ok(()),
+            Ok(libc::ENETDOWN) => Err(LinkCause::Down),
+            Ok(errno) => Err(refused("bind a packet socket", &io::Error::from_raw_os_error(errno))),
+            Err(errno) => Err(refused("bind a packet socket", &errno.into())),
+        }
+    }
+
+    /// Makes the link take in what is addressed to `mac`, where that is not its own address.
+    fn hear_also(&self, mac: Mac) -> Result<(), LinkCause> {
+        let own: LinkAddr =
+            getsockname(self.as_raw_fd()).map_err(|errno| refused("look at a packet socket", &errno.into()))?;
+        if own.addr() == Some(mac.0) {
+            return Ok(());
+        }
+        let [a, b, c, d, e, f] = mac.0;
+        let membership = libc::packet_mreq {
+            mr_ifindex: self.ifindex.cast_signed(),
+            mr_type: libc::PACKET_MR_UNICAST as u16,
+            mr_alen: 6,
+            mr_address: [a, b, c, d, e, f, 0, 0],
+        };
+        AddMembership.set(self, &membership).map_err(|errno| refused("hear a further Ethernet address", &errno.into()))
+    }
+
+    /// Takes the next frame; `None` for one that is too long to be ours.
+    pub(super) fn receive<'a>(&self, into: &'a mut Receiver) -> io::Result<Option<(&'a [u8], FrameMeta)>> {
+        let (length, meta, flags) = {
+            let mut parts = [IoSliceMut::new(&mut into.frame)];
+            let got =
+                recvmsg::<LinkAddr>(self.as_raw_fd(), &mut parts, Some(&mut into.control), MsgFlags::MSG_DONTWAIT)?;
+            let mut meta = FrameMeta {
+                other_host: got.address.is_some_and(|from| from.pkttype() == libc::PACKET_OTHERHOST),
+                ..FrameMeta::default()
+            };
+            for message in got.cmsgs()? {
+                if let ControlMessageOwned::Unknown(message) = message
+                    && (message.cmsg_header.cmsg_level, message.cmsg_header.cmsg_type)
+                        == (libc::SOL_PACKET, libc::PACKET_AUXDATA)
+                {
+                    read_aux_data(&message.data_bytes, &mut meta);
+                }
+            }
+            (got.bytes, meta, got.flags)
+        };
+        // The filter cuts a longer frame to one byte more than fits, which shows here.
+        let whole = !flags.contains(MsgFlags::MSG_TRUNC);
+        Ok(whole.then_some((&into.frame[..length], meta)))
+    }
+
+    /// Sends a frame, or says why not. Does not wait.
+    pub(super) fn send(&self, frame: &[u8]) -> Sent {
+        match send(self.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT) {
+            Ok(_) => Sent::Yes,
+            Err(errno @ (Errno::ENOBUFS | Errno::ENETDOWN | Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM)) => {
+                Sent::Busy(errno)
+            }
+            Err(Errno::ENXIO | Errno::ENODEV) => Sent::Gone,
+            Err(errno) => Sent::Refused(errno),
+        }
+    }
+
+    /// Says what an error of `receive` means: the kernel tells of a link that went down and of one that went away alike.
+    pub(super) fn cause_of(&self, error: &io::Error) -> LinkCause {
+        if error.raw_os_error() != Some(libc::ENETDOWN) {
+            return refused("receive", error);
+        }
+        // A socket whose link is gone is bound to -1.
+        match getsockname::<LinkAddr>(self.as_raw_fd()) {
+            Ok(bound) if bound.as_ref().sll_ifindex <= 0 => self.no_link(),
+            _ => LinkCause::Down,
+        }
+    }
+
+    /// Says that the socket's link does not exist.
+    pub(super) fn no_link(&self) -> LinkCause {
+        LinkCause::NoLink(format!("with index {}", self.ifindex))
+    }
+
+    /// Returns how many frames found the socket's buffer full.
+    pub(super) fn overflowed(&self) -> u32 {
+        Statistics.get(self).map(|counted| counted.tp_drops).unwrap_or(0)
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("only drop takes it").as_fd()
+    }
+}
+
+impl AsRawFd for PacketSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for PacketSocket {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            self.reaper.close(fd);
+        }
+    }
+}
+
+/// Returns the address that binds a packet socket to every protocol at one link.
+fn everything_at(ifindex: u32) -> LinkAddr {
+    let raw = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: ifindex.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer is to a whole sockaddr_ll, as the length says, that lives until from_raw has copied it.
+    let address = unsafe { LinkAddr::from_raw((&raw const raw).cast(), Some(length)) };
+    address.expect("family and length are those of a sockaddr_ll")
+}
+
+/// Opens a UDP socket on `address`, port 68, at one link, that takes what comes and keeps nothing.
+fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind_device_by_index_v4(NonZeroU32::new(ifindex))?;
+    // Nobody reads it, so nothing need be stored: a packet that the filter drops has found its port nevertheless.
+    socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
+    socket.bind(&SocketAddrV4::new(address, CLIENT_PORT).into())?;
+    Ok(socket)
+}
+
+/// The program, for the kernel, that picks out what an exchange wants: UDP to port 68 with `mac` as chaddr, in one
+/// piece; with `arp` also ARP for IPv4. What this host sends is none of it.
+fn filter(mac: Mac, arp: bool) -> [SockFilter; 20] {
+    const ARP: u8 = 15;
+    const ACCEPT: u8 = 18;
+    const DROP: u8 = 19;
+    // Offsets in the frame; those from UDP_PORT on are without the IP header, whose length X holds.
+    const TYPE: u32 = 12;
+    const IP: u32 = 14;
+    const FRAGMENT: u32 = IP + 6;
+    const PROTOCOL: u32 = IP + 9;
+    const UDP_PORT: u32 = IP + 2;
+    const CHADDR: u32 = IP + 8 + 28;
+    const ARP_KIND: u32 = 16;
+    /// IPv4 in addresses of 6 and 4 bytes (RFC 826: ptype, hlen, plen).
+    const ARP_FOR_IPV4: u32 = 0x0800_0604;
+    /// The fragment offset and the flag that more follow (RFC 791 §3.1).
+    const IN_PIECES: u32 = 0x3fff;
+
+    let load = |size: u32, at: u32| SockFilter::new((libc::BPF_LD | size | libc::BPF_ABS) as u16, 0, 0, at);
+    let load_x = |size: u32, at: u32| SockFilter::new((libc::BPF_LD | size | libc::BPF_IND) as u16, 0, 0, at);
+    // A jump counts from the instruction behind it; so each says where it stands.
+    let jump = |kind: u32, value: u32, here: u8, yes: u8, no: u8| {
+        SockFilter::new((libc::BPF_JMP | kind | libc::BPF_K) as u16, yes - here - 1, no - here - 1, value)
+    };
+    let equal = |value: u32, here: u8, yes: u8, no: u8| jump(libc::BPF_JEQ, value, here, yes, no);
+    let done = |keep: usize| SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, keep as u32);
+
+    let [a, b, c, d, e, f] = mac.0;
+    [
+        load(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned()),
+        equal(u32::from(libc::PACKET_OUTGOING), 1, DROP, 2),
+        load(libc::BPF_H, TYPE),
+        equal(libc::ETH_P_IP.cast_unsigned(), 3, 4, if arp { ARP } else { DROP }),
+        load(libc::BPF_B, PROTOCOL),
+        equal(libc::IPPROTO_UDP.cast_unsigned(), 5, 6, DROP),
+        load(libc::BPF_H, FRAGMENT),
+        jump(libc::BPF_JSET, IN_PIECES, 7, DROP, 8),
+        SockFilter::new((libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16, 0, 0, IP),
+        load_x(libc::BPF_H, UDP_PORT),
+        equal(u32::from(CLIENT_PORT), 10, 11, DROP),
+        load_x(libc::BPF_W, CHADDR),
+        equal(u32::from_be_bytes([a, b, c, d]), 12, 13, DROP),
+        load_x(libc::BPF_H, CHADDR + 4),
+        equal(u32::from_be_bytes([0, 0, e, f]), 14, ACCEPT, DROP),
+        equal(libc::ETH_P_ARP.cast_unsigned(), ARP, 16, DROP),
+        load(libc::BPF_W, ARP_KIND),
+        equal(ARP_FOR_IPV4, 17, ACCEPT, DROP),
+        done(LONGEST + 1),
+        done(0),
+    ]
+}
+
+/// Reads a `struct tpacket_auxdata` (linux/if_packet.h): status, len, snaplen as u32; mac, net, vlan_tci, vlan_tpid
+/// as u16.
+fn read_aux_data(bytes: &[u8], meta: &mut FrameMeta) {
+    let Some(status) = bytes.first_chunk().map(|b| u32::from_ne_bytes(*b)) else {
+        return;
+    };
+    meta.checksum_not_ready = status & libc::TP_STATUS_CSUMNOTREADY != 0;
+    if let Some(&[low, high]) = bytes.get(16..18)
+        && status & libc::TP_STATUS_VLAN_VALID != 0
+    {
+        meta.vlan = u16::from_ne_bytes([low, high]) & 0xfff;
+    }
+}
+
+fn ifindex_of(link: &Link) -> u32 {
+    let (Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. }) = *link;
+    ifindex
+}
+
+fn refused(doing: &'static str, error: &io::Error) -> LinkCause {
+    LinkCause::Refused { doing, reason: error.to_string() }
+}

@@ -1,0 +1,212 @@
+//! Threads for what may block: path look-ups, setns, netlink under the kernel's lock.
+//!
+//! Each piece of work ends within the pool's limit as far as its asker can tell. Work that is still waiting by then is
+//! taken out; a thread that hangs in it (a path on a dead file server) is written off and replaced, and goes when it
+//! comes back. It must not matter then what it brings: see [`Pool::run`].
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_core::link::LinkCause;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use super::netns::{Host, Worker};
+
+/// Threads that hang at most. When as many do, those that are left are not replaced any more.
+const MOST_STUCK: usize = 32;
+/// A worker's deepest call is a path look-up: its buffers are on the heap.
+const STACK: usize = 128 * 1024;
+
+/// A few threads and the work that waits for them. The threads end when the last handle goes.
+#[derive(Clone, Debug)]
+pub(super) struct Pool(Arc<Handle>);
+
+/// Ends the threads when dropped: they themselves hold only what is shared.
+#[derive(Debug)]
+struct Handle(Arc<Shared>);
+
+struct Shared {
+    host: Arc<Host>,
+    threads: usize,
+    limit: Duration,
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads that take work, written-off ones not counted.
+    alive: usize,
+    stuck: usize,
+    closed: bool,
+}
+
+struct Job {
+    ticket: Arc<Ticket>,
+    work: Box<dyn FnOnce(&mut Worker) + Send>,
+}
+
+/// How far a piece of work is, as both its asker and its thread see it.
+#[derive(Debug)]
+struct Ticket(AtomicU8);
+
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const DONE: u8 = 2;
+/// The asker gave up before a thread took it.
+const WITHDRAWN: u8 = 3;
+/// The asker gave up on the thread that has it.
+const WRITTEN_OFF: u8 = 4;
+
+impl Ticket {
+    fn moves(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl Pool {
+    /// Starts `threads` threads, whose work may take `limit`.
+    pub(super) fn start(host: Arc<Host>, threads: usize, limit: Duration) -> io::Result<Self> {
+        let queue = Mutex::new(Queue::default());
+        let shared = Shared { host, threads: threads.max(1), limit, queue, arrived: Condvar::new() };
+        let handle = Handle(Arc::new(shared));
+        handle.0.top_up(&mut handle.0.queue())?;
+        Ok(Self(Arc::new(handle)))
+    }
+
+    /// Hands work to a thread now, and returns what will tell its result.
+    ///
+    /// A result that comes after the limit is dropped on the thread that brings it, back in the host's namespace.
+    /// Must be called from the host's namespace: a missing thread is started by the caller.
+    pub(super) fn run<T, W>(&self, work: W) -> impl Future<Output = Result<T, LinkCause>> + Send + use<T, W>
+    where
+        T: Send + 'static,
+        W: FnOnce(&mut Worker) -> T + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let ticket = Arc::new(Ticket(AtomicU8::new(WAITING)));
+        // The result is sent only when `work` has returned, and so has the thread to its own namespace.
+        let work = Box::new(move |worker: &mut Worker| drop(tell.send(work(worker))));
+        let shared = Arc::clone(&self.0.0);
+        shared.submit(Job { ticket: Arc::clone(&ticket), work });
+        async move {
+            match tokio::time::timeout(shared.limit, told).await {
+                Ok(Ok(result)) => Ok(result),
+                Ok(Err(_)) => {
+                    Err(LinkCause::Refused { doing: "work on it", reason: "the worker thread failed".to_owned() })
+                }
+                Err(_) => {
+                    shared.give_up(&ticket);
+                    Err(LinkCause::TimedOut)
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.queue().closed = true;
+        self.0.arrived.notify_all();
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics while it holds the queue")
+    }
+
+    fn submit(self: &Arc<Self>, job: Job) {
+        let mut queue = self.queue();
+        queue.jobs.push_back(job);
+        self.arrived.notify_one();
+        if let Err(error) = self.top_up(&mut queue) {
+            warn!(%error, alive = queue.alive, "no further worker thread");
+        }
+    }
+
+    /// Starts the threads that are missing.
+    fn top_up(self: &Arc<Self>, queue: &mut Queue) -> io::Result<()> {
+        while queue.alive < self.threads {
+            let mine = Arc::clone(self);
+            let named = thread::Builder::new().name("netns".to_owned()).stack_size(STACK);
+            named.spawn(move || serve(&mine))?;
+            queue.alive += 1;
+        }
+        Ok(())
+    }
+
+    fn give_up(self: &Arc<Self>, ticket: &Ticket) {
+        let mut queue = self.queue();
+        if ticket.moves(WAITING, WITHDRAWN) {
+            queue.jobs.retain(|job| !std::ptr::eq(&*job.ticket, ticket));
+            return;
+        }
+        if queue.stuck < MOST_STUCK && ticket.moves(TAKEN, WRITTEN_OFF) {
+            queue.stuck += 1;
+            queue.alive -= 1;
+            warn!(stuck = queue.stuck, "a worker thread hangs and is replaced");
+            if let Err(error) = self.top_up(&mut queue) {
+                warn!(%error, alive = queue.alive, "no further worker thread");
+            }
+        }
+    }
+
+    /// Waits for work that is still wanted; `None` when the pool is closed.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue();
+        loop {
+            match queue.jobs.pop_front() {
+                Some(job) if job.ticket.moves(WAITING, TAKEN) => return Some(job),
+                Some(_withdrawn) => {}
+                None if queue.closed => return None,
+                None => queue = self.arrived.wait(queue).expect("nothing panics while it holds the queue"),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("threads", &self.threads).field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// Counts a thread out when it ends, whatever ends it.
+struct Leaving<'a> {
+    shared: &'a Shared,
+    written_off: bool,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        if self.written_off {
+            queue.stuck -= 1;
+        } else {
+            queue.alive -= 1;
+        }
+    }
+}
+
+fn serve(shared: &Arc<Shared>) {
+    let mut leaving = Leaving { shared, written_off: false };
+    let mut worker = Worker::new(Arc::clone(&shared.host));
+    while let Some(job) = shared.next() {
+        (job.work)(&mut worker);
+        if !job.ticket.moves(TAKEN, DONE) {
+            leaving.written_off = true;
+            return;
+        }
+        if worker.is_stranded() {
+            return;
+        }
+    }
+}

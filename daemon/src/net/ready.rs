@@ -1,0 +1,77 @@
+//! Waiting on the loop until a descriptor can be read, or has an error to tell.
+#![allow(unsafe_code)] // tokio wants a promise about the descriptor that no type of std's makes.
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+
+use nix::sys::timerfd::TimerFd;
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+use super::packet::PacketSocket;
+
+/// Something that owns one descriptor.
+///
+/// # Safety
+/// `as_fd` returns the same open descriptor from the making of the value to its drop.
+pub(crate) unsafe trait OneFd: AsFd {}
+
+// SAFETY: it holds an OwnedFd that none of its methods replaces.
+unsafe impl OneFd for TimerFd {}
+// SAFETY: the socket holds its descriptor in a private field that no method changes; only drop closes it.
+unsafe impl OneFd for Arc<netlink_sys::Socket> {}
+// SAFETY: it holds an OwnedFd that only its drop takes.
+unsafe impl OneFd for PacketSocket {}
+
+/// A descriptor whose readiness the loop hears of.
+#[derive(Debug)]
+pub(crate) struct Ready<T: OneFd>(AsyncFd<Owner<T>>);
+
+/// Gives the raw descriptor, which [`AsyncFd`] asks for.
+#[derive(Debug)]
+struct Owner<T>(T);
+
+impl<T: OneFd> AsRawFd for Owner<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl<T: OneFd> Ready<T> {
+    /// An error counts: a packet socket whose link goes down has nothing to read.
+    const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
+
+    /// Registers a descriptor with the runtime that is called from.
+    pub(crate) fn new(inner: T) -> io::Result<Self> {
+        // SAFETY: `Owner` shows the descriptor of a OneFd, which stays the same and open; the AsyncFd owns it.
+        let fd = unsafe { AsyncFd::register_with_interest(Owner(inner), Self::INTEREST) };
+        Ok(Self(fd?))
+    }
+
+    /// Waits until there is something to read or an error.
+    ///
+    /// [`Readiness::is_over`] must be called when reading found nothing, or this returns at once the next time.
+    pub(crate) async fn wait(&self) -> io::Result<Readiness<'_, T>> {
+        self.0.ready(Self::INTEREST).await.map(Readiness)
+    }
+}
+
+impl<T: OneFd> Deref for Ready<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.get_ref().0
+    }
+}
+
+/// That something was ready when last heard of.
+pub(crate) struct Readiness<'a, T: OneFd>(AsyncFdReadyGuard<'a, Owner<T>>);
+
+impl<T: OneFd> Readiness<'_, T> {
+    /// Says that it is not any more. What became ready meanwhile is not lost.
+    pub(crate) fn is_over(&mut self) {
+        self.0.clear_ready();
+    }
+}

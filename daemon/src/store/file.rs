@@ -1,0 +1,287 @@
+//! The redb file: opening, checking, setting aside, reading, and one commit.
+
+use std::any::Any;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use leasehold_core::effect::StoreCause;
+use leasehold_core::record::{BindingId, Change, Record};
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+
+use super::StoreError;
+
+/// Binding id to its record as JSON.
+const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
+/// (Unix seconds, binding id) to the bytes of a record that did not parse. Never read by the daemon.
+const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unreadable");
+/// Facts about the file itself.
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+/// Key of [`META`]: the format of this file.
+const FORMAT_KEY: &str = "format";
+/// The format that this code reads and writes.
+const FORMAT: u64 = 1;
+/// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
+const CACHE: usize = 1 << 20;
+
+/// A change in the shape in which it is written.
+pub(super) struct Encoded {
+    id: u64,
+    /// `None`: the record goes.
+    json: Option<Vec<u8>>,
+}
+
+impl Encoded {
+    /// Encodes a change. Fails for a path that is not UTF-8: JSON has no way to write it.
+    pub(super) fn new(change: &Change) -> Result<Self, serde_json::Error> {
+        Ok(match change {
+            Change::Put(BindingId(id), record) => Self { id: *id, json: Some(serde_json::to_vec(record)?) },
+            Change::Remove(BindingId(id)) => Self { id: *id, json: None },
+        })
+    }
+}
+
+/// The file.
+pub(super) struct LeaseFile {
+    path: PathBuf,
+    /// `None` after a failure, until it can be opened again.
+    database: Option<Database>,
+}
+
+/// Why the file cannot be used as it is.
+enum Unusable {
+    /// Its contents are wrong: it is set aside.
+    Damaged(String),
+    /// Written by a later leasehold.
+    Newer(u64),
+    /// The file may be whole, but cannot be worked with now.
+    Failed(Box<redb::Error>),
+}
+
+impl LeaseFile {
+    /// Opens or makes the file in `dir`, and reads its records.
+    pub(super) fn open(dir: &Path) -> Result<(Self, Vec<(BindingId, Record)>), StoreError> {
+        let path = dir.join("leases.redb");
+        let (database, contents) = match open_checked(&path) {
+            Err(Unusable::Damaged(reason)) => {
+                let aside = set_aside(&path)?;
+                tracing::error!(
+                    file = %path.display(), %reason, kept = %aside.display(),
+                    "lease file damaged: set aside, starting without leases",
+                );
+                open_checked(&path)
+            }
+            other => other,
+        }
+        .map_err(|why| refuse(&path, why))?;
+        // A new file is durable only when its name is.
+        sync_dir(&path)?;
+        let Contents { records, unreadable } = contents;
+        let mut file = Self { path, database: Some(database) };
+        file.keep_aside(unreadable)?;
+        Ok((file, records))
+    }
+
+    /// Makes changes durable, in order, all or none.
+    ///
+    /// A failure to flush is a failure, though the changes may be read back: what the kernel could not write it keeps in
+    /// memory as if it had, so reading proves nothing.
+    pub(super) fn commit(&mut self, changes: &[Encoded]) -> Result<(), StoreCause> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let database = self.database()?;
+        guarded(|| transact(database, changes)).map_err(|error| {
+            // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
+            self.database = None;
+            cause(&error)
+        })
+    }
+
+    /// Returns the database, opened again if it failed before.
+    fn database(&mut self) -> Result<&Database, StoreCause> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            // Never made anew here: a file that vanished is a failure, not an empty store.
+            None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?)).map_err(|e| cause(&e))?,
+        };
+        Ok(self.database.insert(database))
+    }
+
+    /// Moves records that did not parse out of the way, in the file. Without room for that they stay where they are.
+    fn keep_aside(&mut self, unreadable: Vec<(u64, Vec<u8>)>) -> Result<(), StoreError> {
+        if unreadable.is_empty() {
+            return Ok(());
+        }
+        let seconds = unix_seconds();
+        let moved = self.database().and_then(|database| {
+            guarded(|| {
+                let txn = database.begin_write()?;
+                {
+                    let mut leases = txn.open_table(LEASES)?;
+                    let mut aside = txn.open_table(UNREADABLE)?;
+                    for (id, bytes) in &unreadable {
+                        aside.insert((seconds, *id), bytes.as_slice())?;
+                        leases.remove(*id)?;
+                    }
+                }
+                Ok(txn.commit()?)
+            })
+            .map_err(|e| cause(&e))
+        });
+        if let Err(cause) = moved {
+            tracing::error!(file = %self.path.display(), %cause, "unreadable records not moved");
+            self.database = None;
+        }
+        Ok(())
+    }
+}
+
+/// What was read at the start.
+struct Contents {
+    records: Vec<(BindingId, Record)>,
+    unreadable: Vec<(u64, Vec<u8>)>,
+}
+
+/// Opens, checks and reads the file. A damaged file can make redb panic or read wrong, so its own check comes first.
+fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
+    let work = || -> Result<_, Unusable> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
+        let mut database = Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)?;
+        if !database.check_integrity().map_err(judge)? {
+            tracing::warn!(file = %path.display(), "lease file repaired");
+        }
+        let format = agree_on_format(&database).map_err(judge)?;
+        if format > FORMAT {
+            return Err(Unusable::Newer(format));
+        }
+        let contents = read(&database).map_err(judge)?;
+        Ok((database, contents))
+    };
+    catch_unwind(work).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
+}
+
+/// Returns the format of the file; a new file is given ours.
+fn agree_on_format(database: &Database) -> Result<u64, redb::Error> {
+    let txn = database.begin_write()?;
+    let found = {
+        let mut meta = txn.open_table(META)?;
+        let found = meta.get(FORMAT_KEY)?.map(|format| format.value());
+        if found.is_none() {
+            meta.insert(FORMAT_KEY, FORMAT)?;
+            txn.open_table(LEASES)?;
+        }
+        found
+    };
+    match found {
+        Some(format) => {
+            txn.abort()?;
+            Ok(format)
+        }
+        None => {
+            txn.commit()?;
+            Ok(FORMAT)
+        }
+    }
+}
+
+fn read(database: &Database) -> Result<Contents, redb::Error> {
+    let txn = database.begin_read()?;
+    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
+    for row in txn.open_table(LEASES)?.iter()? {
+        let (id, bytes) = row?;
+        match serde_json::from_slice(bytes.value()) {
+            Ok(record) => records.push((BindingId(id.value()), record)),
+            Err(error) => {
+                tracing::warn!(binding = id.value(), %error, "record does not parse: kept in table `unreadable`");
+                unreadable.push((id.value(), bytes.value().to_vec()));
+            }
+        }
+    }
+    Ok(Contents { records, unreadable })
+}
+
+fn transact(database: &Database, changes: &[Encoded]) -> Result<(), redb::Error> {
+    let mut txn = database.begin_write()?;
+    txn.set_durability(Durability::Immediate)?;
+    {
+        let mut leases = txn.open_table(LEASES)?;
+        for Encoded { id, json } in changes {
+            match json {
+                Some(json) => leases.insert(*id, json.as_slice())?,
+                None => leases.remove(*id)?,
+            };
+        }
+    }
+    Ok(txn.commit()?)
+}
+
+/// Runs work on the database. A panic in it is a failure like any other: the database is reopened after it.
+fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
+}
+
+/// Tells wrong contents from a device that cannot be worked with.
+fn judge(error: impl Into<redb::Error>) -> Unusable {
+    let error = error.into();
+    match &error {
+        redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+            Unusable::Failed(Box::new(error))
+        }
+        // A file of another redb is whole, only not for us; `DatabaseAlreadyOpen` is somebody else's open file.
+        redb::Error::UpgradeRequired(_) | redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => {
+            Unusable::Failed(Box::new(error))
+        }
+        _ => Unusable::Damaged(error.to_string()),
+    }
+}
+
+fn refuse(path: &Path, why: Unusable) -> StoreError {
+    let path = path.to_owned();
+    match why {
+        Unusable::Newer(found) => StoreError::NewerFormat { path, found, known: FORMAT },
+        Unusable::Failed(source) => StoreError::File { path, source },
+        Unusable::Damaged(reason) => StoreError::File { path, source: Box::new(redb::Error::Corrupted(reason)) },
+    }
+}
+
+fn cause(error: &redb::Error) -> StoreCause {
+    match error {
+        redb::Error::Io(e) if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => StoreCause::Full,
+        other => StoreCause::Failed(other.to_string()),
+    }
+}
+
+/// Renames the file to a name that says what it is and that is not taken.
+fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+    let seconds = unix_seconds();
+    let aside = (seconds..)
+        .map(|n| path.with_extension(format!("redb.damaged-{n}")))
+        .find(|name| !name.exists())
+        .expect("a directory holds fewer names than there are numbers");
+    fs::rename(path, &aside).map_err(|e| directory("set aside", path, e))?;
+    sync_dir(path)?;
+    Ok(aside)
+}
+
+fn sync_dir(path: &Path) -> Result<(), StoreError> {
+    let dir = path.parent().expect("the file was joined to its directory");
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| directory("sync", dir, e))
+}
+
+fn directory(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Directory { doing, path: path.to_owned(), source }
+}
+
+fn said(panic: &Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("panic without a message").to_owned()
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

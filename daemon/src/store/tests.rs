@@ -1,0 +1,345 @@
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::link::{Cookie, Link};
+use leasehold_core::record::RecordState;
+use leasehold_core::time::{BootId, Instant, WallTime};
+use leasehold_core::wire::Mac;
+use redb::{Database, TableDefinition};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::*;
+
+fn record(n: u64) -> Record {
+    let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
+    Record {
+        attachment: Attachment {
+            door: Door::Cni,
+            network: "lan".to_owned(),
+            container: format!("c{n}"),
+            ifname: "eth0".to_owned(),
+        },
+        identity: Identity {
+            lan: Lan::Network("lan".to_owned()),
+            client_id: ClientId::new(format!("\0c{n}/lan/eth0").into_bytes()).unwrap(),
+            chaddr: mac,
+        },
+        link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
+        lease: Lease {
+            address: "10.0.0.7/24".parse().unwrap(),
+            server: "10.0.0.1".parse().unwrap(),
+            server_mac: mac,
+            start: Instant::from_boot(Duration::from_secs(n)),
+            times: None,
+            gateway: None,
+            routes: Vec::new(),
+            dns: Vec::new(),
+            domain: None,
+            search: Vec::new(),
+            ntp: Vec::new(),
+            mtu: None,
+            hostname: None,
+        },
+        state: RecordState::Bound,
+        boot: BootId("boot".to_owned()),
+        since: WallTime::from_epoch(Duration::from_secs(1)),
+    }
+}
+
+fn put(id: u64, n: u64) -> Change {
+    Change::Put(BindingId(id), Box::new(record(n)))
+}
+
+fn open(dir: &Path) -> (Store, Vec<(BindingId, Record)>, UnboundedReceiver<Persisted>) {
+    let (events, ends) = unbounded_channel();
+    let (store, records) = Store::open(dir, events).unwrap();
+    (store, records, ends)
+}
+
+fn ids(records: &[(BindingId, Record)]) -> Vec<u64> {
+    records.iter().map(|(id, _)| id.0).collect()
+}
+
+/// The ids that a store in `dir` holds, seen by opening it.
+fn held(dir: &Path) -> Vec<u64> {
+    let (store, records, _ends) = open(dir);
+    store.close();
+    ids(&records)
+}
+
+fn damaged_files(dir: &Path) -> Vec<PathBuf> {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.to_string_lossy().contains(".damaged-")).collect()
+}
+
+#[test]
+fn what_was_persisted_is_there_after_a_clean_stop() {
+    let dir = TempDir::new().unwrap();
+    let (store, records, mut ends) = open(dir.path());
+    assert_eq!(records, []);
+    store.persist(OpId(1), vec![put(1, 1), put(2, 2)]);
+    store.persist(OpId(2), vec![Change::Remove(BindingId(1))]);
+    store.close();
+    for op in [1, 2] {
+        let end = ends.blocking_recv().unwrap();
+        assert_eq!((end.op, end.result), (OpId(op), Ok(())));
+    }
+    let (store, records, _ends) = open(dir.path());
+    assert_eq!(records, [(BindingId(2), record(2))]);
+    store.close();
+}
+
+#[test]
+fn transactions_that_wait_together_happen_in_their_order() {
+    let dir = TempDir::new().unwrap();
+    let (store, _, mut ends) = open(dir.path());
+    for n in 0..2_000 {
+        store.persist(OpId(n), vec![put(n % 7, n), Change::Remove(BindingId((n + 1) % 7))]);
+    }
+    store.close();
+    for n in 0..2_000 {
+        assert_eq!(ends.blocking_recv().unwrap().op, OpId(n));
+    }
+    let (store, records, _ends) = open(dir.path());
+    // 1999 % 7 is 4: number 5 was removed last; each other one was put again after its removal, by one of the last seven.
+    let expected = [(0, 1995), (1, 1996), (2, 1997), (3, 1998), (4, 1999), (6, 1994)];
+    assert_eq!(records, expected.map(|(id, n)| (BindingId(id), record(n))));
+    store.close();
+}
+
+#[test]
+fn an_empty_transaction_is_answered() {
+    let dir = TempDir::new().unwrap();
+    let (store, _, mut ends) = open(dir.path());
+    store.persist(OpId(9), Vec::new());
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    store.close();
+}
+
+#[test]
+fn a_record_that_json_cannot_hold_fails_alone() {
+    use std::os::unix::ffi::OsStringExt;
+    let dir = TempDir::new().unwrap();
+    let (store, _, mut ends) = open(dir.path());
+    let mut odd = record(1);
+    let path = PathBuf::from(std::ffi::OsString::from_vec(vec![0xff]));
+    odd.link = Link::InNetns { path, cookie: Cookie(1), ifindex: 2, mac: Mac::BROADCAST };
+    store.persist(OpId(1), vec![Change::Put(BindingId(1), Box::new(odd))]);
+    store.persist(OpId(2), vec![put(2, 2)]);
+    assert!(matches!(ends.blocking_recv().unwrap().result, Err(StoreCause::Failed(_))));
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    store.close();
+    assert_eq!(held(dir.path()), [2]);
+}
+
+#[test]
+fn a_file_copied_from_under_a_running_store_holds_all_that_was_answered() {
+    let (dir, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (store, _, mut ends) = open(dir.path());
+    for n in 0..50 {
+        store.persist(OpId(n), vec![put(n, n)]);
+        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+        // No clean close went before: the copy is what a power failure would leave.
+        fs::copy(dir.path().join("leases.redb"), copy.path().join("leases.redb")).unwrap();
+        if n % 10 == 0 {
+            assert_eq!(held(copy.path()), (0..=n).collect::<Vec<_>>());
+        }
+    }
+    store.close();
+}
+
+#[test]
+fn files_are_private_and_an_existing_directory_keeps_its_mode() {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let outer = TempDir::new().unwrap();
+    let (made, given) = (outer.path().join("a/b"), outer.path().join("given"));
+    fs::create_dir(&given).unwrap();
+    fs::set_permissions(&given, Permissions::from_mode(0o755)).unwrap();
+    for dir in [&made, &given] {
+        open(dir).0.close();
+        assert_eq!(mode(&dir.join("leases.redb")), 0o600);
+        assert_eq!(mode(&dir.join("leases.lock")), 0o600);
+    }
+    assert_eq!((mode(&made), mode(&given)), (0o700, 0o755));
+}
+
+#[test]
+fn a_second_opener_is_told_who_holds_the_directory() {
+    let dir = TempDir::new().unwrap();
+    let (store, _, _ends) = open(dir.path());
+    let Err(error) = Store::open(dir.path(), unbounded_channel().0) else { panic!("opened twice") };
+    assert!(matches!(error, StoreError::Held { .. }));
+    let me = format!("is in use by process {} (", std::process::id());
+    assert!(error.to_string().contains(&me), "{error}");
+    store.close();
+    assert_eq!(held(dir.path()), [] as [u64; 0]);
+}
+
+#[test]
+fn a_file_of_a_later_format_is_refused_and_left_alone() {
+    let dir = TempDir::new().unwrap();
+    open(dir.path()).0.close();
+    let path = dir.path().join("leases.redb");
+    let database = Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    let Err(error) = Store::open(dir.path(), unbounded_channel().0) else { panic!("opened") };
+    assert!(matches!(error, StoreError::NewerFormat { found: 2, known: 1, .. }), "{error}");
+    assert!(path.exists());
+    assert_eq!(damaged_files(dir.path()), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_record_that_does_not_parse_is_kept_aside() {
+    let dir = TempDir::new().unwrap();
+    let (store, _, _ends) = open(dir.path());
+    store.persist(OpId(1), vec![put(1, 1), put(2, 2)]);
+    store.close();
+    let leases = TableDefinition::<u64, &[u8]>::new("leases");
+    let aside = TableDefinition::<(u64, u64), &[u8]>::new("unreadable");
+    let path = dir.path().join("leases.redb");
+    let database = Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(leases).unwrap().insert(1, b"{\"half\":".as_slice()).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+
+    assert_eq!(held(dir.path()), [2]);
+    let database = Database::open(&path).unwrap();
+    let txn = redb::ReadableDatabase::begin_read(&database).unwrap();
+    let kept: Vec<_> = redb::ReadableTable::iter(&txn.open_table(aside).unwrap())
+        .unwrap()
+        .map(|row| row.map(|(key, bytes)| (key.value().1, bytes.value().to_vec())).unwrap())
+        .collect();
+    assert_eq!(kept, [(1, b"{\"half\":".to_vec())]);
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_wherever_the_damage_is() {
+    let dir = TempDir::new().unwrap();
+    let (store, _, _ends) = open(dir.path());
+    store.persist(OpId(1), (0..200).map(|n| put(n, n)).collect());
+    store.close();
+    let path = dir.path().join("leases.redb");
+    let whole = fs::read(&path).unwrap();
+    let (mut set_aside, mut survived) = (0, 0);
+    // The header closely, then a sample of the pages, at places in them that move.
+    let places: Vec<usize> = (0..4096).step_by(320).chain((4096..whole.len()).step_by(7 * 4096 + 832)).collect();
+    for &at in &places {
+        let mut bytes = whole.clone();
+        let end = (at + 64).min(bytes.len());
+        bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0xa5);
+        fs::write(&path, &bytes).unwrap();
+        let records = held(dir.path());
+        let aside = damaged_files(dir.path());
+        match aside.as_slice() {
+            // The damage hit what redb does not use, or what it can rebuild.
+            [] => survived += usize::from(records.len() == 200),
+            [aside] => {
+                assert_eq!(records, [] as [u64; 0]);
+                fs::remove_file(aside).unwrap();
+                set_aside += 1;
+            }
+            more => panic!("{more:?}"),
+        }
+        assert_eq!(held(dir.path()), records, "what was left opens again");
+    }
+    assert!(set_aside > 3, "{set_aside} set aside, {survived} survived");
+    assert_eq!(set_aside + survived, places.len(), "half a store was read");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_set_aside() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("leases.redb"), "not a database").unwrap();
+    assert_eq!(held(dir.path()), [] as [u64; 0]);
+    assert_eq!(fs::read(&damaged_files(dir.path())[0]).unwrap(), b"not a database");
+}
+
+/// Runs one ignored test of this program as a process of its own, by `how`.
+fn child(mut how: Command, test: &str, dir: &Path) -> Child {
+    how.args([&format!("store::tests::{test}"), "--exact", "--ignored", "--nocapture"])
+        .env("LEASEHOLD_TEST_DIR", dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "the child of killing_the_daemon_loses_nothing_that_was_answered"]
+fn child_that_persists_until_it_is_killed() {
+    let (store, _, mut ends) = open(Path::new(&std::env::var("LEASEHOLD_TEST_DIR").unwrap()));
+    let mut out = std::io::stdout().lock();
+    for n in 0.. {
+        store.persist(OpId(n), vec![put(n, n)]);
+        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+        writeln!(out, "persisted {n}").unwrap();
+    }
+}
+
+#[test]
+fn killing_the_daemon_loses_nothing_that_was_answered() {
+    let dir = TempDir::new().unwrap();
+    let this = std::env::current_exe().unwrap();
+    let mut child = child(Command::new(this), "child_that_persists_until_it_is_killed", dir.path());
+    let answered = |line: std::io::Result<String>| line.unwrap().strip_prefix("persisted ").map(|n| n.parse().unwrap());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut last: u64 = lines.by_ref().filter_map(answered).find(|n| *n >= 100).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it had still said when it died counts too.
+    last = lines.filter_map(answered).last().unwrap_or(last);
+    let held = held(dir.path());
+    assert!(held.len() as u64 > last, "{} records, {last} was answered", held.len());
+    assert_eq!(held, (0..held.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "the child of a_full_disk_is_named_and_passes, on a small tmpfs"]
+fn child_on_a_small_disk() {
+    let dir = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
+    let (store, _, mut ends) = open(&dir);
+    store.persist(OpId(1), vec![put(1, 1)]);
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    let ballast = dir.join("ballast");
+    let full = fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    let mut tries = 2..;
+    let mut failed = None;
+    // The file has free pages: it fills up only after some records.
+    while failed.is_none() {
+        let n = tries.next().unwrap();
+        store.persist(OpId(n), vec![put(n, n)]);
+        failed = ends.blocking_recv().unwrap().result.err();
+    }
+    assert_eq!(failed, Some(StoreCause::Full));
+    let full_at = tries.next().unwrap();
+    store.persist(OpId(0), vec![put(full_at, 1)]);
+    assert_eq!(ends.blocking_recv().unwrap().result, Err(StoreCause::Full), "the second time as well");
+    fs::remove_file(&ballast).unwrap();
+    store.persist(OpId(0), vec![put(full_at, 1)]);
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "with room again");
+    store.close();
+    let expected: Vec<u64> = (1..full_at - 1).chain([full_at]).collect();
+    assert_eq!(held(&dir), expected);
+}
+
+#[test]
+fn a_full_disk_is_named_and_passes() {
+    let dir = TempDir::new().unwrap();
+    let mut private = Command::new("unshare");
+    private.args(["--map-root-user", "--mount", "--propagation", "private", "sh", "-ec"]);
+    private.arg("mount -t tmpfs -o size=3m,mode=700 none \"$LEASEHOLD_TEST_DIR\"; exec \"$0\" \"$@\"");
+    private.arg(std::env::current_exe().unwrap());
+    let child = child(private, "child_on_a_small_disk", dir.path());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -1,0 +1,302 @@
+//! The program as an operator meets it: starting, stopping, and what it says when it cannot.
+//!
+//! Each daemon runs in a network namespace of its own, so that nothing of the host's is touched.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_api::cni::{Env, Request};
+use leasehold_api::spool;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// How long anything may take before it counts as never.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The directories of one daemon, and where it reports its readiness.
+struct Home {
+    dir: TempDir,
+    notify: UnixDatagram,
+}
+
+impl Home {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let notify = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+        notify.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { dir, notify }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("cni/dhcp.sock")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// A daemon in a network namespace of its own. `unshare` becomes the daemon: same process, same files.
+    fn command(&self) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net", LEASEHOLD, "daemon"]);
+        self.environment(&mut command);
+        command
+    }
+
+    fn environment(&self, command: &mut Command) {
+        command
+            .env("LEASEHOLD_SOCKET", self.socket())
+            .env("LEASEHOLD_STATE_DIR", self.state())
+            .env("NOTIFY_SOCKET", self.dir.path().join("notify"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+    }
+
+    /// Starts a daemon and waits until it is ready.
+    fn start(&self) -> Daemon {
+        self.ready(self.command())
+    }
+
+    fn ready(&self, mut command: Command) -> Daemon {
+        let mut daemon = Daemon(command.spawn().unwrap());
+        if self.told().as_deref() != Some("READY=1") {
+            let _ = daemon.0.kill();
+            panic!("not ready: {}", daemon.log());
+        }
+        daemon
+    }
+
+    /// What the daemon tells the service manager next.
+    fn told(&self) -> Option<String> {
+        let mut bytes = [0; 4096];
+        let length = self.notify.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..length]).trim().to_owned())
+    }
+
+    fn list(&self, more: &[&str]) -> Output {
+        Command::new(LEASEHOLD).arg("list").args(more).env("LEASEHOLD_SOCKET", self.socket()).output().unwrap()
+    }
+}
+
+/// A running daemon; killed when the test ends first.
+struct Daemon(Child);
+
+impl Daemon {
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+    }
+
+    /// Reads the log to its end, which is the daemon's end.
+    fn log(&mut self) -> String {
+        let mut log = Vec::new();
+        self.0.stderr.take().unwrap().read_to_end(&mut log).unwrap();
+        String::from_utf8(log).unwrap()
+    }
+
+    fn ended(mut self) -> (ExitStatus, String) {
+        let log = self.log();
+        (self.0.wait().unwrap(), log)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_ready_daemon_answers_and_stops_cleanly() {
+    let home = Home::new();
+    let daemon = home.start();
+    assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
+    assert_eq!((mode(&home.state()), mode(&home.state().join("leases.redb"))), (0o700, 0o600));
+
+    let json = home.list(&["--json"]);
+    assert!(json.status.success(), "{}", text(&json.stderr));
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&json.stdout).unwrap(), serde_json::json!({"bindings": []}));
+    let table = home.list(&[]);
+    assert!(text(&table.stdout).starts_with("ATTACHMENT  LAN  CLIENT ID"), "{}", text(&table.stdout));
+
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    let (status, log) = daemon.ended();
+    assert!(status.success(), "{status}: {log}");
+    assert!(!home.socket().exists());
+    assert!(home.state().join("leases.redb").exists());
+    assert!(!log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn an_interrupt_stops_it_too() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGINT);
+    assert!(daemon.ended().0.success());
+}
+
+#[test]
+fn after_kill_9_the_next_daemon_takes_the_socket_and_the_store() {
+    let home = Home::new();
+    let mut first = home.start();
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    assert!(home.socket().exists());
+    let refused = UnixStream::connect(home.socket()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let _second = home.start();
+    assert!(home.list(&["--json"]).status.success());
+}
+
+#[test]
+fn a_second_daemon_is_told_who_has_the_socket() {
+    let home = Home::new();
+    let first = home.start();
+    let (status, log) = Daemon(home.command().spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    let owner = format!("{} is served by process {} (leasehold)", home.socket().display(), first.pid());
+    assert!(log.contains(&owner), "{log}");
+    assert!(home.list(&[]).status.success(), "the first one goes on");
+}
+
+#[test]
+fn a_second_daemon_is_told_who_has_the_state_and_leaves_no_socket() {
+    let home = Home::new();
+    let first = home.start();
+    let other = home.dir.path().join("other.sock");
+    let (status, log) = Daemon(home.command().env("LEASEHOLD_SOCKET", &other).spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains(&format!("is in use by process {} (leasehold)", first.pid())), "{log}");
+    assert!(!other.exists());
+}
+
+#[test]
+fn a_socket_of_systemd_is_used_and_left() {
+    let home = Home::new();
+    let path = home.dir.path().join("activated.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    // As systemd does it: descriptor 3, and a LISTEN_PID that is the daemon's own.
+    let mut shell = Command::new("unshare");
+    shell.args([
+        "--map-root-user",
+        "--net",
+        "sh",
+        "-c",
+        "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3<&0 0</dev/null",
+    ]);
+    shell.arg(LEASEHOLD);
+    home.environment(&mut shell);
+    shell.stdin(OwnedFd::from(listener));
+    let daemon = home.ready(shell);
+    let list = Command::new(LEASEHOLD).arg("list").arg("--socket").arg(&path).output().unwrap();
+    assert!(list.status.success(), "{}", text(&list.stderr));
+    assert!(!home.socket().exists());
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(path.exists());
+}
+
+#[test]
+fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
+    let home = Home::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3</dev/null", LEASEHOLD]);
+    home.environment(&mut shell);
+    let (status, log) = Daemon(shell.spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains("the socket that systemd passed cannot be used: "), "{log}");
+}
+
+#[test]
+fn a_del_that_was_spooled_is_carried_out_before_readiness_is_long_past() {
+    let home = Home::new();
+    fs::create_dir(home.socket().parent().unwrap()).unwrap();
+    let request = Request {
+        env: Env {
+            command: Some("DEL".to_owned()),
+            container_id: Some("c1".to_owned()),
+            ifname: Some("eth0".to_owned()),
+            ..Env::default()
+        },
+        config: r#"{"cniVersion":"1.0.0","name":"lan","type":"macvlan","master":"eth0","ipam":{"type":"dhcp"}}"#
+            .to_owned(),
+    };
+    let file = spool::path(&home.socket(), &request);
+    fs::write(&file, serde_json::to_vec(&request).unwrap()).unwrap();
+    let _daemon = home.start();
+    // The list is asked after the spooled call, so its answer says that the loop has turned; the file follows at once.
+    assert!(home.list(&[]).status.success());
+    let deadline = Instant::now() + PATIENCE;
+    while file.exists() {
+        assert!(Instant::now() < deadline, "{} is still there", file.display());
+        assert!(home.list(&[]).status.success());
+    }
+}
+
+#[test]
+fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
+    let home = Home::new();
+    fs::create_dir(home.state()).unwrap();
+    fs::write(home.state().join("leases.redb"), [7; 5000]).unwrap();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGTERM);
+    let (status, log) = daemon.ended();
+    assert!(status.success());
+    assert!(log.contains("ERROR") && log.contains("leases.redb.damaged-"), "{log}");
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let home = Home::new();
+    let mut command = home.command();
+    command.args(["--log-format", "json", "--log", "debug"]);
+    let daemon = home.ready(command);
+    daemon.signal(Signal::SIGTERM);
+    let (_, log) = daemon.ended();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["message"] == "ready" && line["level"] == "INFO"), "{log}");
+    assert!(lines.iter().any(|line| line["message"] == "start" && line["records"] == 0), "{log}");
+}
+
+#[test]
+fn a_filter_that_is_none_is_refused() {
+    let home = Home::new();
+    let output = home.command().args(["--log", "leasehold=loud"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("leasehold: log filter \"leasehold=loud\""), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_list_without_a_daemon_says_how_to_start_one() {
+    let home = Home::new();
+    let output = home.list(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!(
+        "leasehold: no leasehold daemon at {}: start it with `systemctl start leasehold` or `leasehold daemon`\n",
+        home.socket().display()
+    );
+    assert_eq!(text(&output.stderr), expected);
+}
