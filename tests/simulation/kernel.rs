@@ -9,10 +9,10 @@ use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Step,
 use leasehold_core::wire::Mac;
 
 /// Where a link is: its namespace and its index there.
-pub type At = (Cookie, u32);
+pub(crate) type At = (Cookie, u32);
 
 /// The host's own namespace. It has one link a LAN, with indices from 2 on.
-pub const HOST: Cookie = Cookie(1);
+pub(crate) const HOST: Cookie = Cookie(1);
 
 /// A namespace.
 #[derive(Debug)]
@@ -26,26 +26,26 @@ struct Space {
 
 /// A link.
 #[derive(Debug)]
-pub struct Wire {
+pub(crate) struct Wire {
     /// Its name.
-    pub ifname: String,
+    pub(crate) ifname: String,
     /// Its Ethernet address.
-    pub mac: Mac,
+    pub(crate) mac: Mac,
     /// Its MTU.
-    pub mtu: u32,
+    pub(crate) mtu: u32,
     /// Administratively up.
-    pub up: bool,
+    pub(crate) up: bool,
     /// Has carrier.
-    pub carrier: bool,
+    pub(crate) carrier: bool,
     /// The addresses on it.
-    pub addresses: Vec<Ipv4Net>,
+    pub(crate) addresses: Vec<Ipv4Net>,
     /// The LAN that it is on.
-    pub lan: usize,
+    pub(crate) lan: usize,
 }
 
 /// All namespaces of one boot.
 #[derive(Debug)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     spaces: BTreeMap<Cookie, Space>,
     paths: BTreeMap<PathBuf, Cookie>,
     by_mac: BTreeMap<Mac, At>,
@@ -56,7 +56,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, … are up.
-    pub fn booted(lans: usize) -> Self {
+    pub(crate) fn booted(lans: usize) -> Self {
         let wire = |lan: usize| Wire {
             ifname: format!("eth{lan}"),
             mac: Mac([2, 0xaa, 0, 0, 0, lan as u8]),
@@ -79,13 +79,12 @@ impl Kernel {
     }
 
     /// Makes a namespace with one link in it, which is down.
-    pub fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
+    pub(crate) fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
         let cookie = Cookie(self.next);
         self.next += 1;
         // An index that says nothing about the namespace, as with macvlan links moved in from the host.
         let ifindex = 2 + (self.next % 5) as u32;
-        let wire =
-            Wire { ifname: ifname.to_owned(), mac, mtu, up: false, carrier: false, addresses: Vec::new(), lan };
+        let wire = Wire { ifname: ifname.to_owned(), mac, mtu, up: false, carrier: false, addresses: Vec::new(), lan };
         let links = BTreeMap::from([(ifindex, wire)]);
         self.spaces.insert(cookie, Space { path: path.to_owned(), links, doomed: false, sockets: 0 });
         self.paths.insert(path.to_owned(), cookie);
@@ -94,7 +93,7 @@ impl Kernel {
     }
 
     /// Returns a link.
-    pub fn link(&self, (cookie, ifindex): At) -> Option<&Wire> {
+    pub(crate) fn link(&self, (cookie, ifindex): At) -> Option<&Wire> {
         self.spaces.get(&cookie)?.links.get(&ifindex)
     }
 
@@ -103,19 +102,19 @@ impl Kernel {
     }
 
     /// Returns a link of a container by its Ethernet address.
-    pub fn by_mac(&self, mac: Mac) -> Option<(At, &Wire)> {
+    pub(crate) fn by_mac(&self, mac: Mac) -> Option<(At, &Wire)> {
         let at = *self.by_mac.get(&mac)?;
         Some((at, self.link(at)?))
     }
 
     /// Returns the container's link that is up on a LAN and has an address.
-    pub fn owner(&self, lan: usize, address: Ipv4Addr) -> Option<&Wire> {
+    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr) -> Option<&Wire> {
         let wires = self.spaces.values().flat_map(|space| space.links.values());
         wires.into_iter().find(|w| w.lan == lan && w.up && w.addresses.iter().any(|a| a.addr() == address))
     }
 
     /// Returns where a link is, as sockets of it would be.
-    pub fn locate(&self, link: &Link) -> Result<At, LinkCause> {
+    pub(crate) fn locate(&self, link: &Link) -> Result<At, LinkCause> {
         match link {
             Link::InNetns { .. } => self.find(&Target::Known(link.clone())),
             Link::Parent { ifindex, .. } => {
@@ -147,7 +146,7 @@ impl Kernel {
     }
 
     /// Looks at a link. From then on the daemon hears of its namespace.
-    pub fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
+    pub(crate) fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
         let at = self.find(target)?;
         self.watched.insert(at.0);
         let wire = self.link(at).ok_or(LinkCause::NoLink(at.1.to_string()))?;
@@ -164,7 +163,7 @@ impl Kernel {
     }
 
     /// Takes the first `most` steps on a link. Returns how many were taken, where, and whether the link came up by it.
-    pub fn apply(
+    pub(crate) fn apply(
         &mut self,
         target: &Target,
         steps: &[Step],
@@ -196,14 +195,14 @@ impl Kernel {
     }
 
     /// Gives a link carrier, or takes it away.
-    pub fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelEvent> {
+    pub(crate) fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelEvent> {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
         Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
     /// Puts an address on a link, as the main plugin does after ADD.
-    pub fn add_address(&mut self, at: At, address: Ipv4Net) -> Option<KernelEvent> {
+    pub(crate) fn add_address(&mut self, at: At, address: Ipv4Net) -> Option<KernelEvent> {
         let wire = self.link_mut(at)?;
         if !wire.addresses.contains(&address) {
             wire.addresses.push(address);
@@ -212,14 +211,14 @@ impl Kernel {
     }
 
     /// Deletes a link.
-    pub fn delete_link(&mut self, at: At) -> Option<KernelEvent> {
+    pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelEvent> {
         let wire = self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
         self.forget_mac(wire.mac, at);
         Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })
     }
 
     /// Takes a namespace's path away. It dies now, or with the last socket in it.
-    pub fn doom(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+    pub(crate) fn doom(&mut self, cookie: Cookie) -> Option<KernelEvent> {
         let space = self.spaces.get_mut(&cookie)?;
         if !std::mem::replace(&mut space.doomed, true) && self.paths.get(&space.path) == Some(&cookie) {
             self.paths.remove(&space.path);
@@ -228,14 +227,14 @@ impl Kernel {
     }
 
     /// Counts a socket in a namespace.
-    pub fn hold(&mut self, cookie: Cookie) {
+    pub(crate) fn hold(&mut self, cookie: Cookie) {
         if let Some(space) = self.spaces.get_mut(&cookie) {
             space.sockets += 1;
         }
     }
 
     /// Counts a socket less in a namespace, which may be what it waited for to die.
-    pub fn let_go(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+    pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelEvent> {
         let space = self.spaces.get_mut(&cookie)?;
         space.sockets -= 1;
         self.bury(cookie)
@@ -261,22 +260,22 @@ impl Kernel {
     }
 
     /// Tells whether a namespace is gone or about to go.
-    pub fn is_dead(&self, cookie: Cookie) -> bool {
+    pub(crate) fn is_dead(&self, cookie: Cookie) -> bool {
         self.spaces.get(&cookie).is_none_or(|space| space.doomed)
     }
 
     /// Tells whether a namespace stays only because of sockets in it.
-    pub fn is_pinned(&self, cookie: Cookie) -> bool {
+    pub(crate) fn is_pinned(&self, cookie: Cookie) -> bool {
         self.spaces.get(&cookie).is_some_and(|space| space.doomed)
     }
 
     /// Tells whether the daemon hears of a namespace.
-    pub fn is_watched(&self, cookie: Cookie) -> bool {
+    pub(crate) fn is_watched(&self, cookie: Cookie) -> bool {
         self.watched.contains(&cookie)
     }
 
     /// Forgets what the daemon watched: it ended.
-    pub fn daemon_ended(&mut self) {
+    pub(crate) fn daemon_ended(&mut self) {
         self.watched.clear();
     }
 }

@@ -75,6 +75,19 @@ fn fail_with(seed: u64) -> ! {
     }
 }
 
+/// Runs all seeds whatever happens, and prints which rules are broken by how many, with the first of them.
+fn survey(count: u64) {
+    let mut broken: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
+    for seed in 0..count {
+        if let Some(breach) = World::new(seed, None, false).run().breach {
+            broken.entry(format!("{:?}", breach.rule)).or_default().push(seed);
+        }
+    }
+    for (rule, seeds) in broken {
+        println!("{:>6} {rule}: {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
+    }
+}
+
 #[test]
 fn every_seed_keeps_the_invariants() {
     if let Some(seed) = setting("SEED") {
@@ -85,6 +98,9 @@ fn every_seed_keeps_the_invariants() {
         return;
     }
     let count = setting("SEEDS").unwrap_or(20_000);
+    if setting("SURVEY").is_some() {
+        return survey(count);
+    }
     let (failed, stats) = run_many(0, count, None);
     println!("{count} seeds: {stats:#?}");
     if let Some(seed) = failed {

@@ -5,17 +5,17 @@ use std::time::Duration;
 use fastrand::Rng;
 
 /// How often something happens, in parts of a million.
-pub type Chance = u32;
+pub(crate) type Chance = u32;
 
 /// Draws whether something of this chance happens.
-pub fn happens(rng: &mut Rng, chance: Chance) -> bool {
+pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
     chance > 0 && rng.u32(..1_000_000) < chance
 }
 
 /// The kinds of effects, each of which can be crashed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "named after the variants of Effect")]
-pub enum EffectKind {
+pub(crate) enum EffectKind {
     Persist,
     Open,
     Inspect,
@@ -27,75 +27,77 @@ pub enum EffectKind {
 
 impl EffectKind {
     /// All kinds.
-    pub const ALL: [Self; 7] =
+    pub(crate) const ALL: [Self; 7] =
         [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply];
 }
 
 /// Where the daemon crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CrashPoint {
+pub(crate) struct CrashPoint {
     /// At an effect of this kind,
-    pub kind: EffectKind,
+    pub(crate) kind: EffectKind,
     /// the n-th that is carried out since the last crash, from 1 on;
-    pub nth: u32,
+    pub(crate) nth: u32,
     /// after it was carried out, but before its outcome is told; else before.
-    pub after: bool,
+    pub(crate) after: bool,
 }
 
 /// All that a seed decides beforehand.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// How many attachments live beside each other.
-    pub actors: usize,
+    pub(crate) actors: usize,
     /// How many LANs there are.
-    pub lans: usize,
+    pub(crate) lans: usize,
     /// How many actors share a client identifier, at most.
-    pub sharers: u32,
+    pub(crate) sharers: u32,
     /// Servers a LAN.
-    pub servers: usize,
+    pub(crate) servers: usize,
     /// The first server is behind a router.
-    pub off_link: bool,
+    pub(crate) off_link: bool,
     /// The first server speaks for the wire.
-    pub authoritative: bool,
+    pub(crate) authoritative: bool,
     /// Lease time in seconds; `u32::MAX` for ever.
-    pub lease: u32,
+    pub(crate) lease: u32,
     /// T1 and T2 where the server sends them.
-    pub times: Option<(u32, u32)>,
+    pub(crate) times: Option<(u32, u32)>,
     /// How long the server thinks before an offer.
-    pub offer_delay: Duration,
+    pub(crate) offer_delay: Duration,
+    /// The host's link hears what is addressed to a container's Ethernet address, as over veth.
+    pub(crate) promiscuous: bool,
     /// Whether the server gives an MTU.
-    pub mtu: Option<u16>,
+    pub(crate) mtu: Option<u16>,
     /// How long the runtime goes on.
-    pub active: Duration,
+    pub(crate) active: Duration,
     /// A frame is lost.
-    pub loss: Chance,
+    pub(crate) loss: Chance,
     /// A frame comes twice.
-    pub duplicates: Chance,
+    pub(crate) duplicates: Chance,
     /// A frame is late, by up to this.
-    pub late: Option<Duration>,
+    pub(crate) late: Option<Duration>,
     /// A server goes away for a while, restarts or forgets, about every so often.
-    pub server_faults: Option<Duration>,
+    pub(crate) server_faults: Option<Duration>,
     /// An operation on a link fails or takes too long.
-    pub link_faults: Chance,
+    pub(crate) link_faults: Chance,
     /// A transaction fails.
-    pub store_faults: Chance,
+    pub(crate) store_faults: Chance,
     /// The store is full for a while, about every so often.
-    pub store_full: Option<Duration>,
+    pub(crate) store_full: Option<Duration>,
     /// The kernel's message is lost, and that is told.
-    pub missed: Chance,
+    pub(crate) missed: Chance,
     /// The daemon crashes at these.
-    pub crashes: Vec<CrashPoint>,
+    pub(crate) crashes: Vec<CrashPoint>,
     /// A crash is the host's.
-    pub reboots: Chance,
+    pub(crate) reboots: Chance,
     /// Containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
-    pub unruly: Chance,
+    pub(crate) unruly: Chance,
     /// Carrier comes late or goes for a while.
-    pub flapping: Chance,
+    pub(crate) flapping: Chance,
 }
 
 impl Plan {
     /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all.
-    pub fn draw(seed: u64) -> Self {
+    pub(crate) fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x706c_616e);
         let rng = &mut rng;
         let big = seed % 100 == 99;
@@ -119,6 +121,7 @@ impl Plan {
             lease,
             times,
             offer_delay: if rng.u32(..8) == 0 { Duration::from_secs(3) } else { Duration::ZERO },
+            promiscuous: rng.bool(),
             mtu: (rng.u32(..4) == 0).then_some(1400),
             active: Duration::from_secs(if big { span } else { (span * 3).max(120) }),
             loss: 0,
@@ -163,11 +166,7 @@ impl Plan {
         if crashes {
             let most = (self.actors as u32 * 6).max(4);
             self.crashes = (0..1 + rng.usize(..3))
-                .map(|_| CrashPoint {
-                    kind: pick(rng, &EffectKind::ALL),
-                    nth: 1 + rng.u32(..most),
-                    after: rng.bool(),
-                })
+                .map(|_| CrashPoint { kind: pick(rng, &EffectKind::ALL), nth: 1 + rng.u32(..most), after: rng.bool() })
                 .collect();
             self.reboots = pick(rng, &[0, 200_000]);
         }
@@ -175,7 +174,7 @@ impl Plan {
     }
 
     /// Tells whether nothing at all goes wrong but what containers and callers do.
-    pub fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         !self.may_lose_leases()
             && self.link_faults == 0
             && self.store_faults == 0
@@ -186,12 +185,12 @@ impl Plan {
     }
 
     /// Tells whether the network keeps a client from its server.
-    pub fn may_lose_leases(&self) -> bool {
+    pub(crate) fn may_lose_leases(&self) -> bool {
         self.loss > 0 || self.duplicates > 0 || self.late.is_some() || self.server_faults.is_some()
     }
 }
 
 /// Draws one of several.
-pub fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
+pub(crate) fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }

@@ -6,33 +6,33 @@ use crate::plan::EffectKind;
 
 /// Counts of one run, or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// Events of the world.
-    pub events: u64,
+    pub(crate) events: u64,
     /// Deadlines of the core.
-    pub timeouts: u64,
+    pub(crate) timeouts: u64,
     /// Seconds of virtual time.
-    pub virtual_seconds: u64,
+    pub(crate) virtual_seconds: u64,
     /// Starts of the daemon.
-    pub starts: u64,
+    pub(crate) starts: u64,
     /// Crashes.
-    pub crashes: u64,
+    pub(crate) crashes: u64,
     /// Of these, of the host.
-    pub reboots: u64,
+    pub(crate) reboots: u64,
     /// Crashes by effect, and whether after it.
-    pub crash_points: BTreeMap<(EffectKind, bool), u64>,
+    pub(crate) crash_points: BTreeMap<(EffectKind, bool), u64>,
     /// What else is worth counting, by name.
-    pub counts: BTreeMap<&'static str, u64>,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
     /// Counts something.
-    pub fn count(&mut self, what: &'static str) {
+    pub(crate) fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
     /// Adds another run's counts.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.events += other.events;
         self.timeouts += other.timeouts;
         self.virtual_seconds += other.virtual_seconds;

@@ -7,18 +7,18 @@ use leasehold_core::record::{BindingId, Change, Record};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
-pub struct Store {
+pub(crate) struct Store {
     /// What is durable.
-    pub durable: BTreeMap<BindingId, Record>,
+    pub(crate) durable: BTreeMap<BindingId, Record>,
     /// Transactions in their order.
-    pub waiting: VecDeque<(OpId, Vec<Change>)>,
+    pub(crate) waiting: VecDeque<(OpId, Vec<Change>)>,
     /// A commit is under way.
-    pub busy: bool,
+    pub(crate) busy: bool,
 }
 
 impl Store {
     /// Makes a transaction's changes durable.
-    pub fn commit(&mut self, changes: Vec<Change>) {
+    pub(crate) fn commit(&mut self, changes: Vec<Change>) {
         for change in changes {
             match change {
                 Change::Put(id, record) => {
@@ -32,13 +32,13 @@ impl Store {
     }
 
     /// Loses what was not durable: the daemon ended.
-    pub fn daemon_ended(&mut self) {
+    pub(crate) fn daemon_ended(&mut self) {
         self.waiting.clear();
         self.busy = false;
     }
 
     /// Returns all that is durable, as a start reads it.
-    pub fn records(&self) -> Vec<(BindingId, Record)> {
+    pub(crate) fn records(&self) -> Vec<(BindingId, Record)> {
         self.durable.iter().map(|(id, record)| (*id, record.clone())).collect()
     }
 }

@@ -15,7 +15,7 @@ use netns_fixtures::model::{Kind, Message, Packet, decode};
 
 /// A duty left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
+pub(crate) enum Mutation {
     /// ADD is answered when the lease is given to the store, not when it is durable.
     ReplyBeforePersist,
     /// A NAK is not heard.
@@ -39,7 +39,7 @@ pub enum Mutation {
 }
 
 /// The core, perhaps mutated.
-pub struct Subject {
+pub(crate) struct Subject {
     registry: Registry,
     mutation: Option<Mutation>,
     /// ADDs that wait for their answer.
@@ -54,7 +54,7 @@ pub struct Subject {
 
 impl Subject {
     /// Returns a core as it is after its daemon started.
-    pub fn new(seed: u64, mutation: Option<Mutation>) -> Self {
+    pub(crate) fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         Self {
             registry: Registry::new(Config::default(), seed),
             mutation,
@@ -66,24 +66,24 @@ impl Subject {
     }
 
     /// Hands in an input.
-    pub fn handle(&mut self, now: Now, input: Input<'_>) {
+    pub(crate) fn handle(&mut self, now: Now, input: Input<'_>) {
         if let Some(input) = self.mutate(input) {
             self.registry.handle(now, input);
         }
     }
 
     /// Tells that time has passed.
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub(crate) fn handle_timeout(&mut self, now: Now) {
         self.registry.handle_timeout(now);
     }
 
     /// Returns the next deadline.
-    pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Why)> {
         self.registry.poll_timeout()
     }
 
     /// Returns the next effect.
-    pub fn poll_effect(&mut self) -> Option<Effect> {
+    pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
         loop {
             if let Some(effect) = self.own.pop_front() {
                 return Some(effect);
@@ -183,7 +183,7 @@ impl Subject {
 }
 
 /// Returns the DHCP message in a frame.
-pub fn message_of(frame: &[u8]) -> Option<Message> {
+pub(crate) fn message_of(frame: &[u8]) -> Option<Message> {
     match decode(frame).ok()?.packet {
         Packet::Udp { payload, .. } => Message::decode(payload).ok(),
         Packet::Arp(_) | Packet::Other(_) => None,

@@ -6,31 +6,31 @@ use netns_fixtures::model::{Message, Packet, decode};
 
 /// The lines of one run.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     lines: Option<Vec<String>>,
 }
 
 impl Trace {
     /// Returns a trace that keeps its lines, or one that keeps nothing.
-    pub fn new(keep: bool) -> Self {
+    pub(crate) fn new(keep: bool) -> Self {
         Self { lines: keep.then(Vec::new) }
     }
 
     /// Adds a line, which is made only where lines are kept.
-    pub fn line(&mut self, now: u64, line: impl FnOnce() -> String) {
+    pub(crate) fn line(&mut self, now: u64, line: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:>7}.{:06}  {}", now / 1_000_000, now % 1_000_000, line()));
         }
     }
 
     /// Returns the lines.
-    pub fn into_lines(self) -> Vec<String> {
+    pub(crate) fn into_lines(self) -> Vec<String> {
         self.lines.unwrap_or_default()
     }
 }
 
 /// A frame in a few words.
-pub struct Brief<'a>(pub &'a [u8]);
+pub(crate) struct Brief<'a>(pub &'a [u8]);
 
 impl fmt::Display for Brief<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

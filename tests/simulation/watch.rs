@@ -16,7 +16,7 @@ use crate::subject::message_of;
 
 /// Which rule was broken. Numbers are those of the design's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// 1: a caller heard of a lease that was not durable.
     NotDurable,
     /// 2: two Persists, two Opens or two Applies of one binding are under way.
@@ -59,22 +59,22 @@ pub enum Rule {
 
 /// A broken rule.
 #[derive(Clone, Debug)]
-pub struct Breach {
+pub(crate) struct Breach {
     /// Which.
-    pub rule: Rule,
+    pub(crate) rule: Rule,
     /// How.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 /// Who was told of a lease and has it still.
 #[derive(Clone, Debug)]
-pub struct Holder {
+pub(crate) struct Holder {
     /// The LAN.
-    pub lan: usize,
+    pub(crate) lan: usize,
     /// The client identifier.
-    pub client_id: ClientId,
+    pub(crate) client_id: ClientId,
     /// The address.
-    pub address: Ipv4Addr,
+    pub(crate) address: Ipv4Addr,
 }
 
 /// A request that was handed to the core.
@@ -96,7 +96,7 @@ enum Under {
 
 /// What the world remembers in order to judge the daemon. All but `holders` is about one run of it.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     asked: BTreeMap<RequestId, Asked>,
     gone: BTreeSet<RequestId>,
     under_way: BTreeMap<OpId, Under>,
@@ -105,7 +105,7 @@ pub struct Watch {
     /// After a start: no frame from these before that time.
     silent: BTreeMap<Mac, u64>,
     /// Who holds what. It outlives the daemon.
-    pub holders: BTreeMap<Attachment, Holder>,
+    pub(crate) holders: BTreeMap<Attachment, Holder>,
 }
 
 /// A DEL or CHECK is answered within this, in microseconds: the shell's own limits are in it, not endless failures.
@@ -115,23 +115,23 @@ const SLACK: u64 = 50_000;
 
 impl Watch {
     /// Forgets what the daemon knew: it ended.
-    pub fn daemon_ended(&mut self) {
+    pub(crate) fn daemon_ended(&mut self) {
         let holders = std::mem::take(&mut self.holders);
         *self = Self { holders, ..Self::default() };
     }
 
     /// Demands silence of an Ethernet address until a time.
-    pub fn hush(&mut self, mac: Mac, until: u64) {
+    pub(crate) fn hush(&mut self, mac: Mac, until: u64) {
         self.silent.insert(mac, until);
     }
 
     /// Ends that demand: there is a cause to send.
-    pub fn unhush(&mut self, mac: Mac) {
+    pub(crate) fn unhush(&mut self, mac: Mac) {
         self.silent.remove(&mac);
     }
 
     /// Notes a request that is handed to the core.
-    pub fn request(&mut self, now: u64, id: RequestId, call: &Call) {
+    pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
             Call::Del { .. } | Call::Check { .. } => PATIENCE,
@@ -144,13 +144,13 @@ impl Watch {
     }
 
     /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
-    pub fn hung_up(&mut self, id: RequestId) -> bool {
+    pub(crate) fn hung_up(&mut self, id: RequestId) -> bool {
         self.gone.insert(id);
         self.asked.remove(&id).is_some()
     }
 
     /// Notes an outcome that is handed to the core.
-    pub fn done(&mut self, op: OpId, outcome: &Outcome, exchange: Option<ExchangeId>) {
+    pub(crate) fn done(&mut self, op: OpId, outcome: &Outcome, exchange: Option<ExchangeId>) {
         self.under_way.remove(&op);
         if let (Outcome::Opened(Ok(())), Some(exchange)) = (outcome, exchange) {
             self.exchanges.entry(exchange).and_modify(|open| *open = true);
@@ -158,33 +158,33 @@ impl Watch {
     }
 
     /// Tells whether the core believes an exchange to be open.
-    pub fn is_open(&self, exchange: ExchangeId) -> bool {
+    pub(crate) fn is_open(&self, exchange: ExchangeId) -> bool {
         self.exchanges.get(&exchange) == Some(&true)
     }
 
     /// Returns how many exchanges the core has not closed.
-    pub fn open_exchanges(&self) -> usize {
+    pub(crate) fn open_exchanges(&self) -> usize {
         self.exchanges.len()
     }
 
     /// Returns how many effects have not reported back.
-    pub fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
     /// Tells whether a call is waiting for its answer.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         !self.asked.is_empty()
     }
 
     /// Finds a request that should have been answered.
-    pub fn overdue(&self, now: u64) -> Option<Breach> {
+    pub(crate) fn overdue(&self, now: u64) -> Option<Breach> {
         let (id, asked) = self.asked.iter().find(|(_, asked)| now > asked.due)?;
         Some(breach(Rule::Unanswered, format!("{id:?}: {:?}", asked.call)))
     }
 
     /// Judges an effect at the moment that the core emits it. `lan` is where a frame would go.
-    pub fn effect(&mut self, now: u64, effect: &Effect, store: &Store, lan: Option<usize>) -> Option<Breach> {
+    pub(crate) fn effect(&mut self, now: u64, effect: &Effect, store: &Store, lan: Option<usize>) -> Option<Breach> {
         match effect {
             Effect::Persist { op, changes } => {
                 let ids = changes.iter().map(|change| match change {
@@ -221,13 +221,7 @@ impl Watch {
         }
     }
 
-    fn send(
-        &mut self,
-        now: u64,
-        exchange: ExchangeId,
-        frame: &[u8],
-        lan: Option<usize>,
-    ) -> Option<Breach> {
+    fn send(&mut self, now: u64, exchange: ExchangeId, frame: &[u8], lan: Option<usize>) -> Option<Breach> {
         if !self.is_open(exchange) {
             return Some(breach(Rule::SendUnopened, format!("Send on {exchange:?}")));
         }
@@ -268,6 +262,6 @@ impl Watch {
 }
 
 /// Returns a breach of a rule.
-pub fn breach(rule: Rule, detail: impl Into<String>) -> Breach {
+pub(crate) fn breach(rule: Rule, detail: impl Into<String>) -> Breach {
     Breach { rule, detail: detail.into() }
 }

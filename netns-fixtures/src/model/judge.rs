@@ -59,7 +59,7 @@ pub enum Violation {
     Source(Purpose, std::net::SocketAddrV4),
     #[error("{0:?} to {1}")]
     Destination(Purpose, std::net::SocketAddrV4),
-    #[error("{0:?} has the wrong kind of Ethernet destination")]
+    #[error("{0:?} has an Ethernet destination that is neither one station nor all")]
     EthernetDestination(Purpose),
     #[error("another client identifier or chaddr within one xid")]
     ClientChanged,
@@ -103,7 +103,7 @@ struct Exchange {
     key: ClientKey,
     hardware: [u8; 6],
     /// The values of secs in its DISCOVERs.
-    secs: Vec<u16>,
+    secs: VecDeque<u16>,
     offers: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The last claim of an address: INIT-REBOOT, RENEW, REBIND.
     claim: Option<Ipv4Addr>,
@@ -115,6 +115,8 @@ struct Exchange {
 #[derive(Debug, Default)]
 struct Client {
     latest: u32,
+    /// What its last REQUEST in SELECTING asked for: it may be granted before the client hears of it.
+    selected: Option<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
     max_size: Option<Vec<u8>>,
 }
@@ -159,21 +161,9 @@ impl Judge {
             Err(cause) => return vec![Violation::Frame(cause)],
         };
         match frame.packet {
-            Packet::Udp {
-                source,
-                destination,
-                payload,
-            } if destination.port() == 67 => {
+            Packet::Udp { source, destination, payload } if destination.port() == 67 => {
                 let ethernet = Some((frame.source, frame.destination));
-                self.client(
-                    now,
-                    &Datagram {
-                        payload,
-                        source,
-                        destination: Some(destination),
-                        ethernet,
-                    },
-                )
+                self.client(now, &Datagram { payload, source, destination: Some(destination), ethernet })
             }
             Packet::Arp(arp) if arp.sender_mac == frame.source => Vec::new(),
             Packet::Arp(_) => vec![Violation::ArpSender],
@@ -194,22 +184,12 @@ impl Judge {
             return;
         };
         match message.kind() {
-            Some(Kind::Offer) if exchange.offers.len() < 64 => {
-                exchange.offers.push((server, message.yiaddr))
-            }
+            Some(Kind::Offer) if exchange.offers.len() < 64 => exchange.offers.push((server, message.yiaddr)),
             Some(Kind::Ack) => {
-                let seconds = message
-                    .number(code::LEASE_TIME)
-                    .filter(|seconds| *seconds != u32::MAX);
+                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
-                let grant = Grant {
-                    server,
-                    until,
-                    given_back: false,
-                    refused: false,
-                };
-                self.grants
-                    .insert((exchange.key.clone(), message.yiaddr), grant);
+                let grant = Grant { server, until, given_back: false, refused: false };
+                self.grants.insert((exchange.key.clone(), message.yiaddr), grant);
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -226,10 +206,7 @@ impl Judge {
         let Some(exchange) = self.exchanges.get_mut(&message.xid) else {
             return;
         };
-        let latest = self
-            .clients
-            .get(&exchange.key)
-            .is_some_and(|client| client.latest == message.xid);
+        let latest = self.clients.get(&exchange.key).is_some_and(|client| client.latest == message.xid);
         match message.kind() {
             Some(Kind::Ack) => {
                 exchange.acknowledged = true;
@@ -248,6 +225,11 @@ impl Judge {
         }
     }
 
+    /// Takes in that the clients ended and began again: they need not remember a NAK.
+    pub fn clients_restarted(&mut self) {
+        self.grants.values_mut().for_each(|grant| grant.refused = false);
+    }
+
     /// Judges what has to stay the same from a client's DISCOVER on (RFC 2131 §3.5).
     fn constant(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
         if self.clients.len() > REMEMBERED {
@@ -258,13 +240,10 @@ impl Judge {
         if purpose.gives_back() {
             return;
         }
+        client.selected = message.address(code::SERVER).zip(message.address(code::REQUESTED));
         for (known, code, violation) in [
             (&mut client.list, code::PARAMETERS, Violation::ListChanged),
-            (
-                &mut client.max_size,
-                code::MAX_SIZE,
-                Violation::MaxSizeChanged,
-            ),
+            (&mut client.max_size, code::MAX_SIZE, Violation::MaxSizeChanged),
         ] {
             let value = message.option(code);
             if known.is_some() && known.as_deref() != value {
@@ -280,27 +259,27 @@ impl Judge {
         if !self.exchanges.contains_key(&message.xid) {
             self.order.push_back(message.xid);
             if self.order.len() > REMEMBERED {
-                self.order
-                    .pop_front()
-                    .map(|oldest| self.exchanges.remove(&oldest));
+                self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
             }
         }
-        let exchange = self
-            .exchanges
-            .entry(message.xid)
-            .or_insert_with(|| Exchange {
-                key: key.clone(),
-                hardware,
-                secs: Vec::new(),
-                offers: Vec::new(),
-                claim: None,
-                acknowledged: false,
-            });
+        let exchange = self.exchanges.entry(message.xid).or_insert_with(|| Exchange {
+            key: key.clone(),
+            hardware,
+            secs: VecDeque::new(),
+            offers: Vec::new(),
+            claim: None,
+            acknowledged: false,
+        });
         if exchange.key != key || exchange.hardware != hardware {
             found.push(Violation::ClientChanged);
         }
         match purpose {
-            Purpose::Discover if exchange.secs.len() < 64 => exchange.secs.push(message.secs),
+            Purpose::Discover => {
+                exchange.secs.push_back(message.secs);
+                if exchange.secs.len() > 64 {
+                    exchange.secs.pop_front();
+                }
+            }
             Purpose::Select => {
                 let unset = Ipv4Addr::UNSPECIFIED;
                 let server = message.address(code::SERVER).unwrap_or(unset);
@@ -313,7 +292,7 @@ impl Judge {
             }
             Purpose::Reboot => exchange.claim = message.address(code::REQUESTED),
             Purpose::Renew | Purpose::Rebind => exchange.claim = Some(message.ciaddr),
-            Purpose::Discover | Purpose::Decline | Purpose::Release => {}
+            Purpose::Decline | Purpose::Release => {}
         }
     }
 
@@ -332,6 +311,11 @@ impl Judge {
             Purpose::Renew | Purpose::Rebind | Purpose::Release => Some(message.ciaddr),
         };
         let Some(address) = claimed else { return };
+        let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
+        let selected = self.clients.get(&message.key()).and_then(|client| client.selected);
+        if named.is_some() && selected == named.map(|server| (server, address)) {
+            return;
+        }
         let Some(grant) = self.grants.get_mut(&(message.key(), address)) else {
             found.push(Violation::NeverGranted(purpose, address));
             return;
@@ -347,18 +331,8 @@ impl Judge {
         if uses && grant.given_back {
             found.push(Violation::GivenBack(purpose, address));
         }
-        let to = datagram
-            .destination
-            .map(|to| *to.ip())
-            .filter(|_| purpose.unicast());
-        let named = message
-            .address(code::SERVER)
-            .filter(|_| purpose.gives_back());
-        if let Some(other) = [to, named]
-            .into_iter()
-            .flatten()
-            .find(|server| *server != grant.server)
-        {
+        let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
+        if let Some(other) = [to, named].into_iter().flatten().find(|server| *server != grant.server) {
             found.push(Violation::WrongServer(purpose, other));
         }
         grant.given_back |= purpose.gives_back();

@@ -120,10 +120,7 @@ const VIOLATIONS: usize = 1000;
 impl Server {
     /// Returns a server that judges what it receives.
     pub fn new(config: Config) -> Self {
-        Self {
-            judge: Some(Judge::default()),
-            ..Self::unjudged(config)
-        }
+        Self { judge: Some(Judge::default()), ..Self::unjudged(config) }
     }
 
     /// Returns a server that judges nothing: for a wire that delays, doubles and loses, where a [`Judge`] has to sit at
@@ -159,10 +156,7 @@ impl Server {
 
     /// Returns the leases that have not ended by `now`.
     pub fn leases(&self, now: Duration) -> impl Iterator<Item = (Ipv4Addr, &Lease)> {
-        self.leases
-            .iter()
-            .filter(move |(_, lease)| lease.active(now))
-            .map(|(address, lease)| (*address, lease))
+        self.leases.iter().filter(move |(_, lease)| lease.active(now)).map(|(address, lease)| (*address, lease))
     }
 
     /// Returns the lease of an address, if it has not ended by `now`.
@@ -201,10 +195,7 @@ impl Server {
     }
 
     fn serve(&mut self, now: Duration, datagram: &Datagram<'_>) -> Handled {
-        let silent = |silence| Handled {
-            event: Event::Silent(silence),
-            reply: None,
-        };
+        let silent = |silence| Handled { event: Event::Silent(silence), reply: None };
         let Ok(message) = Message::decode(datagram.payload) else {
             return silent(Silence::NotForServers);
         };
@@ -223,10 +214,7 @@ impl Server {
             Purpose::Decline => self.decline(now, &message),
             Purpose::Release => self.release(now, &message, *datagram.source.ip()),
         };
-        Handled {
-            event,
-            reply: self.reply(&message, event),
-        }
+        Handled { event, reply: self.reply(&message, event) }
     }
 
     fn discover(&mut self, now: Duration, message: &Message) -> Event {
@@ -235,14 +223,7 @@ impl Server {
             return Event::Silent(Silence::NoAddress);
         };
         let until = Some(now + self.config.offer_delay + self.config.offer_hold);
-        self.offers.insert(
-            address,
-            Lease {
-                client: key,
-                hardware: message.hardware(),
-                until,
-            },
-        );
+        self.offers.insert(address, Lease { client: key, hardware: message.hardware(), until });
         Event::Offered(address)
     }
 
@@ -252,9 +233,7 @@ impl Server {
             self.offers.retain(|_, offer| offer.client != key);
             return Event::Silent(Silence::OtherServer);
         }
-        let address = message
-            .address(code::REQUESTED)
-            .unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
         if self.serves(address) && self.free_for(now, &key, address) {
             self.grant(now, message, address, Purpose::Select)
         } else {
@@ -264,9 +243,7 @@ impl Server {
 
     fn reboot(&mut self, now: Duration, message: &Message) -> Event {
         let key = message.key();
-        let address = message
-            .address(code::REQUESTED)
-            .unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
         match self.has(now, &key, address) && self.free_for(now, &key, address) {
             true => self.grant(now, message, address, Purpose::Reboot),
             false => self.refuse(now, &key, address, Purpose::Reboot),
@@ -287,16 +264,11 @@ impl Server {
     /// Refuses a claim that may be another server's: only where this one speaks for the wire, and in INIT-REBOOT not where
     /// it knows nothing against the claim (RFC 2131 §4.3.2).
     fn refuse(&self, now: Duration, key: &ClientKey, address: Ipv4Addr, purpose: Purpose) -> Event {
-        let other = self
-            .by_client
-            .get(key)
-            .is_some_and(|held| self.lease(now, *held).is_some());
+        let other = self.by_client.get(key).is_some_and(|held| self.lease(now, *held).is_some());
         let known = other || !self.config.subnet.contains(&address);
         let taken = !self.free_for(now, key, address);
         match self.config.authoritative {
-            true if known || taken || purpose == Purpose::Rebind => {
-                Event::Refused(address, purpose)
-            }
+            true if known || taken || purpose == Purpose::Rebind => Event::Refused(address, purpose),
             false if known || taken => Event::Silent(Silence::NotItsOwn),
             _ => Event::Silent(Silence::Unknown),
         }
@@ -306,17 +278,13 @@ impl Server {
         if message.address(code::SERVER) != Some(self.config.id) {
             return Event::Silent(Silence::OtherServer);
         }
-        let Some(address) = message
-            .address(code::REQUESTED)
-            .filter(|a| self.has(now, &message.key(), *a))
-        else {
+        let Some(address) = message.address(code::REQUESTED).filter(|a| self.has(now, &message.key(), *a)) else {
             return Event::Silent(Silence::NothingToGiveBack);
         };
         self.end(address);
         self.by_client.remove(&message.key());
         self.leases.remove(&address);
-        self.declined
-            .insert(address, now + self.config.decline_hold);
+        self.declined.insert(address, now + self.config.decline_hold);
         Event::Declined(address)
     }
 
@@ -334,34 +302,15 @@ impl Server {
         }
     }
 
-    fn grant(
-        &mut self,
-        now: Duration,
-        message: &Message,
-        address: Ipv4Addr,
-        purpose: Purpose,
-    ) -> Event {
+    fn grant(&mut self, now: Duration, message: &Message, address: Ipv4Addr, purpose: Purpose) -> Event {
         let key = message.key();
         self.offers.retain(|_, offer| offer.client != key);
-        if let Some(old) = self
-            .by_client
-            .insert(key.clone(), address)
-            .filter(|old| *old != address)
-        {
+        if let Some(old) = self.by_client.insert(key.clone(), address).filter(|old| *old != address) {
             self.leases.remove(&old);
         }
-        let until = (self.config.lease != u32::MAX)
-            .then(|| now + Duration::from_secs(self.config.lease.into()));
-        let lease = Lease {
-            client: key.clone(),
-            hardware: message.hardware(),
-            until,
-        };
-        if let Some(old) = self
-            .leases
-            .insert(address, lease)
-            .filter(|old| old.client != key)
-        {
+        let until = (self.config.lease != u32::MAX).then(|| now + Duration::from_secs(self.config.lease.into()));
+        let lease = Lease { client: key.clone(), hardware: message.hardware(), until };
+        if let Some(old) = self.leases.insert(address, lease).filter(|old| old.client != key) {
             self.by_client.remove(&old.client);
         }
         Event::Granted(address, purpose)
@@ -375,18 +324,12 @@ impl Server {
     }
 
     fn has(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
-        self.lease(now, address)
-            .is_some_and(|lease| lease.client == *key)
+        self.lease(now, address).is_some_and(|lease| lease.client == *key)
     }
 
     fn serves(&self, address: Ipv4Addr) -> bool {
         let in_pool = (self.config.pool.0..=self.config.pool.1).contains(&address);
-        in_pool
-            || self
-                .config
-                .reservations
-                .values()
-                .any(|reserved| *reserved == address)
+        in_pool || self.config.reservations.values().any(|reserved| *reserved == address)
     }
 
     /// Tells whether an address may go to this client: nobody else's lease, offer or reservation, and not declined.
@@ -394,10 +337,7 @@ impl Server {
         let others = |lease: &Lease| lease.active(now) && lease.client != *key;
         !self.leases.get(&address).is_some_and(others)
             && !self.offers.get(&address).is_some_and(others)
-            && self
-                .declined
-                .get(&address)
-                .is_none_or(|until| now >= *until)
+            && self.declined.get(&address).is_none_or(|until| now >= *until)
             && self.reserved_to(key, address)
             && address != self.config.id
             && !self.config.routers.contains(&address)
@@ -407,35 +347,18 @@ impl Server {
     fn reserved_to(&self, key: &ClientKey, address: Ipv4Addr) -> bool {
         match self.config.reservations.get(key) {
             Some(reserved) => *reserved == address,
-            None => !self
-                .config
-                .reservations
-                .values()
-                .any(|reserved| *reserved == address),
+            None => !self.config.reservations.values().any(|reserved| *reserved == address),
         }
     }
 
     /// Chooses an address: the reserved one, the client's own of before, the one it asks for, one that nobody had, and at
     /// last one whose lease ended (RFC 2131 §4.3.1).
-    fn choose(
-        &mut self,
-        now: Duration,
-        key: &ClientKey,
-        wish: Option<Ipv4Addr>,
-    ) -> Option<Ipv4Addr> {
-        let offered = self
-            .offers
-            .iter()
-            .find(|(_, offer)| offer.client == *key)
-            .map(|(address, _)| *address);
+    fn choose(&mut self, now: Duration, key: &ClientKey, wish: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let offered = self.offers.iter().find(|(_, offer)| offer.client == *key).map(|(address, _)| *address);
         let reserved = self.config.reservations.get(key).copied();
         let own = self.by_client.get(key).copied();
         let good = |address: &Ipv4Addr| self.serves(*address) && self.free_for(now, key, *address);
-        if let Some(address) = [reserved, own, offered, wish]
-            .into_iter()
-            .flatten()
-            .find(good)
-        {
+        if let Some(address) = [reserved, own, offered, wish].into_iter().flatten().find(good) {
             return Some(address);
         }
         let last = self.config.pool.1.to_bits();
@@ -447,8 +370,7 @@ impl Server {
             }
         }
         let pool = self.config.pool.0.to_bits()..=last;
-        pool.map(Ipv4Addr::from_bits)
-            .find(|address| self.free_for(now, key, *address))
+        pool.map(Ipv4Addr::from_bits).find(|address| self.free_for(now, key, *address))
     }
 
     fn reply(&self, request: &Message, event: Event) -> Option<Reply> {
@@ -459,25 +381,16 @@ impl Server {
             Event::Released(_) | Event::Declined(_) | Event::Silent(_) => return None,
         };
         let mut answer = Message::answer_to(request, kind);
-        answer
-            .options
-            .push((code::SERVER, self.config.id.octets().to_vec()));
+        answer.options.push((code::SERVER, self.config.id.octets().to_vec()));
         if kind == Kind::Nak {
             let text = format!("{address} is not yours");
             answer.options.push((code::MESSAGE, text.into_bytes()));
         } else {
             answer.yiaddr = address;
-            answer.ciaddr = if kind == Kind::Ack {
-                request.ciaddr
-            } else {
-                Ipv4Addr::UNSPECIFIED
-            };
+            answer.ciaddr = if kind == Kind::Ack { request.ciaddr } else { Ipv4Addr::UNSPECIFIED };
             self.config.parameters(request, &mut answer);
         }
-        if let Some(id) = request
-            .option(code::CLIENT_ID)
-            .filter(|_| self.config.echo_client_id)
-        {
+        if let Some(id) = request.option(code::CLIENT_ID).filter(|_| self.config.echo_client_id) {
             answer.options.push((code::CLIENT_ID, id.to_vec()));
         }
         let (ip, ethernet) = match kind {
@@ -486,16 +399,7 @@ impl Server {
             _ if request.wants_broadcast() => (Ipv4Addr::BROADCAST, Some(super::BROADCAST)),
             _ => (address, Some(request.hardware())),
         };
-        let delay = if kind == Kind::Offer {
-            self.config.offer_delay
-        } else {
-            Duration::ZERO
-        };
-        Some(Reply {
-            payload: answer.encode(),
-            destination: SocketAddrV4::new(ip, 68),
-            ethernet,
-            delay,
-        })
+        let delay = if kind == Kind::Offer { self.config.offer_delay } else { Duration::ZERO };
+        Some(Reply { payload: answer.encode(), destination: SocketAddrV4::new(ip, 68), ethernet, delay })
     }
 }

@@ -69,36 +69,18 @@ pub(super) fn fixed_fields(purpose: Purpose, message: &Message, found: &mut Vec<
         }
     };
     check(message.op != 1, Violation::Op(message.op));
-    check(
-        (message.htype, message.hlen) != (1, 6),
-        Violation::Hardware(message.htype, message.hlen),
-    );
+    check((message.htype, message.hlen) != (1, 6), Violation::Hardware(message.htype, message.hlen));
     check(message.hops != 0, Violation::Hops(message.hops));
     let allowed = if purpose.gives_back() { 0 } else { 0x8000 };
-    check(
-        message.flags & !allowed != 0,
-        Violation::Flags(purpose, message.flags),
-    );
-    check(
-        purpose.gives_back() && message.secs != 0,
-        Violation::Secs(purpose, message.secs),
-    );
+    check(message.flags & !allowed != 0, Violation::Flags(purpose, message.flags));
+    check(purpose.gives_back() && message.secs != 0, Violation::Secs(purpose, message.secs));
     check(
         purpose.speaks_as_leased() == message.ciaddr.is_unspecified(),
         Violation::Address(purpose, "ciaddr", message.ciaddr),
     );
-    check(
-        message.yiaddr != unset,
-        Violation::Address(purpose, "yiaddr", message.yiaddr),
-    );
-    check(
-        message.siaddr != unset,
-        Violation::Address(purpose, "siaddr", message.siaddr),
-    );
-    check(
-        message.giaddr != unset,
-        Violation::Address(purpose, "giaddr", message.giaddr),
-    );
+    check(message.yiaddr != unset, Violation::Address(purpose, "yiaddr", message.yiaddr));
+    check(message.siaddr != unset, Violation::Address(purpose, "siaddr", message.siaddr));
+    check(message.giaddr != unset, Violation::Address(purpose, "giaddr", message.giaddr));
     check(message.chaddr[6..] != [0; 10], Violation::ChaddrPadding);
     check(message.names_used, Violation::NamesUsed);
 }
@@ -108,16 +90,8 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
     use Purpose::*;
     let has = |code| message.option(code).is_some();
     for (code, must, must_not) in [
-        (
-            code::REQUESTED,
-            &[Select, Reboot, Decline][..],
-            &[Renew, Rebind, Release][..],
-        ),
-        (
-            code::SERVER,
-            &[Select, Decline, Release],
-            &[Discover, Reboot, Renew, Rebind],
-        ),
+        (code::REQUESTED, &[Select, Reboot, Decline][..], &[Renew, Rebind, Release][..]),
+        (code::SERVER, &[Select, Decline, Release], &[Discover, Reboot, Renew, Rebind]),
     ] {
         if must.contains(&purpose) && !has(code) {
             found.push(Violation::Missing(purpose, code));
@@ -126,13 +100,7 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
             found.push(Violation::Forbidden(purpose, code));
         }
     }
-    let given_back = [
-        code::TYPE,
-        code::REQUESTED,
-        code::SERVER,
-        code::CLIENT_ID,
-        code::MESSAGE,
-    ];
+    let given_back = [code::TYPE, code::REQUESTED, code::SERVER, code::CLIENT_ID, code::MESSAGE];
     for (code, value) in &message.options {
         if (purpose.gives_back() && !given_back.contains(code)) || *code == code::OVERLOAD {
             found.push(Violation::Forbidden(purpose, *code));
@@ -159,26 +127,15 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
         if list[..at].contains(code) {
             found.push(Violation::ListTwice(*code));
         }
-        if [code::ROUTERS, code::STATIC_ROUTES].contains(code)
-            && list[at..].contains(&code::CLASSLESS_ROUTES)
-        {
+        if [code::ROUTERS, code::STATIC_ROUTES].contains(code) && list[at..].contains(&code::CLASSLESS_ROUTES) {
             found.push(Violation::ListOrder(*code));
         }
     }
 }
 
 /// Judges where the message comes from and goes to (RFC 2131 §4.1, §4.3.2, §4.4).
-pub(super) fn envelope(
-    purpose: Purpose,
-    message: &Message,
-    datagram: &Datagram<'_>,
-    found: &mut Vec<Violation>,
-) {
-    let source = if purpose.speaks_as_leased() {
-        message.ciaddr
-    } else {
-        Ipv4Addr::UNSPECIFIED
-    };
+pub(super) fn envelope(purpose: Purpose, message: &Message, datagram: &Datagram<'_>, found: &mut Vec<Violation>) {
+    let source = if purpose.speaks_as_leased() { message.ciaddr } else { Ipv4Addr::UNSPECIFIED };
     if *datagram.source.ip() != source || datagram.source.port() != 68 {
         found.push(Violation::Source(purpose, datagram.source));
     }
@@ -192,8 +149,9 @@ pub(super) fn envelope(
         if from != message.hardware() {
             found.push(Violation::ChaddrNotSource);
         }
-        let multicast = to[0] & 1 != 0;
-        if purpose.unicast() == multicast || (!purpose.unicast() && to != BROADCAST) {
+        // One IP address in an Ethernet broadcast is what a client has left whose ARP nobody answers: servers take it.
+        let one = purpose.unicast() && to[0] & 1 == 0;
+        if !one && to != BROADCAST {
             found.push(Violation::EthernetDestination(purpose));
         }
     }

@@ -15,7 +15,7 @@ use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
 /// A daemon that runs.
-pub struct Daemon {
+pub(crate) struct Daemon {
     subject: Subject,
 }
 
@@ -90,6 +90,7 @@ impl World {
                 self.kernel.let_go(at.0);
             }
         }
+        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted());
         self.pinned.clear();
         self.kernel.daemon_ended();
         self.store.daemon_ended();

@@ -122,6 +122,11 @@ impl World {
     }
 
     fn examine_actor(&mut self, index: usize, rows: &[Row]) {
+        let told = self.actors[index].told.as_ref().map(|lease| (self.actors[index].lan, lease.ip()));
+        let until = told.and_then(|told| *self.granted.get(&told)?);
+        if self.may_lapse && until.is_some_and(|until| until <= self.now) {
+            self.actors[index].excused = true;
+        }
         let actor = &self.actors[index];
         let (attachment, told) = (actor.attachment.clone(), actor.told.clone().expect("a live actor was told"));
         let lost = |what: &str| format!("{attachment} was told {}, excused {}: {what}", told.address, actor.excused);
@@ -134,7 +139,9 @@ impl World {
         if row.expires == Some(Duration::ZERO) {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
         }
-        if !self.is_granted(actor.lan, lease.ip(), row.identity.client_id.as_bytes()) {
+        // A lease without end is never asked for again, so its holder cannot know that the server forgot it.
+        let forgotten = self.plan.lease == u32::MAX && actor.excused;
+        if !forgotten && !self.is_granted(actor.lan, lease.ip(), row.identity.client_id.as_bytes()) {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
         }
         let same = lease.address == told.address;

@@ -32,12 +32,12 @@ use crate::trace::Trace;
 use crate::watch::{Breach, Rule, Watch, breach};
 
 /// A time in microseconds since the world began.
-pub type Micros = u64;
+pub(crate) type Micros = u64;
 
 /// One second.
-pub const SECOND: Micros = 1_000_000;
+pub(crate) const SECOND: Micros = 1_000_000;
 /// One millisecond.
-pub const MILLI: Micros = 1_000;
+pub(crate) const MILLI: Micros = 1_000;
 
 /// The uptime of a host when its daemon first starts after a boot.
 const UPTIME: Micros = 100 * SECOND;
@@ -85,17 +85,17 @@ enum Event {
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     /// The rule that was broken, if one was.
-    pub breach: Option<Breach>,
+    pub(crate) breach: Option<Breach>,
     /// What happened how often.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// What happened, where that was kept.
-    pub trace: Vec<String>,
+    pub(crate) trace: Vec<String>,
 }
 
 /// Everything.
-pub struct World {
+pub(crate) struct World {
     seed: u64,
     plan: Plan,
     mutation: Option<Mutation>,
@@ -132,6 +132,8 @@ pub struct World {
     findings: BTreeMap<RequestId, Answer>,
     /// The runtime begins nothing new, and nothing fails any more.
     winding_down: bool,
+    /// A lease may end because its holder cannot reach its server in time.
+    may_lapse: bool,
     breach: Option<Breach>,
     stats: Stats,
     trace: Trace,
@@ -139,7 +141,7 @@ pub struct World {
 
 impl World {
     /// Returns the world of a seed.
-    pub fn new(seed: u64, mutation: Option<Mutation>, keep_trace: bool) -> Self {
+    pub(crate) fn new(seed: u64, mutation: Option<Mutation>, keep_trace: bool) -> Self {
         let plan = Plan::draw(seed);
         let mut trace = Trace::new(keep_trace);
         trace.line(0, || format!("seed {seed}: {plan:?}"));
@@ -172,6 +174,7 @@ impl World {
             pinned: BTreeMap::new(),
             findings: BTreeMap::new(),
             winding_down: false,
+            may_lapse: plan.may_lose_leases() || plan.link_faults > 0 || plan.flapping > 0,
             breach: None,
             stats: Stats::default(),
             trace,
@@ -182,7 +185,7 @@ impl World {
     }
 
     /// Runs from the first event to the end of quiet.
-    pub fn run(mut self) -> Report {
+    pub(crate) fn run(mut self) -> Report {
         self.begin();
         self.live();
         let now = self.now;
@@ -195,7 +198,8 @@ impl World {
 
     fn begin(&mut self) {
         self.at(0, Event::Start);
-        let spread = (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
+        let spread =
+            (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
         for actor in 0..self.actors.len() {
             let first = MILLI + self.rng.u64(..spread.max(1));
             self.at(first, Event::Act(actor, 0, Act::Begin));

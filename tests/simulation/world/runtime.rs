@@ -14,39 +14,39 @@ use crate::plan::{Plan, happens, pick};
 use crate::watch::Rule;
 
 /// Makes one container after the other.
-pub struct Actor {
+pub(crate) struct Actor {
     /// Its LAN.
-    pub lan: usize,
+    pub(crate) lan: usize,
     /// Actors of one group share a client identifier.
-    pub group: usize,
+    pub(crate) group: usize,
     /// The client identifier follows the container, not the group.
     own_ids: bool,
     /// Counts its containers; acts of an earlier one are void.
-    pub generation: u32,
+    pub(crate) generation: u32,
     container: u32,
     /// What it asks for.
-    pub attachment: Attachment,
-    pub client_id: ClientId,
+    pub(crate) attachment: Attachment,
+    pub(crate) client_id: ClientId,
     path: PathBuf,
     /// Its link's Ethernet address.
-    pub mac: Mac,
+    pub(crate) mac: Mac,
     /// Where its link is.
-    pub at: Option<At>,
+    pub(crate) at: Option<At>,
     /// What it is at.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// What ADD was answered.
-    pub told: Option<Lease>,
+    pub(crate) told: Option<Lease>,
     /// The world, not the daemon, may have cost it its lease.
-    pub excused: bool,
+    pub(crate) excused: bool,
     /// When its last namespace went without a DEL.
-    pub died: Option<Micros>,
+    pub(crate) died: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
     order: Micros,
 }
 
 /// What an actor is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// No container.
     Idle,
     /// ADD was asked.
@@ -59,7 +59,7 @@ pub enum Phase {
 
 /// What an actor does.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub(crate) enum Act {
     /// Makes a container.
     Begin,
     /// Does something with a container that runs.
@@ -86,31 +86,31 @@ pub enum Act {
 
 /// A request as its caller sees it.
 #[derive(Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// Which actor asked, and for which of its containers.
-    pub by: Option<(usize, u32)>,
+    pub(crate) by: Option<(usize, u32)>,
     /// Why.
-    pub role: Role,
+    pub(crate) role: Role,
     /// What.
-    pub call: Call,
+    pub(crate) call: Call,
     /// The caller went away.
-    pub gone: bool,
+    pub(crate) gone: bool,
     /// The answer is on its way to the caller.
-    pub answered: bool,
+    pub(crate) answered: bool,
     /// Until when its caller tries.
     patience: Micros,
 }
 
 impl Asked {
     /// Returns a request that is no actor's.
-    pub fn by_nobody(role: Role, call: Call) -> Self {
+    pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
         Self { by: None, role, call, gone: false, answered: false, patience: 0 }
     }
 }
 
 /// Why something is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// The container's ADD.
     Add,
     /// Another ADD of the same.
@@ -129,9 +129,9 @@ pub enum Role {
 
 /// A DEL that was left while the daemon was away.
 #[derive(Debug)]
-pub struct Spooled {
+pub(crate) struct Spooled {
     /// Of what.
-    pub attachment: Attachment,
+    pub(crate) attachment: Attachment,
 }
 
 /// A namespace that died is noticed within this where no message is lost.
@@ -139,7 +139,7 @@ const NOTICED: Micros = 5 * SECOND;
 
 impl Actor {
     /// Returns an actor at rest.
-    pub fn new(plan: &Plan, index: usize) -> Self {
+    pub(crate) fn new(plan: &Plan, index: usize) -> Self {
         let lan = index % plan.lans;
         let group = index / plan.lans / plan.sharers as usize;
         let attachment = Attachment {
@@ -153,7 +153,7 @@ impl Actor {
             group,
             own_ids: plan.sharers == 1 && index % 2 == 0,
             generation: 0,
-            container: index as u32 * 1000,
+            container: 0,
             attachment,
             client_id: ClientId::new(vec![0, 0]).expect("two bytes are an identifier"),
             path: PathBuf::new(),
@@ -196,7 +196,13 @@ impl World {
             Act::HangUp(id) => self.hang_up(actor, id),
             Act::Del if self.actors[actor].phase != Phase::Idle => self.end_by_del(actor),
             Act::Again => self.ask_again(actor),
-            Act::Unlink => self.unlink(actor),
+            Act::Unlink => {
+                self.unlink(actor);
+                if self.actors[actor].phase == Phase::Live {
+                    self.actors[actor].phase = Phase::Ending;
+                    self.act_after(actor, 0, 200 * MILLI, Act::Del);
+                }
+            }
             Act::Die => self.die(actor),
             Act::Retry(add) if self.actors[actor].phase == Phase::Adding => {
                 let patience = self.now + add.timeout.as_micros() as Micros;
@@ -225,7 +231,7 @@ impl World {
         actor.generation += 1;
         if !same {
             actor.container += 1;
-            actor.attachment.container = format!("c{}", actor.container);
+            actor.attachment.container = format!("c{index}-{}", actor.container);
         }
         let id = match actor.own_ids {
             true => format!("\0{}/net{lan}/eth0", actor.attachment.container),
@@ -233,8 +239,7 @@ impl World {
         };
         actor.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
         if !same_mac {
-            actor.mac.0[2] = (actor.container % 1000) as u8;
-            actor.mac.0[3] = actor.generation as u8;
+            [actor.mac.0[2], actor.mac.0[3]] = (actor.generation as u16).to_be_bytes();
         }
         actor.path = PathBuf::from(format!("/run/netns/{}", actor.attachment.container));
         (actor.phase, actor.told, actor.excused) = (Phase::Adding, None, false);
@@ -307,11 +312,7 @@ impl World {
             35..55 => self.stay(index),
             _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
             _ => match self.rng.u32(..4) {
-                0 => {
-                    self.unlink(index);
-                    self.actors[index].phase = Phase::Ending;
-                    self.act_after(index, 0, 200 * MILLI, Act::Del);
-                }
+                0 => self.act_after(index, 0, 0, Act::Unlink),
                 1 => {
                     self.end_by_del(index);
                     let id = RequestId(self.next_request - 1);
@@ -388,7 +389,11 @@ impl World {
         actor.at = None;
         // What was asked for this container is void, but for the acts that end it.
         let lease = u64::from(self.plan.lease.min(600)) * SECOND;
-        let most = pick(&mut self.rng, &[10 * MILLI, SECOND, lease]);
+        // Who had nothing of it tries again, but not at once.
+        let most = match self.actors[index].told {
+            Some(_) => pick(&mut self.rng, &[10 * MILLI, SECOND, lease]),
+            None => lease,
+        };
         self.act_after(index, 0, most, Act::Begin);
     }
 
@@ -413,7 +418,8 @@ impl World {
         }
         if asked.role == Role::Add && open && self.rng.u32(..3) == 0 {
             // Nobody says DEL: the ADD has to go with its caller.
-            let faultless = self.plan.crashes.is_empty() && self.plan.store_faults == 0 && self.plan.store_full.is_none();
+            let faultless =
+                self.plan.crashes.is_empty() && self.plan.store_faults == 0 && self.plan.store_full.is_none();
             if faultless {
                 let attachment = self.actors[index].attachment.clone();
                 self.at(self.now + 20 * SECOND, Event::Act(index, generation, Act::Dropped(attachment)));
@@ -487,9 +493,10 @@ impl World {
     fn explain(&mut self, index: usize, failure: &Failure) {
         let actor = &self.actors[index];
         let intact = actor.at.is_some_and(|at| self.kernel.link(at).is_some());
-        let recent = self.actors.iter().any(|other| {
-            other.group == actor.group && other.died.is_some_and(|died| self.now < died + NOTICED)
-        });
+        let recent = self
+            .actors
+            .iter()
+            .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + NOTICED));
         let explained = match failure {
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,

@@ -10,17 +10,17 @@ use crate::plan::{EffectKind, happens};
 
 /// The sockets of an exchange.
 #[derive(Debug)]
-pub struct Sock {
+pub(crate) struct Sock {
     /// Where they belong.
-    pub link: Link,
+    pub(crate) link: Link,
     /// Which.
-    pub want: Sockets,
+    pub(crate) want: Sockets,
     /// The LAN that they are on.
-    pub lan: usize,
+    pub(crate) lan: usize,
     /// Where they are open.
-    pub open_at: Option<At>,
+    pub(crate) open_at: Option<At>,
     /// When they were asked for.
-    pub since: Micros,
+    pub(crate) since: Micros,
     /// No effect of the exchange is carried out before this.
     ready: Micros,
 }
@@ -232,4 +232,3 @@ impl World {
 fn refused(doing: &'static str) -> LinkCause {
     LinkCause::Refused { doing, reason: "simulated".to_owned() }
 }
-

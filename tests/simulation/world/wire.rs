@@ -17,20 +17,20 @@ use crate::kernel::At;
 use crate::plan::{Plan, happens, pick};
 
 /// One LAN: its stations, and the judge who reads all that the daemon sends on it.
-pub struct Segment {
+pub(crate) struct Segment {
     /// Its name.
-    pub lan: Lan,
+    pub(crate) lan: Lan,
     /// Servers, and routers without one.
-    pub stations: Vec<Station>,
+    pub(crate) stations: Vec<Station>,
     /// Which stations are away, until when.
     away: Vec<Micros>,
     /// The judge.
-    pub judge: Judge,
+    pub(crate) judge: Judge,
 }
 
 impl Segment {
     /// Returns the segment of a plan.
-    pub fn new(plan: &Plan, lan: usize) -> Self {
+    pub(crate) fn new(plan: &Plan, lan: usize) -> Self {
         let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("22 is a prefix length");
         let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
         let config = |index: u32| Config {
@@ -190,13 +190,14 @@ impl World {
         let broadcast = frame.destination == BROADCAST;
         let hears = |sock: &&super::shell::Sock| {
             let inside = matches!(sock.link, Link::InNetns { .. });
-            let for_it = broadcast || (sock.link.mac().0 == frame.destination && inside);
+            let for_it = broadcast || (sock.link.mac().0 == frame.destination && (inside || self.plan.promiscuous));
             let wanted = if arp_only { sock.want.arp } else { sock.link.mac().0 == chaddr };
             sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
         };
-        let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, _)| *id).collect::<Vec<_>>();
-        for exchange in hearing {
-            self.deliver(exchange, bytes.to_vec(), FrameMeta::default());
+        let other_host = |sock: &super::shell::Sock| !broadcast && matches!(sock.link, Link::Parent { .. });
+        let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, sock)| (*id, other_host(sock)));
+        for (exchange, other_host) in hearing.collect::<Vec<_>>() {
+            self.deliver(exchange, bytes.to_vec(), FrameMeta { other_host, ..FrameMeta::default() });
         }
     }
 

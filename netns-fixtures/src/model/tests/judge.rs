@@ -16,43 +16,16 @@ fn each_field_that_table_5_forbids_is_a_violation() {
         (|m| m.hlen = 16, Violation::Hardware(1, 16)),
         (|m| m.hops = 1, Violation::Hops(1)),
         (|m| m.flags = 0x8001, Violation::Flags(Discover, 0x8001)),
-        (
-            |m| m.ciaddr = ip(9),
-            Violation::Address(Discover, "ciaddr", address),
-        ),
-        (
-            |m| m.yiaddr = ip(9),
-            Violation::Address(Discover, "yiaddr", address),
-        ),
-        (
-            |m| m.siaddr = ip(9),
-            Violation::Address(Discover, "siaddr", address),
-        ),
-        (
-            |m| m.giaddr = ip(9),
-            Violation::Address(Discover, "giaddr", address),
-        ),
+        (|m| m.ciaddr = ip(9), Violation::Address(Discover, "ciaddr", address)),
+        (|m| m.yiaddr = ip(9), Violation::Address(Discover, "yiaddr", address)),
+        (|m| m.siaddr = ip(9), Violation::Address(Discover, "siaddr", address)),
+        (|m| m.giaddr = ip(9), Violation::Address(Discover, "giaddr", address)),
         (|m| m.chaddr[15] = 1, Violation::ChaddrPadding),
-        (
-            |m| m.options.push((54, vec![10, 9, 0, 9])),
-            Violation::Forbidden(Discover, 54),
-        ),
-        (
-            |m| m.options.push((50, vec![10, 9, 0])),
-            Violation::Length(50, 3),
-        ),
-        (
-            |m| m.options.push((52, vec![1])),
-            Violation::Forbidden(Discover, 52),
-        ),
-        (
-            |m| m.options[2].1 = vec![1, 3, 121],
-            Violation::ListOrder(3),
-        ),
-        (
-            |m| m.options[2].1 = vec![1, 121, 1],
-            Violation::ListTwice(1),
-        ),
+        (|m| m.options.push((54, vec![10, 9, 0, 9])), Violation::Forbidden(Discover, 54)),
+        (|m| m.options.push((50, vec![10, 9, 0])), Violation::Length(50, 3)),
+        (|m| m.options.push((52, vec![1])), Violation::Forbidden(Discover, 52)),
+        (|m| m.options[2].1 = vec![1, 3, 121], Violation::ListOrder(3)),
+        (|m| m.options[2].1 = vec![1, 121, 1], Violation::ListTwice(1)),
         (|m| m.options[3].1 = vec![2, 0], Violation::MaxSize(512)),
     ];
     let client = Client::new(ID, MAC);
@@ -66,18 +39,9 @@ fn each_field_that_table_5_forbids_is_a_violation() {
     let releases: [Spoiled; 5] = [
         (|m| m.secs = 1, Violation::Secs(Release, 1)),
         (|m| m.flags = 0x8000, Violation::Flags(Release, 0x8000)),
-        (
-            |m| m.options.retain(|(code, _)| *code != 54),
-            Violation::Missing(Release, 54),
-        ),
-        (
-            |m| m.options.push((50, vec![10, 9, 0, 9])),
-            Violation::Forbidden(Release, 50),
-        ),
-        (
-            |m| m.options.push((55, vec![1])),
-            Violation::Forbidden(Release, 55),
-        ),
+        (|m| m.options.retain(|(code, _)| *code != 54), Violation::Missing(Release, 54)),
+        (|m| m.options.push((50, vec![10, 9, 0, 9])), Violation::Forbidden(Release, 50)),
+        (|m| m.options.push((55, vec![1])), Violation::Forbidden(Release, 55)),
     ];
     for (spoil, violation) in releases {
         let mut server = Server::new(config());
@@ -103,15 +67,8 @@ fn each_rule_between_messages_is_judged() {
     };
     let offered = ip(10);
     let never = run(&|client, server, _| drop(broadcast(server, at(1), &client.select(ip(44)))));
-    assert_eq!(
-        never,
-        [Violation::NotOffered {
-            server: ip(1),
-            address: ip(44)
-        }]
-    );
-    let late =
-        run(&|client, server, address| drop(unicast(server, at(3600), &client.extend(address))));
+    assert_eq!(never, [Violation::NotOffered { server: ip(1), address: ip(44) }]);
+    let late = run(&|client, server, address| drop(unicast(server, at(3600), &client.extend(address))));
     assert_eq!(late, [Violation::Ended(Renew, offered)]);
     let strange = run(&|client, server, _| drop(unicast(server, at(1), &client.extend(ip(44)))));
     assert_eq!(strange, [Violation::NeverGranted(Renew, ip(44))]);
@@ -125,13 +82,7 @@ fn each_rule_between_messages_is_judged() {
         message.options[1].1 = b"\0other".to_vec();
         unicast(server, at(1), &message);
     });
-    assert_eq!(
-        xid,
-        [
-            Violation::ClientChanged,
-            Violation::NeverGranted(Renew, offered)
-        ]
-    );
+    assert_eq!(xid, [Violation::ClientChanged, Violation::NeverGranted(Renew, offered)]);
     let list = run(&|client, server, address| {
         let mut message = client.extend(address);
         message.options[2].1 = vec![1];
@@ -172,49 +123,12 @@ fn going_on_after_a_nak_was_heard_is_a_violation() {
         };
         let all = Ipv4Addr::BROADCAST;
         let none = Ipv4Addr::UNSPECIFIED;
-        assert_eq!(
-            go(
-                &mut judge,
-                &mut server,
-                &client.discover(),
-                none,
-                all,
-                BROADCAST
-            ),
-            []
-        );
-        assert_eq!(
-            go(
-                &mut judge,
-                &mut server,
-                &client.select(ip(10)),
-                none,
-                all,
-                BROADCAST
-            ),
-            []
-        );
+        assert_eq!(go(&mut judge, &mut server, &client.discover(), none, all, BROADCAST), []);
+        assert_eq!(go(&mut judge, &mut server, &client.select(ip(10)), none, all, BROADCAST), []);
         server.revoke(ip(10));
         client.xid = 2;
-        assert_eq!(
-            go(
-                &mut judge,
-                &mut server,
-                &client.extend(ip(10)),
-                ip(10),
-                ip(1),
-                [2; 6]
-            ),
-            []
-        );
-        let again = go(
-            &mut judge,
-            &mut server,
-            &client.extend(ip(10)),
-            ip(10),
-            ip(1),
-            [2; 6],
-        );
+        assert_eq!(go(&mut judge, &mut server, &client.extend(ip(10)), ip(10), ip(1), [2; 6]), []);
+        let again = go(&mut judge, &mut server, &client.extend(ip(10)), ip(10), ip(1), [2; 6]);
         let expected = heard.then_some(Violation::NakIgnored(Purpose::Renew, ip(10)));
         assert_eq!(again, expected.into_iter().collect::<Vec<_>>());
     }
