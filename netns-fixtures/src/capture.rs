@@ -22,6 +22,8 @@ pub struct Capture {
     socket: OwnedFd,
     ifindex: usize,
     packets: Vec<Packet>,
+    /// Where the next wait begins.
+    cursor: usize,
 }
 
 impl Capture {
@@ -36,7 +38,7 @@ impl Capture {
         let socket = netns.run(open).doing(|| format!("open a packet socket in {}", netns.name()))?;
         // In a user namespace the larger buffer is refused; the usual one must do.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &Self::BUFFER);
-        Ok(Self { socket, ifindex, packets: Vec::new() })
+        Ok(Self { socket, ifindex, packets: Vec::new(), cursor: 0 })
     }
 
     /// Returns all packets so far.
@@ -64,10 +66,12 @@ impl Capture {
     pub fn clear(&mut self) -> Result<(), Error> {
         self.packets()?;
         self.packets.clear();
+        self.cursor = 0;
         Ok(())
     }
 
-    /// Waits until a packet fits, also one that came before. `awaited` is for the message if none does.
+    /// Waits for the next packet that fits: one that came after what the last wait found. `awaited` is for the message
+    /// if none does.
     pub fn wait_for<T>(
         &mut self,
         awaited: &str,
@@ -75,13 +79,14 @@ impl Capture {
         fits: impl Fn(&Packet) -> Option<T>,
     ) -> Result<T, Error> {
         let deadline = Instant::now() + limit;
-        let mut seen = 0;
         loop {
-            let packets = self.packets()?;
-            if let Some(found) = packets[seen..].iter().find_map(&fits) {
-                return Ok(found);
+            self.packets()?;
+            while let Some(packet) = self.packets.get(self.cursor) {
+                self.cursor += 1;
+                if let Some(found) = fits(packet) {
+                    return Ok(found);
+                }
             }
-            seen = packets.len();
             if !readable(&self.socket, deadline)? {
                 let context = format!("; the capture has:\n{self}");
                 return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context });
@@ -89,14 +94,14 @@ impl Capture {
         }
     }
 
-    /// Waits until a DHCP message of a kind fits.
+    /// Waits for the next DHCP message of a kind that fits.
     pub fn wait_for_dhcp(&mut self, kind: Kind, limit: Duration, fits: impl Fn(&Dhcp) -> bool) -> Result<Dhcp, Error> {
         self.wait_for(&format!("{kind:?}"), limit, |packet| {
             packet.dhcp().filter(|m| m.kind == kind && fits(m)).cloned()
         })
     }
 
-    /// Waits for the RELEASE of an address.
+    /// Waits for the next RELEASE of an address.
     pub fn wait_for_release(&mut self, address: Ipv4Addr, limit: Duration) -> Result<Dhcp, Error> {
         self.wait_for_dhcp(Kind::Release, limit, |m| m.ciaddr == address)
     }

@@ -29,7 +29,7 @@ impl Container {
     }
 
     /// Does with the result of an ADD what a main plugin does: sets the interface up, gives it the addresses and the
-    /// routes, in that order.
+    /// routes, in that order. A route that is there already stays as it is: the first one wins.
     pub fn configure(&self, result: &Value) -> Result<(), Error> {
         self.netns.set_up(&self.ifname)?;
         let (addresses, routes) = (result_addresses(result)?, result_routes(result)?);
@@ -38,7 +38,10 @@ impl Container {
         }
         let gateway = addresses.first().and_then(|(_, gateway)| *gateway);
         for (to, via) in routes {
-            self.netns.add_route(&self.ifname, to, via.or(gateway))?;
+            match self.netns.add_route(&self.ifname, to, via.or(gateway)) {
+                Err(error) if error.is_exists() => {}
+                other => other?,
+            }
         }
         Ok(())
     }

@@ -6,15 +6,13 @@
 use std::env;
 use std::error::Error;
 use std::io::{self, IsTerminal};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use netns_fixtures::model::{Config, Event, Purpose};
 use netns_fixtures::server::ModelServer;
-use netns_fixtures::{Container, Daemon, Home, Lan, Sandbox, Shim, result_addresses};
-use serde_json::Value;
+use netns_fixtures::{Lab, Lan, Member, Sandbox};
 
 /// Short, so that a renewal can be watched.
 const LEASE: Duration = Duration::from_secs(16);
@@ -46,21 +44,16 @@ fn build() -> Result<(), Box<dyn Error>> {
 
 fn show() -> Result<(), Box<dyn Error>> {
     let sandbox = Sandbox::enter()?;
-    let lan = Lan::new(&sandbox)?;
     say("A LAN of network namespaces: a switch, a host, and a DHCP server at 10.7.0.1 whose leases last 16 seconds.");
-    let server = ModelServer::start(&lan, Config { lease: LEASE.as_secs() as u32, ..Config::new(Lan::SUBNET) })?;
-
     say("The daemon runs on the host: `leasehold daemon`.");
-    let home = Home::new(&lan.host)?;
-    let daemon = Daemon::start(&lan.host, &home)?;
-    let shim = Shim::new(&lan.host)?;
-    let config = Lan::cni_config(&daemon.socket());
+    let mut lab = Lab::new(&sandbox)?;
+    let server = ModelServer::start(&lab.lan, Config { lease: LEASE.as_secs() as u32, ..Config::new(Lan::SUBNET) })?;
 
-    let blue = add(&lan, &shim, &config, "blue")?;
-    let green = add(&lan, &shim, &config, "green")?;
+    let blue = attach(&lab, "blue")?;
+    let green = attach(&lab, "green")?;
 
     say("What the daemon holds: `leasehold list`.");
-    indented(&daemon.operator(&["list"])?);
+    indented(&lab.daemon().operator(&["list"])?);
 
     say(&format!("Half a lease later the daemon renews {}, by unicast from the leased address.", blue.address));
     let renewed = |event: &Event| (*event == Event::Granted(blue.address, Purpose::Renew)).then_some(());
@@ -68,10 +61,10 @@ fn show() -> Result<(), Box<dyn Error>> {
     indented("The server has renewed it for another 16 seconds.");
 
     say("The daemon is killed with SIGKILL and started again. It sends nothing, and knows everything.");
-    daemon.kill9()?;
-    let daemon = Daemon::start(&lan.host, &home)?;
-    shim.check(&blue.container, &config, &blue.result)?;
-    indented(&daemon.operator(&["list"])?);
+    lab.kill9()?;
+    lab.start_daemon()?;
+    lab.check(&blue)?;
+    indented(&lab.daemon().operator(&["list"])?);
     let seen = server.events().len();
     let renewed = |event: &Event| (*event == Event::Granted(green.address, Purpose::Renew)).then_some(());
     server.wait_for("renewal by the next daemon", seen, LEASE, renewed)?;
@@ -79,7 +72,7 @@ fn show() -> Result<(), Box<dyn Error>> {
 
     say("Both containers end. The runtime runs the shim with DEL, and the server has its addresses back.");
     for member in [&blue, &green] {
-        shim.del(&member.container, &config)?;
+        lab.detach(member)?;
         let released = |event: &Event| (*event == Event::Released(member.address)).then_some(());
         server.wait_for("release", 0, LEASE, released)?;
         indented(&format!("{} came back from {}", member.address, member.container.id));
@@ -88,27 +81,17 @@ fn show() -> Result<(), Box<dyn Error>> {
         (0, []) => {}
         (left, violations) => return Err(format!("{left} leases left, {violations:?}").into()),
     }
-    daemon.terminate()?;
+    lab.terminate()?;
     say("That was all. Nothing of it was visible outside, and nothing is left.");
     Ok(())
 }
 
-/// A container with its lease.
-struct Member {
-    container: Container,
-    address: Ipv4Addr,
-    result: Value,
-}
-
-/// Makes a container, asks the shim for its address as a runtime does, and configures its interface.
-fn add(lan: &Lan, shim: &Shim, config: &Value, id: &str) -> Result<Member, Box<dyn Error>> {
+/// Attaches a container as a runtime does, and shows what the shim answers.
+fn attach(lab: &Lab, id: &str) -> Result<Member, Box<dyn Error>> {
     say(&format!("A runtime starts container `{id}` on a macvlan and runs the shim: CNI ADD. The answer:"));
-    let container = lan.container(id)?;
-    let result = shim.add(&container, config)?;
-    indented(&serde_json::to_string_pretty(&result)?);
-    container.configure(&result)?;
-    let (address, _) = *result_addresses(&result)?.first().ok_or("the result has no address")?;
-    Ok(Member { container, address: address.addr(), result })
+    let member = lab.attach(id)?;
+    indented(&serde_json::to_string_pretty(&member.result)?);
+    Ok(member)
 }
 
 fn say(headline: &str) {

@@ -73,6 +73,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Tells whether the kernel refused because the thing is there already.
+    pub(crate) fn is_exists(&self) -> bool {
+        let Self::Netlink { source: rtnetlink::Error::NetlinkError(message), .. } = self else {
+            return false;
+        };
+        message.to_io().kind() == io::ErrorKind::AlreadyExists
+    }
+}
+
 /// As [`Display`](fmt::Display): what a test returns is printed so, and is to be read by a person.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -23,10 +23,17 @@ impl Need {
     /// Tells whether it is there.
     pub fn is_met(self) -> bool {
         match self {
-            Self::Program(name) => find_program(name).is_some(),
+            Self::Program(name) => Self::program(name).is_some(),
             Self::File(path) => Path::new(path).exists(),
             Self::RealRoot => is_real_root(),
         }
+    }
+
+    /// Returns where a program is: in the search path, or where the system's own are.
+    pub(crate) fn program(name: &str) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        std::env::split_paths(&path).chain(sbin).map(|dir| dir.join(name)).find(|file| file.is_file())
     }
 }
 
@@ -72,12 +79,6 @@ fn skip(missing: &str) {
         // The line was printed too; the count is a convenience.
         let _ = file.and_then(|mut file| writeln!(file, "{line}"));
     }
-}
-
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(sbin).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// A user namespace maps fewer than all ids.

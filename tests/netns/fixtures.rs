@@ -87,7 +87,8 @@ fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
     let hexadecimal_routes = routes.lines().skip(1).map(|line| line.split('\t').take(3).collect::<Vec<_>>());
     assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "00000000", "0100070A"]), "{routes}");
     assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "000200C0", "0900070A"]), "{routes}");
-    container.add_cluster_network().expect_err("the default route is taken");
+    let error = container.add_cluster_network().expect_err("the default route is taken");
+    assert!(error.to_string().contains("File exists"), "{error}");
     Ok(())
 }
 

@@ -2,4 +2,10 @@
 //!
 //! Every test makes its own LAN. Those that need a server or a tool that is not there say which and are skipped.
 
+mod crash;
+mod dnsmasq;
 mod fixtures;
+mod hangup;
+mod kea;
+mod surroundings;
+mod witness;

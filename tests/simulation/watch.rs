@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Link, Target};
-use leasehold_core::record::BindingId;
+use leasehold_core::record::{BindingId, Change, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Violation};
 
@@ -89,9 +89,18 @@ struct Asked {
 #[derive(Debug)]
 enum Under {
     Persist(Vec<BindingId>),
-    Open(Link),
+    Open(ExchangeId, Link),
+    Recalled,
     Inspect,
     Apply(Target),
+}
+
+impl Under {
+    fn recall(&mut self, exchange: ExchangeId) {
+        if matches!(self, Self::Open(id, _) if *id == exchange) {
+            *self = Self::Recalled;
+        }
+    }
 }
 
 /// What the world remembers in order to judge the daemon. All but `holders` is about one run of it.
@@ -187,20 +196,24 @@ impl Watch {
     pub(crate) fn effect(&mut self, now: u64, effect: &Effect, store: &Store, lan: Option<usize>) -> Option<Breach> {
         match effect {
             Effect::Persist { op, changes } => {
-                let ids = changes.iter().map(|change| match change {
-                    leasehold_core::record::Change::Put(id, _) | leasehold_core::record::Change::Remove(id) => *id,
+                let puts = changes.iter().filter_map(|change| match change {
+                    Change::Put(id, _) => Some(*id),
+                    // Removed twice is removed: the new holder of an attachment removes its old one's record too.
+                    Change::Remove(_) => None,
                 });
-                self.begin(*op, Under::Persist(ids.collect()))
+                self.begin(*op, Under::Persist(puts.collect()))
             }
             Effect::Open { op, exchange, link, .. } => {
                 self.exchanges.insert(*exchange, false);
-                self.begin(*op, Under::Open(link.clone()))
+                self.begin(*op, Under::Open(*exchange, link.clone()))
             }
             Effect::Inspect { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Send { exchange, frame } => self.send(now, *exchange, frame, lan),
             Effect::Close { exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
+                // A Close recalls an Open that is under way.
+                self.under_way.values_mut().for_each(|under| under.recall(*exchange));
                 (!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed")))
             }
             Effect::Reply { id, answer } => self.reply(*id, answer, store),
@@ -210,7 +223,7 @@ impl Watch {
     fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
         let clash = self.under_way.values().find_map(|old| match (old, &new) {
             (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
-            (Under::Open(a), Under::Open(b)) => (a == b).then_some(EffectKind::Open),
+            (Under::Open(_, a), Under::Open(_, b)) => (a == b).then_some(EffectKind::Open),
             (Under::Apply(a), Under::Apply(b)) => (a == b).then_some(EffectKind::Apply),
             _ => None,
         });
@@ -232,7 +245,7 @@ impl Watch {
         let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Release))?;
         let ClientKey::Id(released) = message.key() else { return None };
         let (attachment, holder) = self.holders.iter().find(|(_, holder)| {
-            Some(holder.lan) == lan && (holder.client_id.as_bytes() == released || holder.address == message.ciaddr)
+            Some(holder.lan) == lan && holder.client_id.as_bytes() == released
         })?;
         let detail = format!("RELEASE of {} while {attachment} holds {}", message.ciaddr, holder.address);
         Some(breach(Rule::ReleaseUnderHolder, detail))
@@ -247,7 +260,7 @@ impl Watch {
             (Call::Add(add), Answer::Leased(lease)) => {
                 let durable = store.durable.values().any(|record| {
                     record.attachment == add.attachment
-                        && record.state == leasehold_core::record::RecordState::Bound
+                        && record.state == RecordState::Bound
                         && record.lease == **lease
                 });
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))

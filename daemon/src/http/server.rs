@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
-use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool};
+use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot, watch};
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::cni::Asked;
+use super::cni::{Asked, undecodable};
 use super::{Doors, Event, Reply, control};
 
 /// From the accept to the end of the request's head.
@@ -133,7 +133,7 @@ async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
         Ok(text) => json(StatusCode::OK, text),
         Err((status, error)) => {
             debug!(code = u32::from(error.code), msg = error.msg, details = error.details, "refused");
-            json(status, serde_json::to_string(&error).expect("strings and numbers always are JSON"))
+            json(status, to_json(&error))
         }
     }
 }
@@ -162,7 +162,7 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
 
 async fn cni(body: &[u8], caller: &Caller) -> Result<String, Error> {
     let request: wire::Request = serde_json::from_slice(body)
-        .map_err(|e| Error::new(Code::Decode, format!("this is not what leasehold's plugin dhcp sends: {e}")))?;
+        .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))?;
     let asked = Asked::parse(&request)?;
     // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
     // the file: a later start must not replay it against the new lease.
@@ -187,10 +187,7 @@ fn forget_spooled(socket: &Path, request: &wire::Request) {
 
 async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings(rows)) => {
-            let bindings = control::bindings(&rows);
-            json(StatusCode::OK, serde_json::to_string(&bindings).expect("strings and numbers always are JSON"))
-        }
+        Some(Answer::Bindings(rows)) => json(StatusCode::OK, to_json(&control::bindings(&rows))),
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),

@@ -71,6 +71,24 @@ impl Dnsmasq {
         Ok(server)
     }
 
+    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, as one
+    /// does that takes over.
+    pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
+        let dir = netns.sandbox().dir("dnsmasq")?;
+        let mut server = Self { netns: netns.clone(), dir, config: self.config.clone(), process: None };
+        fs::copy(self.lease_file(), server.lease_file()).doing(|| "copy the lease file".to_owned())?;
+        server.launch()?;
+        Ok(server)
+    }
+
+    /// Drops every ACK that it sends from now on, with nftables. It gives its leases out all the same.
+    pub fn lose_acks(&self) -> Result<(), Error> {
+        // Its first option is the message type: 8 bytes of UDP, 240 of the message, code and length before the value.
+        let rules =
+            "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; } }";
+        self.netns.run_command("nft", &["-f", "-"], rules).map(drop)
+    }
+
     /// Stops it; the lease file stays.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))

@@ -83,6 +83,16 @@ impl Kea {
         Ok(server)
     }
 
+    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, as one
+    /// does that takes over.
+    pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
+        let dir = netns.sandbox().dir("kea")?;
+        let mut server = Self { netns: netns.clone(), dir, config: self.config.clone(), process: None };
+        fs::copy(self.lease_file(), server.lease_file()).doing(|| "copy the lease file".to_owned())?;
+        server.launch()?;
+        Ok(server)
+    }
+
     /// Stops it; the lease file stays.
     pub fn stop(&mut self) -> Result<(), Error> {
         self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))

@@ -54,7 +54,8 @@ impl World {
                 self.at(ready, Event::Carry(run, effect));
             }
             Effect::Send { exchange, .. } | Effect::Close { exchange } => {
-                let delay = self.rng.u64(1..200);
+                // Before any answer reaches its caller: the shell sends while it drains, an answer has a way to go.
+                let delay = self.rng.u64(1..10);
                 let Some(sock) = self.socks.get_mut(&exchange) else { return };
                 sock.ready = (sock.ready + 1).max(self.now + delay);
                 let ready = sock.ready;
