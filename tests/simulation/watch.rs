@@ -244,9 +244,10 @@ impl Watch {
         }
         let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Release))?;
         let ClientKey::Id(released) = message.key() else { return None };
-        let (attachment, holder) = self.holders.iter().find(|(_, holder)| {
-            Some(holder.lan) == lan && holder.client_id.as_bytes() == released
-        })?;
+        let (attachment, holder) = self
+            .holders
+            .iter()
+            .find(|(_, holder)| Some(holder.lan) == lan && holder.client_id.as_bytes() == released)?;
         let detail = format!("RELEASE of {} while {attachment} holds {}", message.ciaddr, holder.address);
         Some(breach(Rule::ReleaseUnderHolder, detail))
     }
@@ -259,9 +260,7 @@ impl Watch {
         match (&asked.call, answer) {
             (Call::Add(add), Answer::Leased(lease)) => {
                 let durable = store.durable.values().any(|record| {
-                    record.attachment == add.attachment
-                        && record.state == RecordState::Bound
-                        && record.lease == **lease
+                    record.attachment == add.attachment && record.state == RecordState::Bound && record.lease == **lease
                 });
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
             }

@@ -265,11 +265,7 @@ impl Judge {
         let exchange = self.exchanges.entry(message.xid).or_insert_with(|| Exchange {
             key: key.clone(),
             hardware,
-<<<<<<< HEAD
             secs: VecDeque::new(),
-=======
-            secs: Vec::new(),
->>>>>>> main
             offers: Vec::new(),
             claim: None,
             acknowledged: false,
@@ -336,10 +332,7 @@ impl Judge {
             found.push(Violation::GivenBack(purpose, address));
         }
         let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
-<<<<<<< HEAD
-=======
         let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
->>>>>>> main
         if let Some(other) = [to, named].into_iter().flatten().find(|server| *server != grant.server) {
             found.push(Violation::WrongServer(purpose, other));
         }
