@@ -14,6 +14,8 @@ mod world;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use netns_fixtures::model::Violation;
+
 use crate::stats::Stats;
 use crate::subject::Mutation;
 use crate::watch::Rule;
@@ -78,11 +80,15 @@ fn fail_with(seed: u64) -> ! {
 /// Runs all seeds whatever happens, and prints which rules are broken by how many, with the first of them.
 fn survey(count: u64) {
     let mut broken: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
+    let mut stats = Stats::default();
     for seed in 0..count {
-        if let Some(breach) = World::new(seed, None, false).run().breach {
+        let report = World::new(seed, None, false).run();
+        stats.add(&report.stats);
+        if let Some(breach) = report.breach {
             broken.entry(format!("{:?}", breach.rule)).or_default().push(seed);
         }
     }
+    println!("{stats:#?}");
     for (rule, seeds) in broken {
         println!("{:>6} {rule}: {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
     }
@@ -116,5 +122,29 @@ fn a_seed_runs_the_same_each_time() {
         let differs = one.trace.iter().zip(&two.trace).position(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!((one.trace.len(), one.stats), (two.trace.len(), two.stats), "seed {seed}");
+    }
+}
+
+/// Each duty that a core could forget, and the rule by which it is found out.
+#[test]
+fn each_forgotten_duty_is_found_out() {
+    let cases: [(Mutation, fn(&Rule) -> bool); 10] = [
+        (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
+        (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
+        (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
+        (Mutation::DelForgotten, |rule| *rule == Rule::Orphan),
+        (Mutation::ReleaseUnderHolder, |rule| *rule == Rule::ReleaseUnderHolder),
+        (Mutation::CloseForgotten, |rule| *rule == Rule::IdleSockets),
+        (Mutation::StoreFailureIgnored, |rule| *rule == Rule::NotDurable),
+        (Mutation::RestartConfirms, |rule| *rule == Rule::Chatty),
+        (Mutation::DeathIgnored, |rule| matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)),
+        (Mutation::RecordKept, |rule| *rule == Rule::Residue),
+    ];
+    for (mutation, expected) in cases {
+        let rules =
+            (0..400).filter_map(|seed| Some((seed, World::new(seed, Some(mutation), false).run().breach?.rule)));
+        let found = rules.into_iter().find(|(_, rule)| expected(rule));
+        println!("{mutation:?}: {found:?}");
+        assert!(found.is_some(), "{mutation:?} is not found out");
     }
 }

@@ -40,6 +40,7 @@ pub(crate) enum Mutation {
 
 /// The core, perhaps mutated.
 pub(crate) struct Subject {
+    seed: u64,
     registry: Registry,
     mutation: Option<Mutation>,
     /// ADDs that wait for their answer.
@@ -56,6 +57,7 @@ impl Subject {
     /// Returns a core as it is after its daemon started.
     pub(crate) fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         Self {
+            seed,
             registry: Registry::new(Config::default(), seed),
             mutation,
             adds: BTreeMap::new(),
@@ -118,7 +120,7 @@ impl Subject {
                 Some(Input::Done { op, outcome: Outcome::Persisted(Ok(())) })
             }
             (Mutation::RestartConfirms, Input::Start { boot, records, spooled }) => {
-                let boot = BootId(format!("{}, again", boot.0));
+                let boot = BootId(format!("{}, {}", boot.0, self.seed));
                 Some(Input::Start { boot, records, spooled })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,

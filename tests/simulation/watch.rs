@@ -155,7 +155,19 @@ impl Watch {
     /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
     pub(crate) fn hung_up(&mut self, id: RequestId) -> bool {
         self.gone.insert(id);
-        self.asked.remove(&id).is_some()
+        let asked = self.asked.remove(&id);
+        self.over(asked.as_ref());
+        asked.is_some()
+    }
+
+    /// An ADD is over: what is still being done to its link is nobody's, and another ADD may begin.
+    fn over(&mut self, asked: Option<&Asked>) {
+        let Some(Asked { call: Call::Add(add), .. }) = asked else { return };
+        for under in self.under_way.values_mut() {
+            if matches!(under, Under::Apply(Target::Named { netns, .. }) if *netns == add.netns) {
+                *under = Under::Recalled;
+            }
+        }
     }
 
     /// Notes an outcome that is handed to the core.
@@ -257,6 +269,7 @@ impl Watch {
             let rule = if self.gone.contains(&id) { Rule::AnswerToNobody } else { Rule::Answers };
             return Some(breach(rule, format!("{id:?}: {answer:?}")));
         };
+        self.over(Some(&asked));
         match (&asked.call, answer) {
             (Call::Add(add), Answer::Leased(lease)) => {
                 let durable = store.durable.values().any(|record| {

@@ -38,7 +38,7 @@ impl World {
         let boot = BootId(format!("boot-{}", self.boot));
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
-        self.hush(&boot);
+        self.hush();
         let now = self.now;
         for (id, call) in &spooled {
             self.watch.request(now, *id, call);
@@ -47,18 +47,15 @@ impl World {
         self.feed(Input::Start { boot, records, spooled });
     }
 
-    /// Demands silence of all that holds an unexpired lease of this boot on a link that is as it was.
-    fn hush(&mut self, boot: &BootId) {
+    /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
+    fn hush(&mut self) {
         for record in self.store.durable.values() {
-            let at = record.link.in_netns();
-            let intact = at.is_some_and(|at| {
-                !self.kernel.is_dead(at.0) && self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier)
-            });
-            if record.boot != *boot || record.state != RecordState::Bound || !intact {
-                continue;
+            let wire = self.kernel.locate(&record.link).ok().and_then(|at| self.kernel.link(at));
+            let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
+            if record.state == RecordState::Bound && intact {
+                let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
+                self.watch.hush(record.link.mac(), t1);
             }
-            let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
-            self.watch.hush(record.link.mac(), t1);
         }
     }
 
@@ -183,6 +180,11 @@ impl World {
             Effect::Send { exchange, .. } => self.socks.get(exchange).map(|sock| sock.lan),
             _ => None,
         };
+        if let Effect::Send { .. } = &effect {
+            let mut holders = std::mem::take(&mut self.watch.holders);
+            holders.retain(|_, holder| !self.has_lapsed(holder.lan, holder.address));
+            self.watch.holders = holders;
+        }
         let holder = self.new_holder(&effect);
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);

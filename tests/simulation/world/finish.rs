@@ -122,11 +122,7 @@ impl World {
     }
 
     fn examine_actor(&mut self, index: usize, rows: &[Row]) {
-        let told = self.actors[index].told.as_ref().map(|lease| (self.actors[index].lan, lease.ip()));
-        let until = told.and_then(|told| *self.granted.get(&told)?);
-        if self.may_lapse && until.is_some_and(|until| until <= self.now) {
-            self.actors[index].excused = true;
-        }
+        self.excuse_lapsed(index);
         let actor = &self.actors[index];
         let (attachment, told) = (actor.attachment.clone(), actor.told.clone().expect("a live actor was told"));
         let lost = |what: &str| format!("{attachment} was told {}, excused {}: {what}", told.address, actor.excused);
@@ -154,6 +150,18 @@ impl World {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
         self.stats.count("live at the end");
+    }
+
+    /// Excuses an actor whose lease has ended at its server, where that can be.
+    pub(super) fn excuse_lapsed(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let lapsed = actor.told.as_ref().is_some_and(|lease| self.has_lapsed(actor.lan, lease.ip()));
+        self.actors[index].excused |= lapsed && self.may_lapse;
+    }
+
+    /// Tells whether an address was granted until a time that has passed.
+    pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr) -> bool {
+        self.granted.get(&(lan, address)).is_some_and(|until| until.is_some_and(|until| until <= self.now))
     }
 
     /// Tells whether a server has granted an address to a client, and the lease has not ended.
@@ -231,7 +239,7 @@ impl World {
                 let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
                 actor.attachment == row.attachment && (actor.phase != Phase::Idle || died)
             };
-            if self.plan.is_calm() && !self.actors.iter().any(has_it) {
+            if self.calm && !self.actors.iter().any(has_it) {
                 // Its actor may have gone on to another container moments ago.
                 let moments = self.actors.iter().any(|a| a.died.is_some_and(|died| self.now < died + NOTICED));
                 if !moments {

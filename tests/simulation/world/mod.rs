@@ -132,6 +132,8 @@ pub(crate) struct World {
     findings: BTreeMap<RequestId, Answer>,
     /// The runtime begins nothing new, and nothing fails any more.
     winding_down: bool,
+    /// Nothing goes wrong at any time but what containers and callers do.
+    calm: bool,
     /// A lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
     breach: Option<Breach>,
@@ -174,6 +176,7 @@ impl World {
             pinned: BTreeMap::new(),
             findings: BTreeMap::new(),
             winding_down: false,
+            calm: plan.is_calm(),
             may_lapse: plan.may_lose_leases() || plan.link_faults > 0 || plan.flapping > 0,
             breach: None,
             stats: Stats::default(),

@@ -479,7 +479,7 @@ impl World {
 
     /// In a calm world the link is as the server wants it by the time of the answer.
     fn check_link(&mut self, index: usize, at: At) {
-        if !self.plan.is_calm() {
+        if !self.calm {
             return;
         }
         let Some(wire) = self.kernel.link(at) else { return };
@@ -504,7 +504,7 @@ impl World {
             _ => false,
         };
         let doing = actor.attachment.to_string();
-        if self.plan.is_calm() && !explained && !self.winding_down {
+        if self.calm && !explained && !self.winding_down {
             self.fail(Rule::Failed, format!("ADD of {doing}: {failure}"));
         }
         if let Failure::Held { .. } = failure {
@@ -513,13 +513,14 @@ impl World {
     }
 
     fn added_again(&mut self, index: usize, answer: Answer) {
+        self.excuse_lapsed(index);
         let actor = &self.actors[index];
         let Some(told) = &actor.told else { return };
         match answer {
             Answer::Leased(lease) if lease.address == told.address || actor.excused => {
                 self.stats.count("ADD again leased");
             }
-            Answer::Failed(_) if !self.plan.is_calm() => {}
+            Answer::Failed(_) if !self.calm => {}
             answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
         }
     }
@@ -529,7 +530,7 @@ impl World {
             Answer::Checked => self.stats.count("CHECK passed"),
             Answer::Failed(failure) => {
                 self.stats.count("CHECK failed");
-                if self.plan.is_calm() {
+                if self.calm {
                     let attachment = self.actors[index].attachment.clone();
                     self.fail(Rule::Failed, format!("CHECK of {attachment}: {failure}"));
                 }
@@ -545,14 +546,14 @@ impl World {
         match answer {
             Answer::Deleted => {
                 self.stats.count("DEL done");
-                if let (true, Some(told)) = (self.plan.is_calm(), &self.actors[index].told) {
+                if let (true, Some(told)) = (self.calm, &self.actors[index].told) {
                     let address = told.ip();
                     self.act_after(index, 30 * SECOND, 40 * SECOND, Act::Released(address));
                 }
                 self.clean_up(index);
             }
             Answer::Failed(failure) => {
-                if self.plan.is_calm() {
+                if self.calm {
                     self.fail(Rule::Failed, format!("DEL: {failure}"));
                 }
                 self.act_after(index, SECOND, 5 * SECOND, Act::Del);
