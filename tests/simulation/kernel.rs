@@ -48,7 +48,6 @@ pub(crate) struct Wire {
 pub(crate) struct Kernel {
     spaces: BTreeMap<Cookie, Space>,
     paths: BTreeMap<PathBuf, Cookie>,
-    by_mac: BTreeMap<Mac, At>,
     /// The daemon hears of these.
     watched: BTreeSet<Cookie>,
     next: u64,
@@ -69,13 +68,7 @@ impl Kernel {
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).collect();
         let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };
         // Cookies begin again with each boot, so those of an earlier boot come back.
-        Self {
-            spaces: BTreeMap::from([(HOST, host)]),
-            paths: BTreeMap::new(),
-            by_mac: BTreeMap::new(),
-            watched: BTreeSet::new(),
-            next: 2,
-        }
+        Self { spaces: BTreeMap::from([(HOST, host)]), paths: BTreeMap::new(), watched: BTreeSet::new(), next: 2 }
     }
 
     /// Makes a namespace with one link in it, which is down.
@@ -88,7 +81,6 @@ impl Kernel {
         let links = BTreeMap::from([(ifindex, wire)]);
         self.spaces.insert(cookie, Space { path: path.to_owned(), links, doomed: false, sockets: 0 });
         self.paths.insert(path.to_owned(), cookie);
-        self.by_mac.insert(mac, (cookie, ifindex));
         (cookie, ifindex)
     }
 
@@ -99,12 +91,6 @@ impl Kernel {
 
     fn link_mut(&mut self, (cookie, ifindex): At) -> Option<&mut Wire> {
         self.spaces.get_mut(&cookie)?.links.get_mut(&ifindex)
-    }
-
-    /// Returns a link of a container by its Ethernet address.
-    pub(crate) fn by_mac(&self, mac: Mac) -> Option<(At, &Wire)> {
-        let at = *self.by_mac.get(&mac)?;
-        Some((at, self.link(at)?))
     }
 
     /// Returns the container's link that is up on a LAN and has an address.
@@ -212,8 +198,7 @@ impl Kernel {
 
     /// Deletes a link.
     pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelEvent> {
-        let wire = self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
-        self.forget_mac(wire.mac, at);
+        self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
         Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })
     }
 
@@ -245,23 +230,8 @@ impl Kernel {
         if !space.doomed || space.sockets > 0 {
             return None;
         }
-        let space = self.spaces.remove(&cookie)?;
-        for (ifindex, wire) in space.links {
-            self.forget_mac(wire.mac, (cookie, ifindex));
-        }
+        self.spaces.remove(&cookie);
         Some(KernelEvent::NetnsDied { cookie })
-    }
-
-    /// Forgets whose an Ethernet address is, unless a newer link has it by now.
-    fn forget_mac(&mut self, mac: Mac, at: At) {
-        if self.by_mac.get(&mac) == Some(&at) {
-            self.by_mac.remove(&mac);
-        }
-    }
-
-    /// Tells whether a namespace is gone or about to go.
-    pub(crate) fn is_dead(&self, cookie: Cookie) -> bool {
-        self.spaces.get(&cookie).is_none_or(|space| space.doomed)
     }
 
     /// Tells whether a namespace stays only because of sockets in it.

@@ -14,7 +14,6 @@ pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
 
 /// The kinds of effects, each of which can be crashed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "named after the variants of Effect")]
 pub(crate) enum EffectKind {
     Persist,
     Open,

@@ -4,28 +4,34 @@ use std::fmt;
 
 use netns_fixtures::model::{Message, Packet, decode};
 
-/// The lines of one run.
-#[derive(Debug, Default)]
-pub(crate) struct Trace {
-    lines: Option<Vec<String>>,
+/// What becomes of the lines of a run.
+#[derive(Debug)]
+pub(crate) enum Trace {
+    /// They are not made.
+    Off,
+    /// They are kept.
+    Kept(Vec<String>),
+    /// They are printed at once, so that a panic does not lose them.
+    Printed,
 }
 
 impl Trace {
-    /// Returns a trace that keeps its lines, or one that keeps nothing.
-    pub(crate) fn new(keep: bool) -> Self {
-        Self { lines: keep.then(Vec::new) }
-    }
-
-    /// Adds a line, which is made only where lines are kept.
+    /// Adds a line, which is made only where it is wanted.
     pub(crate) fn line(&mut self, now: u64, line: impl FnOnce() -> String) {
-        if let Some(lines) = &mut self.lines {
-            lines.push(format!("{:>7}.{:06}  {}", now / 1_000_000, now % 1_000_000, line()));
+        let stamped = || format!("{:>7}.{:06}  {}", now / 1_000_000, now % 1_000_000, line());
+        match self {
+            Self::Off => {}
+            Self::Kept(lines) => lines.push(stamped()),
+            Self::Printed => println!("{}", stamped()),
         }
     }
 
-    /// Returns the lines.
+    /// Returns the lines that were kept.
     pub(crate) fn into_lines(self) -> Vec<String> {
-        self.lines.unwrap_or_default()
+        match self {
+            Self::Kept(lines) => lines,
+            Self::Off | Self::Printed => Vec::new(),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Rule {
     Two(EffectKind),
     /// A request was answered twice, or an unknown one was.
     Answers,
+    /// 2: an ADD ended well although a DEL of the same came after it.
+    DelOvertaken,
     /// 3: a request was answered after its caller was known to be gone.
     AnswerToNobody,
     /// An answer of another kind than the call.
@@ -33,6 +35,8 @@ pub(crate) enum Rule {
     SendUnopened,
     /// 5: sockets stay open with nothing to do.
     IdleSockets,
+    /// Effects that nobody waits for pile up.
+    Unbounded,
     /// 6: the daemon keeps a namespace alive.
     PinnedNamespace,
     /// 7: a packet after a restart, before T1 and without cause.
@@ -83,6 +87,8 @@ struct Asked {
     call: Call,
     /// When its answer is due.
     due: u64,
+    /// An ADD that a DEL has overtaken: it cannot end well any more.
+    overtaken: bool,
 }
 
 /// An effect that reports back.
@@ -148,8 +154,10 @@ impl Watch {
         };
         if let Call::Del { attachment } = call {
             self.holders.remove(attachment);
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
-        self.asked.insert(id, Asked { call: call.clone(), due: now + limit });
+        self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
     }
 
     /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
@@ -235,7 +243,8 @@ impl Watch {
     fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
         let clash = self.under_way.values().find_map(|old| match (old, &new) {
             (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
-            (Under::Open(_, a), Under::Open(_, b)) => (a == b).then_some(EffectKind::Open),
+            // Two bindings can share the host's link, even with one Ethernet address.
+            (Under::Open(_, a), Under::Open(_, b)) => (a == b && a.in_netns().is_some()).then_some(EffectKind::Open),
             (Under::Apply(a), Under::Apply(b)) => (a == b).then_some(EffectKind::Apply),
             _ => None,
         });
@@ -271,6 +280,9 @@ impl Watch {
         };
         self.over(Some(&asked));
         match (&asked.call, answer) {
+            (Call::Add(add), Answer::Leased(_)) if asked.overtaken => {
+                Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
+            }
             (Call::Add(add), Answer::Leased(lease)) => {
                 let durable = store.durable.values().any(|record| {
                     record.attachment == add.attachment && record.state == RecordState::Bound && record.lease == **lease

@@ -143,9 +143,8 @@ pub(crate) struct World {
 
 impl World {
     /// Returns the world of a seed.
-    pub(crate) fn new(seed: u64, mutation: Option<Mutation>, keep_trace: bool) -> Self {
+    pub(crate) fn new(seed: u64, mutation: Option<Mutation>, mut trace: Trace) -> Self {
         let plan = Plan::draw(seed);
-        let mut trace = Trace::new(keep_trace);
         trace.line(0, || format!("seed {seed}: {plan:?}"));
         let segments = (0..plan.lans).map(|lan| Segment::new(&plan, lan)).collect();
         let actors = (0..plan.actors).map(|index| Actor::new(&plan, index)).collect();
@@ -242,7 +241,10 @@ impl World {
         if self.breach.is_some() {
             return;
         }
-        self.breach = self.watch.overdue(self.now).or_else(|| self.old_sockets());
+        self.breach = self.watch.overdue(self.now).or_else(|| self.old_sockets()).or_else(|| self.idle_sockets());
+        if self.breach.is_none() && self.watch.under_way() > 8 * self.actors.len() + 32 {
+            self.fail(Rule::Unbounded, format!("{} effects are under way", self.watch.under_way()));
+        }
         let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > **since + PIN);
         if let Some((cookie, _)) = pinned {
             let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
@@ -254,6 +256,13 @@ impl World {
     fn old_sockets(&self) -> Option<Breach> {
         let (exchange, sock) = self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since + PIN)?;
         Some(breach(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link)))
+    }
+
+    /// Finds sockets that are open though the core waits for nothing, or for nothing soon.
+    fn idle_sockets(&self) -> Option<Breach> {
+        let waits = self.watch.under_way() > 0 || self.timer.is_some_and(|(_, at)| at < self.now + WINDOW);
+        let open = self.watch.open_exchanges();
+        (open > 0 && !waits).then(|| breach(Rule::IdleSockets, format!("{open} exchanges are open at rest")))
     }
 
     fn on_event(&mut self, event: Event) {
@@ -332,5 +341,7 @@ impl World {
     }
 }
 
+/// The core has something to do within this while sockets are open: at least to close them.
+const WINDOW: Micros = 35 * SECOND;
 /// A dead namespace may be kept this long by the receive window of an exchange.
 const PIN: Micros = 120 * SECOND;

@@ -1,8 +1,10 @@
 //! The runtimes: actors that make containers, ask for addresses, configure them, and end in all the ways that containers end.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Add, Answer, Call, Failure, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door};
@@ -79,7 +81,7 @@ pub(crate) enum Act {
     /// Removes what is left of the container.
     CleanUp,
     /// The server should know of the release by now.
-    Released(std::net::Ipv4Addr),
+    Released(Ipv4Addr),
     /// The daemon should have dropped a cancelled ADD by now.
     Dropped(Attachment),
 }
@@ -119,6 +121,8 @@ pub(crate) enum Role {
     Del,
     /// CHECK.
     Check,
+    /// CHECK of an address that nobody was given.
+    WrongCheck,
     /// A DEL that was left while the daemon was away.
     Spool(Attachment),
     /// LIST, and this attachment must not hold anything.
@@ -134,6 +138,8 @@ pub(crate) struct Spooled {
     pub(crate) attachment: Attachment,
 }
 
+/// An address outside of every pool.
+const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
 /// A namespace that died is noticed within this where no message is lost.
 const NOTICED: Micros = 5 * SECOND;
 
@@ -151,7 +157,7 @@ impl Actor {
         Self {
             lan,
             group,
-            own_ids: plan.sharers == 1 && index % 2 == 0,
+            own_ids: plan.sharers == 1 && index.is_multiple_of(2),
             generation: 0,
             container: 0,
             attachment,
@@ -293,12 +299,11 @@ impl World {
             return;
         }
         match self.rng.u32(..100) {
-            0..25 => {
+            0..20 => {
                 let expected = self.actors[index].told.iter().map(|lease| lease.address).collect();
-                let attachment = self.actors[index].attachment.clone();
-                self.ask(index, Role::Check, Call::Check { attachment, expected }, self.now);
-                self.stay(index);
+                self.ask_check(index, Role::Check, expected);
             }
+            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG]),
             25..35 => {
                 self.ask_again(index);
                 self.stay(index);
@@ -321,6 +326,12 @@ impl World {
                 _ => self.die(index),
             },
         }
+    }
+
+    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
+        let attachment = self.actors[index].attachment.clone();
+        self.ask(index, role, Call::Check { attachment, expected }, self.now);
+        self.stay(index);
     }
 
     /// Lets the container run on for a while.
@@ -392,7 +403,7 @@ impl World {
         // Who had nothing of it tries again, but not at once.
         let most = match self.actors[index].told {
             Some(_) => pick(&mut self.rng, &[10 * MILLI, SECOND, lease]),
-            None => lease,
+            None => u64::from(self.plan.lease.min(86_400)) * SECOND / 4 + SECOND,
         };
         self.act_after(index, 0, most, Act::Begin);
     }
@@ -446,6 +457,7 @@ impl World {
             Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
             Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
             Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
+            Role::WrongCheck if answer == Answer::Checked => self.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}")),
             _ => {}
         }
     }
@@ -556,7 +568,8 @@ impl World {
                 if self.calm {
                     self.fail(Rule::Failed, format!("DEL: {failure}"));
                 }
-                self.act_after(index, SECOND, 5 * SECOND, Act::Del);
+                let patience = self.plan.active.as_micros() as Micros / 50;
+                self.act_after(index, SECOND, patience, Act::Del);
             }
             Answer::Leased(_) | Answer::Checked | Answer::Bindings(_) => {}
         }
@@ -622,7 +635,7 @@ impl World {
     }
 
     /// The one who holds an address may lose it through no fault of the daemon's.
-    pub(super) fn excuse(&mut self, lan: usize, address: std::net::Ipv4Addr, why: &'static str) {
+    pub(super) fn excuse(&mut self, lan: usize, address: Ipv4Addr, why: &'static str) {
         for actor in self.actors.iter_mut().filter(|actor| actor.lan == lan) {
             if actor.told.as_ref().is_some_and(|lease| lease.ip() == address) && actor.phase == Phase::Live {
                 actor.excused = true;

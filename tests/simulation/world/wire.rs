@@ -9,7 +9,9 @@ use leasehold_core::identity::Lan;
 use leasehold_core::link::{Link, LinkCause};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, BROADCAST, Config, Event as Served, Judge, Packet, Server, Station, arp, decode};
+use netns_fixtures::model::{
+    Arp, BROADCAST, ClientKey, Config, Event as Served, Judge, Packet, Server, Station, arp, decode,
+};
 
 use super::daemon::is_dhcp;
 use super::{Event, MILLI, Micros, SECOND, World};
@@ -150,11 +152,17 @@ impl World {
                 });
                 let server = self.segments[lan].stations[station].server();
                 let lease = server.and_then(|server| server.lease(self.model_time(), address));
+                let client = lease.map(|lease| lease.client.clone());
                 let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
                 let before = self.granted.insert((lan, address), until);
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
                 }
+                // Whoever had it before has it no more.
+                self.watch.holders.retain(|_, holder| {
+                    let same = Some(ClientKey::Id(holder.client_id.as_bytes().to_vec())) == client;
+                    same || (holder.lan, holder.address) != (lan, address)
+                });
             }
             Served::Refused(address, _) => {
                 self.stats.count("NAK");
@@ -178,7 +186,7 @@ impl World {
             Packet::Arp(question) => {
                 if let Some(owner) = self.kernel.owner(lan, question.target).filter(|_| question.request) {
                     let reply = arp(owner.mac.0, frame.source, &answer_to(question, owner.mac));
-                    self.to_stations(lan, reply);
+                    self.reach_stations(lan, reply);
                 }
                 (true, frame.destination)
             }
@@ -205,7 +213,7 @@ impl World {
         self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier)
     }
 
-    fn to_stations(&mut self, lan: usize, frame: Vec<u8>) {
+    fn reach_stations(&mut self, lan: usize, frame: Vec<u8>) {
         for station in 0..self.segments[lan].stations.len() {
             for delay in self.fates().into_iter().flatten() {
                 self.at(self.now + delay, Event::Station(lan, station, frame.clone()));
