@@ -5,6 +5,7 @@ use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
 use leasehold_core::record::RecordState;
 use leasehold_core::time::BootId;
 use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{Kind, Message, code};
 
 use super::runtime::Phase;
 use super::{Event, MILLI, Micros, SECOND, World};
@@ -182,7 +183,7 @@ impl World {
         };
         if let Effect::Send { .. } = &effect {
             let mut holders = std::mem::take(&mut self.watch.holders);
-            holders.retain(|_, holder| !self.has_lapsed(holder.lan, holder.address));
+            holders.retain(|_, holder| !self.has_lapsed(holder.lan, holder.address, &holder.client_id));
             self.watch.holders = holders;
         }
         let holder = self.new_holder(&effect);
@@ -227,15 +228,23 @@ impl World {
     pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
-        if self.watch.is_open(exchange)
-            && !meta.other_host
-            && let Ok(netns_fixtures::model::Frame {
-                packet: netns_fixtures::model::Packet::Udp { payload, .. }, ..
-            }) = netns_fixtures::model::decode(bytes)
-        {
-            self.segments[sock.lan].judge.heard(payload);
+        let lan = sock.lan;
+        if self.watch.is_open(exchange) && !meta.other_host {
+            self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });
+    }
+
+    /// Notes that a server's message reached its client.
+    fn heard(&mut self, lan: usize, bytes: &[u8]) {
+        let payload = bytes.get(42..).unwrap_or_default();
+        let Ok(message) = Message::decode(payload) else { return };
+        self.segments[lan].judge.heard(payload);
+        if message.kind() == Some(Kind::Ack) {
+            let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+            let until = seconds.map(|seconds| self.now + u64::from(seconds) * SECOND);
+            self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+        }
     }
 
     /// Tells the core of a socket's failure.

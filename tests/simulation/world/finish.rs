@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Answer, Call, RequestId, Row};
-use leasehold_core::identity::Attachment;
+use leasehold_core::identity::{Attachment, ClientId};
 use netns_fixtures::model::ClientKey;
 
 use super::runtime::{Asked, Phase, Role};
@@ -155,13 +156,17 @@ impl World {
     /// Excuses an actor whose lease has ended at its server, where that can be.
     pub(super) fn excuse_lapsed(&mut self, index: usize) {
         let actor = &self.actors[index];
-        let lapsed = actor.told.as_ref().is_some_and(|lease| self.has_lapsed(actor.lan, lease.ip()));
+        let told = actor.told.as_ref().map(Lease::ip);
+        let lapsed = told.is_some_and(|address| self.has_lapsed(actor.lan, address, &actor.client_id));
         self.actors[index].excused |= lapsed && self.may_lapse;
     }
 
-    /// Tells whether an address was granted until a time that has passed.
-    pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr) -> bool {
-        self.granted.get(&(lan, address)).is_some_and(|until| until.is_some_and(|until| until <= self.now))
+    /// Tells whether an address was granted to a client until a time that has passed.
+    pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId) -> bool {
+        let key = (lan, address, Some(ClientKey::Id(client_id.as_bytes().to_vec())));
+        let over =
+            |until: Option<&Option<u64>>| until.is_some_and(|until| until.is_some_and(|until| until <= self.now));
+        over(self.granted.get(&key)) || over(self.heard.get(&key))
     }
 
     /// Tells whether a server has granted an address to a client, and the lease has not ended.

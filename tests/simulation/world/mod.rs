@@ -18,6 +18,7 @@ use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestI
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::ClientKey;
 
 use self::daemon::Daemon;
 use self::runtime::{Act, Actor, Asked, Spooled};
@@ -122,8 +123,10 @@ pub(crate) struct World {
     spool: Vec<Spooled>,
     actors: Vec<Actor>,
     watch: Watch,
-    /// When each granted address ends at its server.
-    granted: BTreeMap<(usize, Ipv4Addr), Option<Micros>>,
+    /// When a client's hold of an address ends at its server.
+    granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
+    /// The same as the client knows it, by the ACKs that it heard.
+    heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
     /// Namespaces that only sockets keep, with the time since when.
@@ -170,6 +173,7 @@ impl World {
             actors,
             watch: Watch::default(),
             granted: BTreeMap::new(),
+            heard: BTreeMap::new(),
             carried: BTreeMap::new(),
             crashes: plan.crashes.iter().copied().collect(),
             pinned: BTreeMap::new(),

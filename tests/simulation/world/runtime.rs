@@ -532,12 +532,15 @@ impl World {
             Answer::Leased(lease) if lease.address == told.address || actor.excused => {
                 self.stats.count("ADD again leased");
             }
+            // What failed ends with a DEL.
+            Answer::Failed(_) if actor.excused => self.end_by_del(index),
             Answer::Failed(_) if !self.calm => {}
             answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
         }
     }
 
     fn checked(&mut self, index: usize, answer: Answer) {
+        self.excuse_lapsed(index);
         match answer {
             Answer::Checked => self.stats.count("CHECK passed"),
             Answer::Failed(failure) => {
@@ -600,6 +603,12 @@ impl World {
                 _ => self.end_by_del(index),
             },
             (Role::Add, Phase::Ending) if asked.gone => self.end_by_del(index),
+            (Role::Again, Phase::Live) => {
+                self.excuse_lapsed(index);
+                if self.actors[index].excused {
+                    self.end_by_del(index);
+                }
+            }
             (Role::Del, Phase::Ending) => self.clean_up(index),
             _ => {}
         }

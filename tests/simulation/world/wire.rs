@@ -154,7 +154,7 @@ impl World {
                 let lease = server.and_then(|server| server.lease(self.model_time(), address));
                 let client = lease.map(|lease| lease.client.clone());
                 let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
-                let before = self.granted.insert((lan, address), until);
+                let before = self.granted.insert((lan, address, client.clone()), until);
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
                 }
