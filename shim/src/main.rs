@@ -1,2 +1,74 @@
-//! stub
-fn main() {}
+//! The CNI plugin `dhcp`: passes what a runtime says on to the leasehold daemon, and the daemon's answer back.
+//!
+//! It decides nothing about networks. What it does itself: VERSION, which has to work without a daemon; trying again
+//! while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent at the
+//! daemon, so asking again is always safe.
+
+mod ask;
+mod exchange;
+mod spool;
+
+use std::env;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use leasehold_api::cni::{Code, Env, Error, VersionInfo};
+use leasehold_api::{MAX_BODY, to_json};
+use serde_json::Value;
+
+use exchange::Answer;
+
+fn main() -> ExitCode {
+    let env = Env::collect(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()));
+    let config = match read_config() {
+        Ok(config) => config,
+        Err(error) => return print(&failure(&error)),
+    };
+    // What the shim itself needs of the configuration is looked for with tolerance: the daemon judges the rest.
+    let parsed: Value = serde_json::from_str(&config).unwrap_or_default();
+    let said = parsed["cniVersion"].as_str().filter(|version| !version.is_empty());
+    let result = match env.command.as_deref() {
+        Some("VERSION") => Ok(version(said)),
+        Some("ADD" | "DEL" | "CHECK") => ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run),
+        Some(other) => Err(unknown_command(&format!("unknown verb {other:.32?}"))),
+        None => {
+            Err(unknown_command("not set: this is a CNI plugin, run by runtimes; the daemon is `leasehold daemon`"))
+        }
+    };
+    print(&result.unwrap_or_else(|error| {
+        let version = said.and_then(|said| said.parse().ok()).unwrap_or(error.cni_version);
+        failure(&error.in_version(version))
+    }))
+}
+
+/// Reads standard input, at most as much as fits a request.
+///
+/// What is no UTF-8 is no JSON either; it goes on with replacement characters, for the daemon to refuse.
+fn read_config() -> Result<String, Error> {
+    let mut bytes = Vec::new();
+    match io::stdin().lock().take(MAX_BODY as u64 + 1).read_to_end(&mut bytes) {
+        Ok(length) if length > MAX_BODY => Err(ask::too_large()),
+        Ok(_) => Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())),
+        Err(error) => Err(Error::new(Code::Io, format!("cannot read the network configuration: {error}"))),
+    }
+}
+
+fn unknown_command(fault: &str) -> Error {
+    Error::new(Code::InvalidEnvironment, format!("CNI_COMMAND: {fault}"))
+}
+
+fn version(asked: Option<&str>) -> Answer {
+    Answer { success: true, body: to_json(&VersionInfo::answering(asked)).into_bytes() }
+}
+
+fn failure(error: &Error) -> Answer {
+    Answer { success: false, body: to_json(error).into_bytes() }
+}
+
+/// Prints the answer as a plugin does: results and errors alike on standard output.
+fn print(answer: &Answer) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let end: &[u8] = if answer.body.is_empty() { b"" } else { b"\n" };
+    let printed = out.write_all(&answer.body).and_then(|()| out.write_all(end)).and_then(|()| out.flush());
+    if answer.success && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

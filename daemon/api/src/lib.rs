@@ -9,6 +9,8 @@ pub mod spool;
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// Where the daemon listens unless told otherwise: the incumbent's path, so networks in the field work unchanged.
 pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
@@ -28,6 +30,11 @@ pub const MAX_ADD_TIMEOUT: Duration = Duration::from_secs(600);
 pub fn add_timeout(seconds: Option<f64>) -> Duration {
     let said = seconds.filter(|s| *s > 0.0);
     said.map_or(ADD_TIMEOUT, |s| Duration::try_from_secs_f64(s).unwrap_or(MAX_ADD_TIMEOUT).min(MAX_ADD_TIMEOUT))
+}
+
+/// Writes a value of the wire.
+pub fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("the types of the wire have string keys only, so they always are JSON")
 }
 
 #[cfg(test)]

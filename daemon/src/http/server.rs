@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
-use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool};
+use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot, watch};
@@ -133,7 +133,7 @@ async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
         Ok(text) => json(StatusCode::OK, text),
         Err((status, error)) => {
             debug!(code = u32::from(error.code), msg = error.msg, details = error.details, "refused");
-            json(status, serde_json::to_string(&error).expect("strings and numbers always are JSON"))
+            json(status, to_json(&error))
         }
     }
 }
@@ -187,10 +187,7 @@ fn forget_spooled(socket: &Path, request: &wire::Request) {
 
 async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings(rows)) => {
-            let bindings = control::bindings(&rows);
-            json(StatusCode::OK, serde_json::to_string(&bindings).expect("strings and numbers always are JSON"))
-        }
+        Some(Answer::Bindings(rows)) => json(StatusCode::OK, to_json(&control::bindings(&rows))),
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),

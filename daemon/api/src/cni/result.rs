@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 
 use super::Version;
+use crate::to_json;
 
 /// What an IPAM plugin answers to ADD, in no version yet.
 ///
@@ -77,8 +78,7 @@ impl Success {
             address: ip.address,
             gateway: ip.gateway,
         });
-        let out = ListOut { cni_version: version, ips: ips.collect(), routes: &self.routes, dns: &self.dns };
-        serde_json::to_string(&out).expect("addresses and strings always are JSON")
+        to_json(&ListOut { cni_version: version, ips: ips.collect(), routes: &self.routes, dns: &self.dns })
     }
 }
 

@@ -1,0 +1,128 @@
+//! Asks the daemon until it answers, or the time is up, or a DEL has waited long enough to be kept instead.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold_api::cni::{Code, Env, Error, Request};
+use leasehold_api::{DEFAULT_SOCKET, MAX_BODY, add_timeout, to_json};
+use serde_json::Value;
+
+use crate::exchange::{Answer, Trouble, exchange};
+use crate::spool;
+
+/// How much longer the shim waits than the daemon may take, so that the daemon's own error, which knows the cause, comes
+/// first.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// How long a DEL asks a daemon that is down. A restart takes less; waiting longer would only hold up the removal of the
+/// container, since a DEL that is kept loses nothing.
+const DEL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The pauses between tries: doubling from the first to the last. A try costs some 20 µs, so a hundred waiting shims
+/// cost a host 2 % of one core; and nobody waits 100 ms longer than the daemon's start takes. inotify would be exact, but
+/// not for a daemon that dies with its socket in place.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A call on its way to the daemon.
+pub(crate) struct Ask {
+    request: Request,
+    /// The request as JSON: what is posted, and what is spooled.
+    body: Vec<u8>,
+    socket: PathBuf,
+    /// When all is over.
+    deadline: Instant,
+    is_del: bool,
+}
+
+impl Ask {
+    /// Prepares a call. `parsed` is `config` as JSON, null where it is none.
+    pub(crate) fn new(env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
+        let ipam = &parsed["ipam"];
+        let socket = ipam["daemonSocketPath"].as_str().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
+        let deadline = Instant::now() + add_timeout(ipam["timeout"].as_f64()) + MARGIN;
+        let is_del = env.command.as_deref() == Some("DEL");
+        let request = Request { env, config };
+        let body = to_json(&request).into_bytes();
+        if body.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        Ok(Self { request, body, socket: socket.into(), deadline, is_del })
+    }
+
+    /// Returns the daemon's answer, or nothing as a success for a DEL that was kept.
+    pub(crate) fn run(self) -> Result<Answer, Error> {
+        let (socket, deadline) = (self.socket.clone(), self.deadline);
+        let (done, result) = mpsc::channel();
+        // A connect to a socket whose backlog is full can wait for ever, so it waits in a thread of its own, which the
+        // end of the process ends too. Everything else keeps to the deadline by itself, a little earlier.
+        let asking = thread::Builder::new().spawn(move || done.send(self.ask()));
+        asking.map_err(|cause| Error::new(Code::Io, format!("cannot start a thread: {cause}")))?;
+        let left = deadline.saturating_duration_since(Instant::now()) + LAST_PAUSE;
+        result.recv_timeout(left).unwrap_or_else(|_| Err(error(&socket, &Trouble::TimedOut)))
+    }
+
+    fn ask(self) -> Result<Answer, Error> {
+        let patience = if self.is_del { self.deadline.min(Instant::now() + DEL_PATIENCE) } else { self.deadline };
+        match self.ask_until(patience) {
+            Err(Trouble::Down(_)) if self.is_del => self.keep(),
+            result => result.map_err(|trouble| error(&self.socket, &trouble)),
+        }
+    }
+
+    /// Asks until someone answers or, at `patience`, the daemon is still down.
+    fn ask_until(&self, patience: Instant) -> Result<Answer, Trouble> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match exchange(&self.socket, &self.body, self.deadline) {
+                Err(Trouble::Down(_)) if Instant::now() + pause < patience => thread::sleep(pause),
+                result => return result,
+            }
+            pause = LAST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Keeps the DEL, then tries once more: a daemon that began to listen before the file was there may have looked for
+    /// such files too early, but it hears the try.
+    fn keep(&self) -> Result<Answer, Error> {
+        let kept = spool::keep(&self.socket, &self.request, &self.body).map_err(|cause| {
+            let msg = format!(
+                "{}: no leasehold daemon answers there, and the DEL cannot be kept for it: {cause}",
+                self.socket.display()
+            );
+            Error::new(Code::TryAgainLater, msg)
+        })?;
+        match exchange(&self.socket, &self.body, self.deadline) {
+            Ok(answer) => {
+                if answer.success {
+                    spool::forget(&kept);
+                }
+                Ok(answer)
+            }
+            Err(Trouble::Down(_)) => {
+                let socket = self.socket.display();
+                eprintln!("dhcp: no leasehold daemon at {socket}: its next start carries out {}", kept.display());
+                Ok(Answer { success: true, body: Vec::new() })
+            }
+            Err(trouble) => Err(error(&self.socket, &trouble)),
+        }
+    }
+}
+
+/// Returns the error for a configuration that does not fit a request.
+pub(crate) fn too_large() -> Error {
+    Error::new(
+        Code::InvalidConfig,
+        format!("the network configuration is too large: a request has at most {MAX_BODY} bytes"),
+    )
+}
+
+fn error(socket: &Path, trouble: &Trouble) -> Error {
+    let code = match trouble {
+        Trouble::Down(_) | Trouble::BrokeOff | Trouble::TimedOut => Code::TryAgainLater,
+        Trouble::Unusable(_) | Trouble::NotLeasehold(_) => Code::Io,
+    };
+    Error::new(code, format!("{}: {trouble}", socket.display()))
+}

@@ -1,0 +1,201 @@
+//! One HTTP exchange with the daemon: one connection, one request, one answer.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leasehold_api::MAX_BODY;
+use leasehold_api::cni::PATH;
+use serde_json::Value;
+
+/// The longest head of an answer, in bytes.
+const MAX_HEAD: usize = 8192;
+
+/// What the daemon said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Whether it is a result; else it is an error.
+    pub(crate) success: bool,
+    /// CNI's JSON, or nothing.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// Nobody listens, or who listened went away before the first byte of an answer: a daemon that is down, starts or
+    /// restarts. Asking again is safe and may help.
+    Down(io::Error),
+    /// The socket cannot be used at all.
+    Unusable(io::Error),
+    /// The answer broke off in its middle.
+    BrokeOff,
+    /// The deadline passed.
+    TimedOut,
+    /// Someone answered who is not leasehold.
+    NotLeasehold(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down(cause) => write!(f, "no leasehold daemon answers there ({cause}): start it (leasehold daemon)"),
+            Self::Unusable(cause) => write!(f, "the socket cannot be used: {cause}"),
+            Self::BrokeOff => f.write_str("the leasehold daemon stopped in the middle of its answer"),
+            Self::TimedOut => f.write_str("the leasehold daemon did not answer in time"),
+            Self::NotLeasehold(why) => {
+                write!(f, "not the leasehold daemon: {why}; does another daemon serve this socket (dhcp daemon)?")
+            }
+        }
+    }
+}
+
+/// Posts `body` to the daemon at `socket`, and waits for the answer until `deadline`.
+///
+/// The connection is never half-closed: to the daemon that is a caller that hung up. A connect that waits for room in
+/// the socket's backlog is not bounded here: std has no time-out for it.
+pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<Answer, Trouble> {
+    let stream = UnixStream::connect(socket).map_err(|cause| match cause.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset => Trouble::Down(cause),
+        _ => Trouble::Unusable(cause),
+    })?;
+    let mut wire = Wire { stream, deadline, bytes: Vec::new() };
+    // A server may answer and close before it has read all, so a failed write is no reason not to read.
+    let written = wire.write(&request(body));
+    if let Err(Trouble::TimedOut) = written {
+        return Err(Trouble::TimedOut);
+    }
+    wire.read_answer()
+}
+
+fn request(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: leasehold\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A connection under a deadline, and what was read of it.
+struct Wire {
+    stream: UnixStream,
+    deadline: Instant,
+    bytes: Vec<u8>,
+}
+
+impl Wire {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?)).map_err(Trouble::Unusable)?;
+            match self.stream.write(rest) {
+                Ok(length) => rest = &rest[length..],
+                Err(error) => self.survive(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_answer(&mut self) -> Result<Answer, Trouble> {
+        let head = loop {
+            if let Some(head) = Head::parse(&self.bytes)? {
+                break head;
+            }
+            if self.bytes.len() > MAX_HEAD {
+                return Err(Trouble::NotLeasehold("the head of its answer does not end".to_owned()));
+            }
+            self.read()?;
+        };
+        while self.bytes.len() < head.length + head.body {
+            self.read()?;
+        }
+        let mut body = self.bytes.split_off(head.length);
+        body.truncate(head.body);
+        let answer = Answer { success: (200..300).contains(&head.status), body };
+        // An error has to be CNI's: everything else is someone's who knows nothing of CNI.
+        if !answer.success && !is_cni_error(&answer.body) {
+            let said: String = String::from_utf8_lossy(&answer.body).trim().chars().take(120).collect();
+            return Err(Trouble::NotLeasehold(format!("it answers {} {said:?}", head.status)));
+        }
+        Ok(answer)
+    }
+
+    /// Reads some bytes more, at least one.
+    fn read(&mut self) -> Result<(), Trouble> {
+        let mut chunk = [0; 8192];
+        loop {
+            self.stream.set_read_timeout(Some(self.left()?)).map_err(Trouble::Unusable)?;
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
+                Ok(length) => {
+                    self.bytes.extend_from_slice(&chunk[..length]);
+                    return Ok(());
+                }
+                Err(error) => self.survive(error)?,
+            }
+        }
+    }
+
+    /// Returns the time that is left, never zero: a socket takes that for "no time-out".
+    fn left(&self) -> Result<Duration, Trouble> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(Trouble::TimedOut) } else { Ok(left.max(Duration::from_millis(1))) }
+    }
+
+    /// Sorts out which errors end the exchange. A time-out does not: the deadline itself is looked at next.
+    fn survive(&self, error: io::Error) -> Result<(), Trouble> {
+        match error.kind() {
+            ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
+            _ => Err(self.gone(error)),
+        }
+    }
+
+    fn gone(&self, cause: io::Error) -> Trouble {
+        if self.bytes.is_empty() { Trouble::Down(cause) } else { Trouble::BrokeOff }
+    }
+}
+
+/// The head of an answer.
+struct Head {
+    status: u16,
+    /// The bytes of the head itself.
+    length: usize,
+    /// The bytes of the body.
+    body: usize,
+}
+
+impl Head {
+    /// Returns the head that `bytes` begin with, `None` while it is not whole.
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, Trouble> {
+        let mut headers = [httparse::EMPTY_HEADER; 32];
+        let mut response = httparse::Response::new(&mut headers);
+        let parsed =
+            response.parse(bytes).map_err(|e| Trouble::NotLeasehold(format!("its answer is no HTTP ({e})")))?;
+        let httparse::Status::Complete(length) = parsed else { return Ok(None) };
+        let status = response.code.filter(|status| *status >= 200);
+        let status = status.ok_or_else(|| Trouble::NotLeasehold("it does not answer the request".to_owned()))?;
+        let body = content_length(response.headers)?;
+        Ok(Some(Self { status, length, body }))
+    }
+}
+
+/// Returns the body's length. Our daemon always gives one.
+fn content_length(headers: &[httparse::Header<'_>]) -> Result<usize, Trouble> {
+    let value = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|h| h.value);
+    if value("transfer-encoding").is_some() {
+        return Err(Trouble::NotLeasehold("its answer comes in an encoding that leasehold does not use".to_owned()));
+    }
+    let said = value("content-length").and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+    match said {
+        Some(length) if length > MAX_BODY => Err(Trouble::NotLeasehold(format!("its answer is {length} bytes long"))),
+        Some(length) => Ok(length),
+        None => Err(Trouble::NotLeasehold("its answer has no length".to_owned())),
+    }
+}
+
+fn is_cni_error(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|error| error["code"].is_u64() && error["msg"].is_string())
+}

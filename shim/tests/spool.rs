@@ -1,0 +1,149 @@
+//! DEL while the daemon is down: it succeeds and is not forgotten.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Output;
+use std::thread;
+use std::time::Instant;
+
+use common::*;
+use leasehold_api::cni::Request;
+use leasehold_api::spool;
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_del_without_a_daemon_is_kept_and_succeeds() {
+    let place = Place::new();
+    let begin = Instant::now();
+    let output = place.run("DEL");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
+    // A second in which a restart goes unnoticed, less the last pause.
+    assert!((900..5000).contains(&begin.elapsed().as_millis()));
+    let [name] = place.files().try_into().unwrap();
+    let file = place.directory().join(name);
+    let request: Request = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(request.env.command.as_deref(), Some("DEL"));
+    assert_eq!(request.config, place.config(30.0).to_string());
+    assert_eq!(spool::path(&place.socket(), &request), file);
+    assert_eq!(mode(&file), 0o600);
+    assert!(String::from_utf8(output.stderr).unwrap().contains(file.to_str().unwrap()));
+}
+
+#[test]
+fn a_del_that_is_asked_twice_is_kept_once() {
+    let place = Place::new();
+    drop(place.listen());
+    for _ in 0..2 {
+        assert_eq!(place.run("DEL").status.code(), Some(0));
+        assert_eq!(place.files().len(), 1);
+    }
+}
+
+#[test]
+fn a_missing_directory_is_made_for_root_alone() {
+    let place = Place::new();
+    let socket = place.directory().join("run/cni/dhcp.sock");
+    let mut config = place.config(30.0);
+    config["ipam"]["daemonSocketPath"] = socket.to_str().unwrap().into();
+    assert_eq!(run("DEL", config.to_string()).status.code(), Some(0));
+    assert_eq!(mode(socket.parent().unwrap()), 0o700);
+    assert_eq!(fs::read_dir(socket.parent().unwrap()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_that_is_there_keeps_its_mode() {
+    let place = Place::new();
+    fs::set_permissions(place.directory(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(place.run("DEL").status.code(), Some(0));
+    assert_eq!(mode(place.directory()), 0o755);
+}
+
+#[test]
+fn a_del_that_cannot_be_kept_is_an_error() {
+    let place = Place::new();
+    fs::write(place.directory().join("file"), "").unwrap();
+    let mut config = place.config(30.0);
+    config["ipam"]["daemonSocketPath"] = place.directory().join("file/dhcp.sock").to_str().unwrap().into();
+    // A file where a directory should be is no daemon that is down, and no place to keep anything.
+    assert_error(&run("DEL", config.to_string()), 5, "cannot be used");
+    fs::create_dir(place.directory().join("dhcp.sock.del-5d416efeea0b234eb9330f3d3b4862db")).unwrap();
+    let mut config = place.config(30.0);
+    config["name"] = "lan".into();
+    let mut command = plugin("DEL");
+    command.env("CNI_IFNAME", "eth0");
+    let output = start(&mut command, config.to_string()).wait_with_output().unwrap();
+    assert_error(&output, 11, "the DEL cannot be kept");
+    assert_eq!(place.files().len(), 2);
+}
+
+#[test]
+fn a_restart_within_a_second_is_not_noticed() {
+    let place = Place::new();
+    let first = place.listen();
+    let plugin = start(&mut plugin("DEL"), place.config(30.0).to_string());
+    drop(first.accept().unwrap());
+    drop(first);
+    fs::remove_file(place.socket()).unwrap();
+    let second = serve(place.listen(), [answer("200 OK", "")]);
+    assert_eq!(plugin.wait_with_output().unwrap().status.code(), Some(0));
+    assert_eq!(second.join().unwrap().len(), 1);
+    assert!(place.files().is_empty());
+}
+
+/// Runs a DEL against a daemon that closes every connection until the DEL is kept, and then answers `reply`.
+fn last_try(reply: &str) -> (Place, Output) {
+    let place = Place::new();
+    let listener = place.listen();
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                let (mut stream, _) = listener.accept().unwrap();
+                let kept = place.files().iter().any(|name| name.contains(".del-"));
+                read_request(&mut stream);
+                if kept {
+                    return stream.write_all(reply.as_bytes()).unwrap();
+                }
+            }
+        });
+        place.run("DEL")
+    });
+    (place, output)
+}
+
+#[test]
+fn a_daemon_that_is_there_for_the_last_try_leaves_nothing_kept() {
+    let (place, output) = last_try(&answer("200 OK", ""));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn an_error_at_the_last_try_is_passed_on_and_the_del_stays_kept() {
+    let error = r#"{"cniVersion":"1.0.0","code":11,"msg":"store full"}"#;
+    let (place, output) = last_try(&answer("503 Service Unavailable", error));
+    assert_error(&output, 11, "store full");
+    assert_eq!(place.files().len(), 1);
+}
+
+#[test]
+fn a_daemon_that_dies_again_and_again_gets_its_del_later() {
+    let place = Place::new();
+    let listener = place.listen();
+    let closer = thread::spawn(move || {
+        // A connection without a word is the test's, which is done.
+        while listener.accept().unwrap().0.read(&mut [0]).unwrap() > 0 {}
+    });
+    assert_eq!(place.run("DEL").status.code(), Some(0));
+    assert_eq!(place.files().len(), 1);
+    drop(UnixStream::connect(place.socket()).unwrap());
+    closer.join().unwrap();
+}
