@@ -1,2 +1,104 @@
-//! stub
-fn main() {}
+//! The demo: a LAN in this process's own namespaces, a daemon and its shim on it, and what they do, told as it happens.
+//!
+//! It needs Linux and Rust, no other package: the DHCP server is the model of this crate. It runs as root or as anyone
+//! who may make user namespaces. Whatever happens to it, nothing stays behind.
+
+use std::env;
+use std::error::Error;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use netns_fixtures::model::{Config, Event, Purpose};
+use netns_fixtures::server::ModelServer;
+use netns_fixtures::{Lab, Lan, Member, Sandbox};
+
+/// Short, so that a renewal can be watched.
+const LEASE: Duration = Duration::from_secs(16);
+
+fn main() -> ExitCode {
+    match build().and_then(|()| show()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nThe demo failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the daemon and the shim into the directory that this program runs from.
+fn build() -> Result<(), Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let mut command = Command::new(cargo);
+    command.current_dir(root).args(["build", "--package", "leasehold", "--package", "leasehold-shim"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    match command.status()? {
+        status if status.success() => Ok(()),
+        status => Err(format!("cargo build ended with {status}").into()),
+    }
+}
+
+fn show() -> Result<(), Box<dyn Error>> {
+    let sandbox = Sandbox::enter()?;
+    say("A LAN of network namespaces: a switch, a host, and a DHCP server at 10.7.0.1 whose leases last 16 seconds.");
+    say("The daemon runs on the host: `leasehold daemon`.");
+    let mut lab = Lab::new(&sandbox)?;
+    let server = ModelServer::start(&lab.lan, Config { lease: LEASE.as_secs() as u32, ..Config::new(Lan::SUBNET) })?;
+
+    let blue = attach(&lab, "blue")?;
+    let green = attach(&lab, "green")?;
+
+    say("What the daemon holds: `leasehold list`.");
+    indented(&lab.daemon().operator(&["list"])?);
+
+    say(&format!("Half a lease later the daemon renews {}, by unicast from the leased address.", blue.address));
+    let renewed = |event: &Event| (*event == Event::Granted(blue.address, Purpose::Renew)).then_some(());
+    server.wait_for("renewal", 0, LEASE, renewed)?;
+    indented("The server has renewed it for another 16 seconds.");
+
+    say("The daemon is killed with SIGKILL and started again. It sends nothing, and knows everything.");
+    lab.kill9()?;
+    lab.start_daemon()?;
+    lab.check(&blue)?;
+    indented(&lab.daemon().operator(&["list"])?);
+    let seen = server.events().len();
+    let renewed = |event: &Event| (*event == Event::Granted(green.address, Purpose::Renew)).then_some(());
+    server.wait_for("renewal by the next daemon", seen, LEASE, renewed)?;
+    indented(&format!("The new daemon has renewed {} in its turn.", green.address));
+
+    say("Both containers end. The runtime runs the shim with DEL, and the server has its addresses back.");
+    for member in [&blue, &green] {
+        lab.detach(member)?;
+        let released = |event: &Event| (*event == Event::Released(member.address)).then_some(());
+        server.wait_for("release", 0, LEASE, released)?;
+        indented(&format!("{} came back from {}", member.address, member.container.id));
+    }
+    match (server.leases().len(), server.violations().as_slice()) {
+        (0, []) => {}
+        (left, violations) => return Err(format!("{left} leases left, {violations:?}").into()),
+    }
+    lab.terminate()?;
+    say("That was all. Nothing of it was visible outside, and nothing is left.");
+    Ok(())
+}
+
+/// Attaches a container as a runtime does, and shows what the shim answers.
+fn attach(lab: &Lab, id: &str) -> Result<Member, Box<dyn Error>> {
+    say(&format!("A runtime starts container `{id}` on a macvlan and runs the shim: CNI ADD. The answer:"));
+    let member = lab.attach(id)?;
+    indented(&serde_json::to_string_pretty(&member.result)?);
+    Ok(member)
+}
+
+fn say(headline: &str) {
+    let (bold, plain) = if io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    println!("\n{bold}{headline}{plain}");
+}
+
+fn indented(text: &str) {
+    text.lines().for_each(|line| println!("    {line}"));
+}

@@ -1,1 +1,43 @@
-//! stub
+//! Network namespaces, links, DHCP servers and engines for tests, as values that clean up.
+//!
+//! Everything is real but its place: a [`Sandbox`] holds mounts, networks and processes that nobody outside sees and
+//! that end with the process that made them. In it a [`Lan`] has a switch, a host, a server and containers; servers
+//! and the binaries of this workspace run on it as children. Waiting is for events, with a deadline.
+//!
+//! This crate imports no other crate of the workspace: it plays the world that they meet.
+
+mod binaries;
+mod capture;
+mod container;
+mod daemon;
+mod engine;
+mod error;
+mod lab;
+mod lan;
+mod link;
+pub mod model;
+mod need;
+mod netns;
+mod packet;
+mod process;
+mod sandbox;
+pub mod server;
+mod shim;
+mod wait;
+
+pub use binaries::binary;
+pub use capture::Capture;
+pub use container::{Container, result_addresses};
+pub use daemon::{Daemon, Home};
+pub use engine::Containerd;
+pub use error::Error;
+pub use lab::{Lab, Member};
+pub use lan::Lan;
+pub use link::{Mac, mac, mac_text};
+pub use need::{Need, sandbox};
+pub use netns::Netns;
+pub use packet::{Arp, Dhcp, Packet};
+pub use process::{DEADLINE, Log, Process};
+pub use sandbox::Sandbox;
+pub use shim::{CallError, CniError, Shim, ShimCall};
+pub use wait::until_file;

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let result = match env.command.as_deref() {
         Some("VERSION") => Ok(version(said)),
         Some("ADD" | "DEL" | "CHECK") => ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run),
-        Some(other) => Err(unknown_command(&format!("unknown verb {other:.32?}"))),
+        Some(other) => Err(unknown_command(&format!("unknown verb {:?}", other.chars().take(32).collect::<String>()))),
         None => {
             Err(unknown_command("not set: this is a CNI plugin, run by runtimes; the daemon is `leasehold daemon`"))
         }

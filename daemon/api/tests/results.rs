@@ -8,8 +8,8 @@ fn whole() -> Success {
     Success {
         ips: vec![Ip { address: "192.0.2.10/24".parse().unwrap(), gateway: Some("192.0.2.1".parse().unwrap()) }],
         routes: vec![
-            Route { dst: "198.51.100.1/32".parse().unwrap(), gw: Some("0.0.0.0".parse().unwrap()) },
-            Route { dst: "0.0.0.0/0".parse().unwrap(), gw: Some("192.0.2.1".parse().unwrap()) },
+            Route { dst: "198.51.100.1/32".parse().unwrap(), via: None },
+            Route { dst: "0.0.0.0/0".parse().unwrap(), via: Some("192.0.2.1".parse().unwrap()) },
         ],
         dns: Dns {
             nameservers: vec!["192.0.2.53".parse().unwrap(), "192.0.2.54".parse().unwrap()],
@@ -36,7 +36,7 @@ fn version_1_0_0_has_addresses_without_family() {
 }
 
 #[test]
-fn version_1_1_0_has_addresses_without_family() {
+fn version_1_1_0_gives_the_scope_of_routes_on_the_link() {
     is_golden(&whole().render(Version::V1_1_0), include_str!("golden/result-1.1.0.json"));
 }
 

@@ -119,7 +119,7 @@ impl TryFrom<String> for ClientId {
     type Error = BadClientId;
 
     fn try_from(text: String) -> Result<Self, BadClientId> {
-        if text.len() % 2 != 0 || !text.is_ascii() {
+        if !text.len().is_multiple_of(2) || !text.is_ascii() {
             return Err(BadClientId::NotHex);
         }
         let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| BadClientId::NotHex);

@@ -2,7 +2,7 @@
 //!
 //! Pure: no socket, no file, no state.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net};
@@ -40,11 +40,12 @@ impl Asked {
     pub(crate) fn parse(request: &Request) -> Result<Self, Error> {
         let verb = match request.env.command.as_deref() {
             Some(verb @ ("ADD" | "DEL" | "CHECK")) => verb,
-            Some(other) => return Err(bad_env("CNI_COMMAND", format!("{other:.32?} is no verb that is served here"))),
+            Some(other) => {
+                return Err(bad_env("CNI_COMMAND", format!("{} is no verb that is served here", quoted(other))));
+            }
             None => return Err(bad_env("CNI_COMMAND", "not set")),
         };
-        let config = Config::parse(&request.config)
-            .map_err(|e| Error::new(Code::Decode, format!("the network configuration cannot be read: {e}")))?;
+        let config = Config::parse(&request.config).map_err(|e| undecodable("the network configuration", &e))?;
         let version: Version = config.cni_version.as_deref().unwrap_or(Version::UNSAID).parse().map_err(|e| {
             let spoken = Version::ALL.map(Version::as_str).join(", ");
             Error::new(Code::IncompatibleVersion, format!("{e}: set it to one of {spoken}"))
@@ -97,6 +98,21 @@ fn bad_env(variable: &str, fault: impl std::fmt::Display) -> Error {
     Error::new(Code::InvalidEnvironment, format!("{variable}: {fault}"))
 }
 
+/// Returns the error for JSON that is not as it should be.
+pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Error {
+    Error::new(Code::Decode, format!("{what} cannot be read: {}", cut(&error.to_string())))
+}
+
+/// Quotes what came from outside.
+fn quoted(text: &str) -> String {
+    format!("{:?}", cut(text))
+}
+
+/// Cuts a text that may bear a megabyte from outside.
+fn cut(text: &str) -> &str {
+    text.char_indices().nth(160).map_or(text, |(end, _)| &text[..end])
+}
+
 fn attachment(request: &Request, config: &Config) -> Result<Attachment, Error> {
     let bad_name = |fault| Error::new(Code::InvalidConfig, format!("the network's name: {fault}"));
     let network = config.name.as_deref().ok_or_else(|| bad_name("missing"))?;
@@ -137,7 +153,7 @@ fn is_link_name(text: &str, max: usize) -> bool {
 fn netns(request: &Request) -> Result<PathBuf, Error> {
     let path = set("CNI_NETNS", &request.env.netns)?;
     if !Path::new(path).is_absolute() || path.contains('\0') || path.len() > MAX_PATH {
-        return Err(bad_env("CNI_NETNS", format!("{path:.64?} is not an absolute path")));
+        return Err(bad_env("CNI_NETNS", format!("{} is not an absolute path", quoted(path))));
     }
     Ok(path.into())
 }
@@ -163,8 +179,8 @@ fn client_id(attachment: &Attachment) -> ClientId {
 /// Returns the IPv4 addresses that the runtime believes to be on our interface.
 fn expected(config: &Config, ifname: &str) -> Result<Vec<Ipv4Net>, Error> {
     let Some(prev) = &config.prev_result else { return Ok(Vec::new()) };
-    let prev: PrevResult = serde::Deserialize::deserialize(prev)
-        .map_err(|e| Error::new(Code::Decode, format!("prevResult cannot be read: {e}")))?;
+    let prev: PrevResult =
+        serde::Deserialize::deserialize(prev).map_err(|e: serde_json::Error| undecodable("prevResult", &e))?;
     let v4 = |net| match net {
         IpNet::V4(net) => Some(net),
         IpNet::V6(_) => None,
@@ -176,6 +192,7 @@ fn success(lease: &Lease) -> Success {
     // Main plugins add routes one by one, and the kernel refuses one whose next hop it cannot reach yet: a next hop
     // outside the subnet wants its own on-link route first.
     let (on_link, via): (Vec<_>, Vec<_>) = lease.routes.iter().partition(|route| route.via.is_none());
+    let route = |route: &lease::Route| Route { dst: route.destination.into(), via: route.via.map(IpAddr::V4) };
     Success {
         ips: vec![Ip { address: lease.address.into(), gateway: lease.gateway.map(IpAddr::V4) }],
         routes: on_link.into_iter().chain(via).map(route).collect(),
@@ -185,13 +202,6 @@ fn success(lease: &Lease) -> Success {
             search: lease.search.clone(),
         },
     }
-}
-
-/// Writes a route. One without a next hop gets 0.0.0.0, as RFC 3442 writes it and the incumbent passes it on: main
-/// plugins replace an absent `gw` by the default gateway (`ConfigureIface`), and the kernel takes 0.0.0.0 as none.
-fn route(route: &lease::Route) -> Route {
-    let via = route.via.unwrap_or(Ipv4Addr::UNSPECIFIED);
-    Route { dst: route.destination.into(), gw: Some(via.into()) }
 }
 
 /// The one table of failures and CNI's codes.

@@ -8,8 +8,8 @@
 //! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
 //!   `Effect::Reply` for that id; then [`Reply::send`].
 //! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
-//!   `Input::HungUp`. Never comes before the request's `Asked`, nor after the answer was taken over. A `Reply::send`
-//!   that crosses it on the way is harmless.
+//!   `Input::HungUp`. Never comes before the request's `Asked`. It may cross an answer that was just sent: the id is
+//!   then unknown to driver and core, which drop it.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
 //! The channel has no bound of its own and needs none: a request holds its place among [`MAX_OPEN`] from the accept

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::cni::Asked;
+use super::cni::{Asked, undecodable};
 use super::{Doors, Event, Reply, control};
 
 /// From the accept to the end of the request's head.
@@ -162,7 +162,7 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
 
 async fn cni(body: &[u8], caller: &Caller) -> Result<String, Error> {
     let request: wire::Request = serde_json::from_slice(body)
-        .map_err(|e| Error::new(Code::Decode, format!("this is not what leasehold's plugin dhcp sends: {e}")))?;
+        .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))?;
     let asked = Asked::parse(&request)?;
     // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
     // the file: a later start must not replay it against the new lease.

@@ -19,6 +19,9 @@ mod ready;
 mod reaper;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;

@@ -79,13 +79,13 @@ impl Host {
 /// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
 /// is one.
 ///
-/// The kernel follows no magic link in that mode, and `/proc/<pid>/ns/net` is one. So where it finds one the path is
-/// opened as it reads, which is right for such a path: no other link lies on its way.
+/// The kernel follows no magic link in that mode (EXDEV), and `/proc/<pid>/ns/net` is one. So where it finds one the
+/// path is opened as it reads, which is right for such a path: no other link lies on its way.
 fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
     let root = open(prefix, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
     match openat2(root, relative, how) {
-        Err(Errno::ELOOP | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
+        Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
         opened => opened,
     }
 }

@@ -19,8 +19,8 @@ use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
-    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, bind, getsockname, recvmsg, send,
-    sockopt,
+    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, SockaddrStorage, bind, getsockname,
+    recvmsg, send, sockopt,
 };
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
@@ -135,8 +135,7 @@ impl PacketSocket {
 
     /// Makes the link take in what is addressed to `mac`, where that is not its own address.
     fn hear_also(&self, mac: Mac) -> Result<(), LinkCause> {
-        let own: LinkAddr =
-            getsockname(self.as_raw_fd()).map_err(|errno| refused("look at a packet socket", &errno.into()))?;
+        let own = self.bound().map_err(|errno| refused("look at a packet socket", &errno.into()))?;
         if own.addr() == Some(mac.0) {
             return Ok(());
         }
@@ -193,10 +192,17 @@ impl PacketSocket {
             return refused("receive", error);
         }
         // A socket whose link is gone is bound to -1.
-        match getsockname::<LinkAddr>(self.as_raw_fd()) {
-            Ok(bound) if bound.as_ref().sll_ifindex <= 0 => self.no_link(),
+        match self.bound() {
+            Ok(to) if to.as_ref().sll_ifindex <= 0 => self.no_link(),
             _ => LinkCause::Down,
         }
+    }
+
+    /// Returns what it is bound to, with the link's own Ethernet address.
+    fn bound(&self) -> nix::Result<LinkAddr> {
+        // The kernel's answer is shorter than a LinkAddr wants to be read from.
+        let address: SockaddrStorage = getsockname(self.as_raw_fd())?;
+        address.as_link_addr().copied().ok_or(Errno::EAFNOSUPPORT)
     }
 
     /// Says that the socket's link does not exist.

@@ -42,6 +42,8 @@ const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 /// The driver takes up to 128 events in its turn (tokio's budget), so the channel between cannot fill up: whoever
 /// floods a namespace with changes fills the socket's buffer instead.
 const BATCH: usize = 32;
+/// Several times what the socket holds.
+const MOST_DEAF: usize = 100_000;
 const NETNSA_NSID: u16 = 1;
 
 /// The watch's end that workers use.
@@ -230,6 +232,7 @@ impl Watch {
     pub(super) async fn run(self) {
         let mut buffer = vec![0; LONGEST];
         let mut control = nix::cmsg_space!(libc::c_int);
+        let mut deaf = Deaf::No;
         loop {
             let mut ready = match self.socket.wait().await {
                 Ok(ready) => ready,
@@ -239,10 +242,21 @@ impl Watch {
                 match read(&self.socket, &mut buffer, &mut control) {
                     Read::Datagram(length, nsid) => {
                         Messages::new(&buffer[..length]).for_each(|message| self.teller.digest(&message, nsid));
+                        if deaf.for_too_long() {
+                            self.teller.lost();
+                        }
                     }
-                    Read::Lost(errno) => self.teller.lost(errno),
-                    Read::Nothing if self.teller.lacks_answers() => self.teller.lost(Errno::ENOBUFS),
+                    Read::Lost(errno) => {
+                        warn!(%errno, "the kernel's news were lost; everything is looked at again");
+                        self.teller.registrar.book().forget();
+                        deaf = Deaf::Since(0);
+                    }
                     Read::Nothing => {
+                        let lacking = self.teller.lacks_answers();
+                        if lacking || deaf != Deaf::No {
+                            self.teller.lost();
+                        }
+                        deaf = Deaf::No;
                         ready.is_over();
                         break;
                     }
@@ -250,6 +264,28 @@ impl Watch {
             }
             drop(ready);
             tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Whether the kernel has lost a message for us, and how many of those before it were read since.
+///
+/// It puts no more messages into the socket until that is read empty. Only then is a new look of use, and the core told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deaf {
+    No,
+    Since(usize),
+}
+
+impl Deaf {
+    /// Counts a message. Where messages come as fast as they are read, the core is told now and then nevertheless.
+    fn for_too_long(&mut self) -> bool {
+        match self {
+            Self::No => false,
+            Self::Since(read) => {
+                *read += 1;
+                read.is_multiple_of(MOST_DEAF)
+            }
         }
     }
 }
@@ -345,7 +381,7 @@ impl Teller {
             self.tell(KernelEvent::NetnsDied { cookie });
         }
         if lost {
-            self.lost(Errno::ENOBUFS);
+            self.lost();
         }
     }
 
@@ -405,8 +441,8 @@ impl Teller {
         empty
     }
 
-    fn lost(&self, errno: Errno) {
-        warn!(%errno, "the kernel's news were lost; everything is looked at again");
+    /// Tells that anything may have happened.
+    fn lost(&self) {
         self.registrar.book().forget();
         self.tell(KernelEvent::Missed);
     }

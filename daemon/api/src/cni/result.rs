@@ -1,6 +1,6 @@
 //! CNI's results, and how each version writes them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use serde::Serialize;
@@ -32,14 +32,12 @@ pub struct Ip {
 }
 
 /// A route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Where to.
     pub dst: IpNet,
-    /// The next hop. Where it is absent, main plugins take the gateway of the first address: a destination on the link
-    /// itself therefore wants the unspecified address here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gw: Option<IpAddr>,
+    /// The next hop; `None` when the destination is on the link itself.
+    pub via: Option<IpAddr>,
 }
 
 /// Names and their servers.
@@ -66,19 +64,17 @@ impl Success {
     /// Writes the result as `version` wants it.
     pub fn render(&self, version: Version) -> String {
         use Version::*;
-        let family = match version {
-            V0_4_0 => true,
-            V1_0_0 | V1_1_0 => false,
+        let (family, scopes) = match version {
+            V0_4_0 => (true, false),
+            V1_0_0 => (false, false),
+            V1_1_0 => (false, true),
         };
-        let ips = self.ips.iter().map(|ip| IpOut {
-            version: family.then_some(match ip.address {
-                IpNet::V4(_) => "4",
-                IpNet::V6(_) => "6",
-            }),
-            address: ip.address,
-            gateway: ip.gateway,
-        });
-        to_json(&ListOut { cni_version: version, ips: ips.collect(), routes: &self.routes, dns: &self.dns })
+        to_json(&ListOut {
+            cni_version: version,
+            ips: self.ips.iter().map(|ip| IpOut::new(ip, family)).collect(),
+            routes: self.routes.iter().map(|route| RouteOut::new(route, scopes)).collect(),
+            dns: &self.dns,
+        })
     }
 }
 
@@ -88,8 +84,8 @@ impl Success {
 struct ListOut<'a> {
     cni_version: Version,
     ips: Vec<IpOut>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    routes: &'a [Route],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<RouteOut>,
     #[serde(skip_serializing_if = "Dns::is_empty")]
     dns: &'a Dns,
 }
@@ -102,4 +98,41 @@ struct IpOut {
     address: IpNet,
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway: Option<IpAddr>,
+}
+
+impl IpOut {
+    fn new(ip: &Ip, family: bool) -> Self {
+        let version = match ip.address {
+            IpNet::V4(_) => "4",
+            IpNet::V6(_) => "6",
+        };
+        Self { version: family.then_some(version), address: ip.address, gateway: ip.gateway }
+    }
+}
+
+#[derive(Serialize)]
+struct RouteOut {
+    dst: IpNet,
+    gw: IpAddr,
+    /// `routes[].scope`, since 1.1.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<u8>,
+}
+
+impl RouteOut {
+    /// `RT_SCOPE_LINK`.
+    const LINK: u8 = 253;
+
+    /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the
+    /// incumbent passes it on: main plugins replace an absent `gw` by the gateway of the first address
+    /// (`ConfigureIface`), and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to
+    /// reach another one's next hop, a router outside the subnet.
+    fn new(route: &Route, scopes: bool) -> Self {
+        let none: IpAddr = match route.dst {
+            IpNet::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpNet::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let scope = (scopes && route.via.is_none()).then_some(Self::LINK);
+        Self { dst: route.dst, gw: route.via.unwrap_or(none), scope }
+    }
 }

@@ -147,5 +147,6 @@ impl State {
 }
 
 fn earlier(a: Option<(Instant, Timer)>, b: Option<(Instant, Timer)>) -> Option<(Instant, Timer)> {
-    [a, b].into_iter().flatten().min_by_key(|(at, _)| *at)
+    // Of two at once the lease's own turn is the reason.
+    [b, a].into_iter().flatten().min_by_key(|(at, _)| *at)
 }

@@ -2,9 +2,11 @@
 //!
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
-//! per identity, permits per LAN. `cni` has the calls of the CNI shim, `recover` the start with records, `watch` what the
+//! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
+//! binding, `recover` the start with records, `watch` what the
 //! kernel tells, `pacing` the permits.
 
+mod add;
 mod cni;
 mod pacing;
 mod recover;

@@ -51,34 +51,33 @@ pub(super) use fields::Fields;
 use fields::Value;
 
 /// The numbers of the options that this client knows (IANA, BOOTP vendor extensions and DHCP options).
-pub mod code {
-    #![allow(missing_docs, reason = "the names are the registry's")]
-    pub const PAD: u8 = 0;
-    pub const SUBNET_MASK: u8 = 1;
-    pub const ROUTER: u8 = 3;
-    pub const DOMAIN_NAME_SERVER: u8 = 6;
-    pub const HOST_NAME: u8 = 12;
-    pub const DOMAIN_NAME: u8 = 15;
-    pub const INTERFACE_MTU: u8 = 26;
-    pub const BROADCAST_ADDRESS: u8 = 28;
-    pub const STATIC_ROUTE: u8 = 33;
-    pub const NTP_SERVER: u8 = 42;
-    pub const REQUESTED_ADDRESS: u8 = 50;
-    pub const LEASE_TIME: u8 = 51;
-    pub const OVERLOAD: u8 = 52;
-    pub const MESSAGE_TYPE: u8 = 53;
-    pub const SERVER_ID: u8 = 54;
-    pub const PARAMETER_REQUEST_LIST: u8 = 55;
-    pub const MESSAGE: u8 = 56;
-    pub const MAX_MESSAGE_SIZE: u8 = 57;
-    pub const T1: u8 = 58;
-    pub const T2: u8 = 59;
-    pub const CLIENT_ID: u8 = 61;
-    pub const RAPID_COMMIT: u8 = 80;
-    pub const DOMAIN_SEARCH: u8 = 119;
-    pub const CLASSLESS_ROUTES: u8 = 121;
-    pub const MICROSOFT_ROUTES: u8 = 249;
-    pub const END: u8 = 255;
+pub(crate) mod code {
+    pub(crate) const PAD: u8 = 0;
+    pub(crate) const SUBNET_MASK: u8 = 1;
+    pub(crate) const ROUTER: u8 = 3;
+    pub(crate) const DOMAIN_NAME_SERVER: u8 = 6;
+    pub(crate) const HOST_NAME: u8 = 12;
+    pub(crate) const DOMAIN_NAME: u8 = 15;
+    pub(crate) const INTERFACE_MTU: u8 = 26;
+    pub(crate) const BROADCAST_ADDRESS: u8 = 28;
+    pub(crate) const STATIC_ROUTE: u8 = 33;
+    pub(crate) const NTP_SERVER: u8 = 42;
+    pub(crate) const REQUESTED_ADDRESS: u8 = 50;
+    pub(crate) const LEASE_TIME: u8 = 51;
+    pub(crate) const OVERLOAD: u8 = 52;
+    pub(crate) const MESSAGE_TYPE: u8 = 53;
+    pub(crate) const SERVER_ID: u8 = 54;
+    pub(crate) const PARAMETER_REQUEST_LIST: u8 = 55;
+    pub(crate) const MESSAGE: u8 = 56;
+    pub(crate) const MAX_MESSAGE_SIZE: u8 = 57;
+    pub(crate) const T1: u8 = 58;
+    pub(crate) const T2: u8 = 59;
+    pub(crate) const CLIENT_ID: u8 = 61;
+    pub(crate) const RAPID_COMMIT: u8 = 80;
+    pub(crate) const DOMAIN_SEARCH: u8 = 119;
+    pub(crate) const CLASSLESS_ROUTES: u8 = 121;
+    pub(crate) const MICROSOFT_ROUTES: u8 = 249;
+    pub(crate) const END: u8 = 255;
 }
 
 /// Most addresses that a list of servers or routers keeps. Resolvers read three; nobody lists sixteen.

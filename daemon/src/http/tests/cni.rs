@@ -230,3 +230,26 @@ fn every_failure_has_its_code() {
         }
     }
 }
+
+#[test]
+fn an_error_does_not_repeat_a_megabyte_from_outside() {
+    let long = "x".repeat(1 << 19);
+    let mut command = request("ADD");
+    command.env.command = Some(long.clone());
+    let mut netns = request("ADD");
+    netns.env.netns = Some(long.clone());
+    let requests = [
+        command,
+        netns,
+        with_config("ADD", &format!(r#"{{"ipam": {{"timeout": "{long}"}}}}"#)),
+        with_config("ADD", &format!(r#"{{"cniVersion": "{long}"}}"#)),
+        with_config(
+            "CHECK",
+            &format!(r#"{{"cniVersion": "1.0.0", "name": "lan", "prevResult": {{"ips": "{long}"}}}}"#),
+        ),
+    ];
+    for request in requests {
+        let error = Asked::parse(&request).unwrap_err();
+        assert!(error.msg.len() < 400, "{} bytes", error.msg.len());
+    }
+}

@@ -55,6 +55,7 @@ impl Server {
 /// What came back, whole.
 struct Response {
     status: String,
+    head: String,
     body: String,
 }
 
@@ -63,7 +64,8 @@ async fn response(mut stream: UnixStream) -> Response {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    Response { status: head.lines().next().unwrap_or_default().to_owned(), body: body.to_owned() }
+    let status = head.lines().next().unwrap_or_default();
+    Response { status: status.to_owned(), head: head.to_owned(), body: body.to_owned() }
 }
 
 fn post(body: &str) -> String {
@@ -212,6 +214,9 @@ async fn an_answered_request_does_not_hang_up() {
     reply.send(Answer::Deleted);
     let response = response(stream).await;
     assert_eq!((response.status.as_str(), response.body.as_str()), ("HTTP/1.1 200 OK", ""));
+    // The shim wants a length, an empty answer's too.
+    assert!(response.head.contains("\r\ncontent-length: 0"), "{}", response.head);
+    assert!(response.head.contains("\r\nconnection: close"), "{}", response.head);
     assert!(server.events.try_recv().is_err());
 }
 

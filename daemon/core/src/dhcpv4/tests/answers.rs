@@ -1,0 +1,180 @@
+//! Which answers are believed, and what becomes of them.
+
+use std::net::Ipv4Addr;
+
+use super::super::accept::Refusal;
+use super::super::lease::Lease;
+use super::super::{Loss, Refused, Verdict};
+use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, sent};
+use crate::wire::Mac;
+
+/// Brings a client to REQUESTING; returns its xid.
+fn requesting() -> (Stage, u32) {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let request = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+    assert_eq!(sent(&request.frames[0]).xid(), xid, "the OFFER's xid (RFC 2131 table 5)");
+    (stage, xid)
+}
+
+fn won(reply: impl Fn(Reply) -> Reply) -> Lease {
+    let (mut stage, xid) = requesting();
+    let output = stage.answer(at(0.0), &reply(Reply::new(ACK, xid, 600)));
+    match output.verdict {
+        Some(Verdict::Won(lease)) => lease,
+        other => panic!("{other:?}, {:?}", output.refused),
+    }
+}
+
+#[test]
+fn an_ack_is_won_and_closes_the_sockets() {
+    let (mut stage, xid) = requesting();
+    let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600));
+    assert!(matches!(output.verdict, Some(Verdict::Won(_))) && !output.listen && output.frames.is_empty());
+    assert_eq!(stage.client.state(), "BOUND");
+}
+
+#[test]
+fn each_refusal_has_its_cause() {
+    let ip = |a, b, c, d| Ipv4Addr::new(a, b, c, d);
+    let yiaddr = |address| move |r: Reply| Reply { yiaddr: address, ..r };
+    type Change = Box<dyn Fn(Reply) -> Reply>;
+    let table: Vec<(Change, Refusal)> = vec![
+        (Box::new(|r| Reply { xid: r.xid ^ 1, ..r }), Refusal::OtherXid),
+        (Box::new(|r| Reply { chaddr: Mac([2, 0, 0, 0, 0, 8]), ..r }), Refusal::OtherChaddr),
+        (Box::new(|r| r.with(61, b"\0other")), Refusal::OtherClientId),
+        (Box::new(|r| r.without(54)), Refusal::NoServerId),
+        (Box::new(|r| r.without(51)), Refusal::NoLeaseTime),
+        (Box::new(|r| r.with(51, &[0; 4])), Refusal::ZeroLeaseTime),
+        (Box::new(|r| Reply { kind: ACK, ..r }), Refusal::Unexpected),
+        (Box::new(|r| Reply { kind: NAK, ..r }), Refusal::Unexpected),
+        (Box::new(yiaddr(ip(0, 0, 0, 0))), Refusal::BadAddress),
+        (Box::new(yiaddr(ip(127, 0, 0, 1))), Refusal::BadAddress),
+        (Box::new(yiaddr(ip(224, 0, 0, 5))), Refusal::BadAddress),
+        (Box::new(yiaddr(ip(255, 255, 255, 255))), Refusal::BadAddress),
+        (Box::new(yiaddr(ip(192, 0, 2, 0))), Refusal::NetworkAddress),
+        (Box::new(yiaddr(ip(192, 0, 2, 255))), Refusal::NetworkAddress),
+    ];
+    for (change, refusal) in table {
+        let mut stage = Stage::acquiring();
+        let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+        let output = stage.answer(at(0.0), &change(Reply::new(OFFER, xid, 600)));
+        assert_eq!(output.refused, Some(Refused::Unbelieved(refusal)));
+        assert!(output.frames.is_empty() && stage.client.state() == "SELECTING");
+        let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        assert_eq!(output.frames.len(), 1, "after {refusal:?} the next offer is taken");
+    }
+}
+
+#[test]
+fn an_ack_for_another_address_or_from_another_server_is_refused() {
+    let (mut stage, xid) = requesting();
+    let other = Reply { yiaddr: Ipv4Addr::new(192, 0, 2, 51), ..Reply::new(ACK, xid, 600) };
+    assert_eq!(stage.answer(at(0.0), &other).refused, Some(Refusal::OtherAddress.into()));
+    let other = Reply::new(ACK, xid, 600).with(54, &[192, 0, 2, 9]);
+    assert_eq!(stage.answer(at(0.0), &other).refused, Some(Refusal::OtherServer.into()));
+    assert_eq!(stage.client.state(), "REQUESTING");
+}
+
+#[test]
+fn nak_from_another_server_is_ignored() {
+    let (mut stage, xid) = requesting();
+    let output = stage.answer(at(0.0), &Reply::nak(xid).with(54, &[192, 0, 2, 9]));
+    assert_eq!(output.refused, Some(Refusal::OtherServer.into()));
+    assert_eq!(stage.client.state(), "REQUESTING");
+}
+
+#[test]
+fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.clock(at(500.0));
+    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let output = stage.answer(at(500.0), &Reply::nak(xid));
+    let Some(Verdict::Lost(lost, Loss::Nak { server, message })) = output.verdict else { panic!("{output:?}") };
+    assert_eq!((lost.ip(), server), (LEASED, SERVER));
+    assert!(!message.expect("a message").contains('"') || stage.client.lease().is_none());
+    let discover = sent(&output.frames[0]);
+    assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None), "not the address that was refused");
+}
+
+#[test]
+fn any_server_may_answer_a_rebinding_but_only_its_own_a_renewal() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.clock(at(500.0));
+    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let other = |xid| Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]);
+    assert_eq!(stage.answer(at(500.0), &other(xid)).refused, Some(Refusal::OtherServer.into()));
+    let xid = sent(&stage.clock(at(900.0)).frames[0]).xid();
+    let output = stage.answer(at(901.0), &other(xid));
+    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
+    assert_eq!((lease.server, lease.start), (Ipv4Addr::new(192, 0, 2, 9), at(900.0)));
+    assert_eq!(stage.client.state(), "BOUND");
+}
+
+#[test]
+fn a_late_answer_to_an_earlier_try_is_not_believed() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.clock(at(500.0));
+    let early = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    stage.clock(at(504.0));
+    stage.clock(at(700.0));
+    stage.arp(at(700.0), SERVER_MAC);
+    let output = stage.answer(at(700.0), &Reply::new(ACK, early, 1000));
+    assert_eq!(output.refused, Some(Refusal::OtherXid.into()));
+}
+
+#[test]
+fn the_mask_of_the_class_stands_in_for_a_missing_or_broken_one() {
+    for (yiaddr, prefix) in [([10, 1, 2, 3], 8), ([172, 16, 2, 3], 16), ([192, 0, 2, 3], 24)] {
+        for mask in [None, Some([255, 0, 255, 0])] {
+            let mut stage = Stage::acquiring();
+            let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+            let with_mask = |r: Reply| match mask {
+                Some(mask) => r.with(1, &mask),
+                None => r.without(1),
+            };
+            let reply = |kind| Reply { yiaddr: yiaddr.into(), ..with_mask(Reply::new(kind, xid, 600)) };
+            stage.answer(at(0.0), &reply(OFFER));
+            let output = stage.answer(at(0.0), &reply(ACK));
+            let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
+            assert_eq!(lease.address.prefix_len(), prefix);
+        }
+    }
+}
+
+#[test]
+fn option_121_replaces_249_replaces_33_and_3() {
+    let routers = |r: Reply| r.with(3, &[192, 0, 2, 1]).with(33, &[198, 51, 100, 7, 192, 0, 2, 2]);
+    let shown = |lease: &Lease| {
+        let via = |r: &super::super::lease::Route| format!("{} {:?}", r.destination, r.via);
+        (lease.gateway, lease.routes.iter().map(via).collect::<Vec<_>>())
+    };
+    let lease = won(routers);
+    let both = ["0.0.0.0/0 Some(192.0.2.1)", "198.51.100.7/32 Some(192.0.2.2)"].map(str::to_owned);
+    assert_eq!(shown(&lease), (Some(SERVER), both.to_vec()));
+    let lease = won(|r| routers(r).with(249, &[8, 10, 192, 0, 2, 3]));
+    assert_eq!(shown(&lease), (None, vec!["10.0.0.0/8 Some(192.0.2.3)".to_owned()]));
+    let lease = won(|r| routers(r).with(249, &[8, 10, 192, 0, 2, 3]).with(121, &[0, 192, 0, 2, 4, 8, 11, 0, 0, 0, 0]));
+    let classless = ["0.0.0.0/0 Some(192.0.2.4)", "11.0.0.0/8 None"].map(str::to_owned);
+    assert_eq!(shown(&lease), (Some(Ipv4Addr::new(192, 0, 2, 4)), classless.to_vec()));
+    let lease = won(|r| routers(r).with(121, &[60, 10, 192, 0, 2, 3]));
+    assert_eq!(lease.gateway, Some(SERVER), "a broken 121 is no reason to lose the gateway");
+}
+
+#[test]
+fn an_mtu_that_would_stop_ipv6_is_dropped() {
+    assert_eq!(won(|r| r.with(26, &1280u16.to_be_bytes())).mtu, Some(1280));
+    assert_eq!(won(|r| r.with(26, &1279u16.to_be_bytes())).mtu, None);
+    assert_eq!(won(|r| r.with(26, &[0, 0, 5, 220])).mtu, None, "four bytes");
+}
+
+#[test]
+fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
+    let (mut stage, _) = requesting();
+    let release = sent(&stage.client.abort().expect("a RELEASE"));
+    assert_eq!((release.kind(), release.to, release.ciaddr(), release.source), ("RELEASE", SERVER_MAC, LEASED, LEASED));
+    assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
+    let mut stage = Stage::acquiring();
+    stage.clock(at(0.0));
+    assert_eq!(stage.client.abort(), None, "before REQUEST there is nothing to give back");
+}

@@ -1,0 +1,258 @@
+//! A client on stage: time is set, frames are read as they would be on the wire, answers are made of bytes.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::super::lease::Lease;
+use super::super::timing::Timer;
+use super::super::{Client, Event, Output};
+use crate::identity::ClientId;
+use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::{self, Arp, ArpOp, Frame, FrameMeta, Udp};
+
+pub(super) const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(super) const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+pub(super) const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+
+pub(super) fn at(seconds: f64) -> Instant {
+    Instant::from_boot(Duration::from_secs_f64(seconds))
+}
+
+pub(super) fn client_id() -> ClientId {
+    ClientId::new(b"\0c1/lan/eth0".to_vec()).expect("long enough")
+}
+
+/// What a client sent, as a server reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) to: Mac,
+    pub(super) source: Ipv4Addr,
+    pub(super) destination: Ipv4Addr,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Sent {
+    pub(super) fn xid(&self) -> u32 {
+        u32::from_be_bytes(self.payload[4..8].try_into().expect("four bytes"))
+    }
+
+    pub(super) fn secs(&self) -> u16 {
+        u16::from_be_bytes(self.payload[8..10].try_into().expect("two bytes"))
+    }
+
+    pub(super) fn ciaddr(&self) -> Ipv4Addr {
+        <[u8; 4]>::try_from(&self.payload[12..16]).expect("four bytes").into()
+    }
+
+    /// Returns the value of an option.
+    pub(super) fn option(&self, code: u8) -> Option<&[u8]> {
+        let mut rest = &self.payload[240..];
+        while let [found, rest_of @ ..] = rest {
+            match *found {
+                0 => rest = rest_of,
+                255 => return None,
+                found => {
+                    let (length, tail) = rest_of.split_first().expect("length");
+                    let (value, after) = tail.split_at((*length).into());
+                    if found == code {
+                        return Some(value);
+                    }
+                    rest = after;
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the message type by name.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.option(53) {
+            Some([1]) => "DISCOVER",
+            Some([3]) => "REQUEST",
+            Some([4]) => "DECLINE",
+            Some([7]) => "RELEASE",
+            other => panic!("message type {other:?}"),
+        }
+    }
+}
+
+/// A frame by name, for tables: `ARP`, or the message type.
+pub(super) fn name(frame: &[u8]) -> &'static str {
+    match frame::decode(frame, FrameMeta::default()).expect("our own frame") {
+        Frame::Arp(_) => "ARP",
+        Frame::Udp(_) => sent(frame).kind(),
+    }
+}
+
+pub(super) fn sent(frame: &[u8]) -> Sent {
+    let Frame::Udp(udp) = frame::decode(frame, FrameMeta::default()).expect("our own frame") else { panic!("ARP") };
+    assert_eq!((udp.source_port, udp.destination_port, udp.source_mac), (68, 67, MAC));
+    let Udp { destination_mac: to, source, destination, payload, .. } = udp;
+    Sent { to, source, destination, payload: payload.to_vec() }
+}
+
+/// A server's answer; options are appended as they are.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) kind: u8,
+    pub(super) xid: u32,
+    pub(super) chaddr: Mac,
+    pub(super) yiaddr: Ipv4Addr,
+    pub(super) options: Vec<(u8, Vec<u8>)>,
+}
+
+pub(super) const OFFER: u8 = 2;
+pub(super) const ACK: u8 = 5;
+pub(super) const NAK: u8 = 6;
+
+impl Reply {
+    /// Returns an answer with server identifier, a /24 and a lease time.
+    pub(super) fn new(kind: u8, xid: u32, lease_time: u32) -> Self {
+        let options =
+            vec![(54, SERVER.octets().to_vec()), (1, vec![255, 255, 255, 0]), (51, lease_time.to_be_bytes().to_vec())];
+        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, options }
+    }
+
+    pub(super) fn nak(xid: u32) -> Self {
+        let options = vec![(54, SERVER.octets().to_vec()), (56, b"wrong \"net\"".to_vec())];
+        Self { kind: NAK, xid, chaddr: MAC, yiaddr: Ipv4Addr::UNSPECIFIED, options }
+    }
+
+    pub(super) fn with(mut self, code: u8, value: &[u8]) -> Self {
+        self.options.retain(|(have, _)| *have != code);
+        self.options.push((code, value.to_vec()));
+        self
+    }
+
+    pub(super) fn without(mut self, code: u8) -> Self {
+        self.options.retain(|(have, _)| *have != code);
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![2, 1, 6, 0];
+        bytes.extend(self.xid.to_be_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(self.yiaddr.octets());
+        bytes.extend([0; 8]);
+        bytes.extend(self.chaddr.0);
+        bytes.extend([0; 10 + 64 + 128]);
+        bytes.extend([99, 130, 83, 99, 53, 1, self.kind]);
+        for (code, value) in &self.options {
+            bytes.extend([*code, value.len() as u8]);
+            bytes.extend(value);
+        }
+        bytes.push(255);
+        bytes
+    }
+}
+
+/// A client and its time.
+pub(super) struct Stage {
+    pub(super) client: Client,
+    pub(super) listening: bool,
+}
+
+impl Stage {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, listening: false }
+    }
+
+    /// A client that a caller waits for, in INIT at zero.
+    pub(super) fn acquiring() -> Self {
+        Self::new(Client::acquire(MAC, &client_id(), at(0.0), Rng::with_seed(7)))
+    }
+
+    /// A client that has held a lease since zero, with these seconds to T1, T2 and the end.
+    pub(super) fn bound(t1: u32, t2: u32, end: u32) -> Self {
+        let times = super::super::timing::times(end, Some(t1), Some(t2));
+        Self::new(Client::resume(MAC, &client_id(), Lease { times, ..lease() }, at(0.0), Rng::with_seed(7)))
+    }
+
+    /// Lets the time be `now`; sockets that are wanted open at once.
+    pub(super) fn clock(&mut self, now: Instant) -> Output {
+        let mut output = self.event(now, Event::Clock);
+        if output.listen && !std::mem::replace(&mut self.listening, output.listen) {
+            let opened = self.event(now, Event::Opened);
+            assert!(output.frames.is_empty(), "sent before the sockets were open");
+            output = Output { verdict: output.verdict.or(opened.verdict.clone()), ..opened };
+        }
+        self.listening = output.listen;
+        output
+    }
+
+    pub(super) fn event(&mut self, now: Instant, event: Event<'_>) -> Output {
+        self.client.handle(now, event)
+    }
+
+    /// Lets an answer come in.
+    pub(super) fn answer(&mut self, now: Instant, reply: &Reply) -> Output {
+        let payload = reply.bytes();
+        let udp = Udp {
+            source_mac: SERVER_MAC,
+            destination_mac: MAC,
+            source: SERVER,
+            destination: LEASED,
+            source_port: 67,
+            destination_port: 68,
+            payload: &payload,
+        };
+        let output = self.event(now, Event::Udp(&udp));
+        self.listening = output.listen;
+        output
+    }
+
+    /// Lets the server answer ARP from this Ethernet address.
+    pub(super) fn arp(&mut self, now: Instant, mac: Mac) -> Output {
+        let arp = Arp {
+            op: ArpOp::Reply,
+            source_mac: mac,
+            destination_mac: MAC,
+            sender_mac: mac,
+            sender: SERVER,
+            target_mac: MAC,
+            target: LEASED,
+        };
+        self.event(now, Event::Arp(&arp))
+    }
+
+    pub(super) fn deadline(&self) -> (Instant, Timer) {
+        self.client.deadline().expect("a deadline")
+    }
+
+    /// Moves to the next deadline, which is for `timer`: nothing just before, these frames (by name) at it. Returns when
+    /// that was and what was put out.
+    pub(super) fn next(&mut self, timer: Timer, frames: &[&str]) -> (Instant, Output) {
+        let (when, why) = self.deadline();
+        assert_eq!(why, timer, "in {}", self.client.state());
+        let before = (self.client.state(), self.listening);
+        let early = self.clock(when - Duration::from_micros(1));
+        assert!(early.frames.is_empty() && early.verdict.is_none(), "{timer:?}: early {early:?}");
+        assert_eq!((self.client.state(), self.listening), before, "{timer:?}: nothing changes early");
+        let output = self.clock(when);
+        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), frames, "{timer:?}");
+        (when, output)
+    }
+}
+
+pub(super) fn lease() -> Lease {
+    Lease {
+        address: "192.0.2.50/24".parse().expect("an address"),
+        server: SERVER,
+        server_mac: SERVER_MAC,
+        start: at(0.0),
+        times: None,
+        gateway: None,
+        routes: Vec::new(),
+        dns: Vec::new(),
+        domain: None,
+        search: Vec::new(),
+        ntp: Vec::new(),
+        mtu: None,
+        hostname: None,
+    }
+}

@@ -1,0 +1,229 @@
+//! Every timer of the client: just before its deadline nothing, at it the message.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::super::timing::Timer;
+use super::super::{Client, Event, Loss, Verdict};
+use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER_MAC, Stage, at, client_id, lease, sent};
+use crate::wire::Mac;
+
+fn between(value: Duration, low: f64, high: f64) {
+    assert!((low..=high).contains(&value.as_secs_f64()), "{value:?} is not in {low}..={high}");
+}
+
+#[test]
+fn discover_is_sent_again_after_1_2_4_8_8_seconds() {
+    let mut stage = Stage::acquiring();
+    let first = stage.clock(at(0.0));
+    assert_eq!(sent(&first.frames[0]).kind(), "DISCOVER");
+    let mut last = at(0.0);
+    for base in [1.0, 2.0, 4.0, 8.0, 8.0, 8.0] {
+        let (when, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        between(when.saturating_since(last), base * 0.875, base * 1.125);
+        assert!(output.listen, "a caller waits: the sockets stay open");
+        assert_eq!(sent(&output.frames[0]).xid(), sent(&first.frames[0]).xid());
+        assert_eq!(u64::from(sent(&output.frames[0]).secs()), when.since_boot().as_secs());
+        last = when;
+    }
+}
+
+#[test]
+fn request_is_sent_three_times_then_discovery_begins_again() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let request = stage.answer(at(0.1), &Reply::new(OFFER, xid, 600));
+    assert_eq!(sent(&request.frames[0]).kind(), "REQUEST");
+    let mut last = at(0.1);
+    for base in [1.0, 2.0] {
+        let (when, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        between(when.saturating_since(last), base * 0.875, base * 1.125);
+        assert_eq!(sent(&output.frames[0]).xid(), xid);
+        last = when;
+    }
+    let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    assert_ne!(sent(&output.frames[0]).xid(), xid, "a new transaction");
+}
+
+#[test]
+fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
+    let mut stage = Stage::new(Client::reacquire(MAC, &client_id(), lease(), at(0.0), Rng::with_seed(7)));
+    let first = sent(&stage.clock(at(0.0)).frames[0]);
+    assert_eq!((first.kind(), first.option(50), first.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]));
+}
+
+#[test]
+fn a_lease_being_confirmed_is_kept_when_nobody_answers() {
+    let mut stage = Stage::new(Client::confirm(MAC, &client_id(), lease(), at(0.0), Rng::with_seed(7)));
+    assert!(stage.client.lease().is_some(), "used meanwhile");
+    let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
+    assert!(when <= at(10.0));
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    let (_, output) = stage.next(Timer::Retransmit, &[]);
+    assert_eq!((stage.client.state(), output.listen), ("BOUND", false));
+}
+
+#[test]
+fn nothing_is_sent_before_t1() {
+    let mut stage = Stage::bound(500, 875, 1000);
+    assert!(!stage.clock(at(0.0)).listen);
+    assert_eq!(stage.deadline(), (at(500.0), Timer::Renew));
+    let (_, output) = stage.next(Timer::Renew, &["ARP"]);
+    assert!(output.listen);
+    assert_eq!(stage.client.state(), "RENEWING");
+}
+
+#[test]
+fn an_infinite_lease_has_no_timer() {
+    let mut stage = Stage::bound(0, 0, u32::MAX);
+    assert!(!stage.clock(at(4e9)).listen);
+    assert_eq!((stage.client.deadline(), stage.client.state()), (None, "BOUND"));
+}
+
+#[test]
+fn arp_is_asked_three_times_then_the_last_ack_tells_where_to() {
+    let mut stage = Stage::bound(500, 875, 1000);
+    stage.next(Timer::Renew, &["ARP"]);
+    assert_eq!(stage.deadline(), (at(500.2), Timer::Resolve));
+    stage.next(Timer::Resolve, &["ARP"]);
+    stage.next(Timer::Resolve, &["ARP"]);
+    let (when, output) = stage.next(Timer::Resolve, &["REQUEST"]);
+    assert_eq!((when, sent(&output.frames[0]).to), (at(500.6), SERVER_MAC));
+}
+
+#[test]
+fn late_in_renewing_an_unresolved_server_is_reached_by_ethernet_broadcast() {
+    let mut stage = Stage::bound(500, 875, 1000);
+    stage.clock(at(800.0));
+    for _ in 0..2 {
+        stage.next(Timer::Resolve, &["ARP"]);
+    }
+    let (_, output) = stage.next(Timer::Resolve, &["REQUEST"]);
+    let request = sent(&output.frames[0]);
+    assert_eq!((request.to, request.source), (Mac::BROADCAST, LEASED));
+}
+
+#[test]
+fn renewing_listens_for_its_window_and_asks_again_at_half_of_what_is_left() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.next(Timer::Renew, &["ARP"]);
+    let request = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]);
+    assert_eq!((request.kind(), request.to, request.ciaddr()), ("REQUEST", SERVER_MAC, LEASED));
+    for (window, again) in [(504.0, 700.0), (704.0, 800.0), (804.0, 850.0)] {
+        let (when, output) = stage.next(Timer::ReceiveWindow, &[]);
+        assert_eq!((when, output.listen), (at(window), false), "the sockets close");
+        let (when, _) = stage.next(Timer::Retransmit, &["ARP"]);
+        assert_eq!(when, at(again));
+        assert_eq!(stage.arp(at(again), SERVER_MAC).frames.len(), 1);
+    }
+    stage.next(Timer::ReceiveWindow, &[]);
+    let (when, output) = stage.next(Timer::Rebind, &["REQUEST"]);
+    let request = sent(&output.frames[0]);
+    assert_eq!((when, request.to, request.source, request.ciaddr()), (at(900.0), Mac::BROADCAST, LEASED, LEASED));
+    assert_eq!(stage.client.state(), "REBINDING");
+}
+
+#[test]
+fn rebinding_asks_again_at_half_of_what_is_left_until_the_lease_expires() {
+    let mut stage = Stage::bound(500, 600, 1000);
+    stage.clock(at(600.0));
+    for (window, again) in [(604.0, 800.0), (804.0, 900.0), (904.0, 950.0)] {
+        assert_eq!(stage.next(Timer::ReceiveWindow, &[]).0, at(window));
+        assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(again));
+    }
+    stage.next(Timer::ReceiveWindow, &[]);
+    let (when, output) = stage.next(Timer::Expire, &["DISCOVER"]);
+    assert_eq!(when, at(1000.0));
+    assert!(matches!(output.verdict, Some(Verdict::Lost(_, Loss::Expired))));
+    assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]), "the same address, if it may be");
+    assert!(stage.client.lease().is_none());
+}
+
+#[test]
+fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
+    let mut stage = Stage::bound(5, 8, 10);
+    stage.next(Timer::Renew, &["ARP"]);
+    stage.arp(at(5.0), SERVER_MAC);
+    assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(6.5), "the window is open all along");
+    stage.arp(at(6.5), SERVER_MAC);
+    assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(7.5));
+    stage.arp(at(7.5), SERVER_MAC);
+    assert_eq!(stage.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
+    assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
+    assert_eq!(stage.next(Timer::Expire, &["DISCOVER"]).0, at(10.0));
+}
+
+#[test]
+fn discovery_that_nobody_waits_for_slows_down_to_once_a_minute_and_closes_its_sockets() {
+    let mut stage = Stage::bound(1, 2, 3);
+    stage.clock(at(3.0));
+    let mut last = at(3.0);
+    for base in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
+        if base > 4.6 {
+            let (when, output) = stage.next(Timer::ReceiveWindow, &[]);
+            assert_eq!(when, last + Duration::from_secs(4));
+            assert!(!output.listen);
+        } else if stage.deadline().1 == Timer::ReceiveWindow {
+            stage.next(Timer::ReceiveWindow, &[]);
+        }
+        let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        between(when.saturating_since(last), base * 0.875, base * 1.125);
+        last = when;
+    }
+}
+
+#[test]
+fn the_first_nak_starts_over_at_once_and_the_next_after_a_pause() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+    let output = stage.answer(at(0.0), &Reply::nak(xid));
+    let discover = sent(&output.frames[0]);
+    assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None));
+    stage.answer(at(0.0), &Reply::new(OFFER, discover.xid(), 600));
+    let output = stage.answer(at(0.0), &Reply::nak(discover.xid()));
+    assert!(output.frames.is_empty() && !output.listen);
+    let (when, _) = stage.next(Timer::Discover, &["DISCOVER"]);
+    between(when.since_boot(), 0.875, 1.125);
+}
+
+#[test]
+fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    assert!(stage.event(at(500.0), Event::Clock).listen);
+    let output = stage.event(at(500.0), Event::Unopened);
+    assert!(!output.listen);
+    assert_eq!(stage.deadline(), (at(700.0), Timer::Retransmit));
+    stage.listening = false;
+    stage.next(Timer::Retransmit, &["ARP"]);
+}
+
+#[test]
+fn what_is_overdue_after_a_restart_is_put_off_a_little() {
+    for (now, latest, state) in [(600.0, 610.0, "RENEWING"), (899.0, 899.5, "RENEWING"), (950.0, 960.0, "REBINDING")] {
+        let times = super::super::timing::times(1000, Some(500), Some(900));
+        let held = super::super::lease::Lease { times, ..lease() };
+        let client = Client::resume(MAC, &client_id(), held, at(now), Rng::with_seed(3));
+        let stage = Stage::new(client);
+        assert_eq!(stage.client.state(), state);
+        let (when, timer) = stage.deadline();
+        assert_eq!(timer, Timer::Retransmit);
+        assert!(at(now) <= when && when <= at(latest), "{when:?}");
+    }
+}
+
+#[test]
+fn a_lease_counts_from_the_sending_of_its_request() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    stage.answer(at(0.5), &Reply::new(OFFER, xid, 600));
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    let output = stage.answer(at(2.0), &Reply::new(ACK, xid, 600));
+    let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
+    assert_eq!(lease.start, at(0.5), "the first REQUEST: the ACK may answer that one");
+    assert_eq!(lease.t1(), Some(at(300.5)));
+}

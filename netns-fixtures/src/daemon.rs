@@ -1,0 +1,151 @@
+//! The daemon as a child: started on a host's namespace, ended in any of the ways that daemons end.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::binaries::binary;
+use crate::error::{Doing, Error};
+use crate::netns::Netns;
+use crate::process::{DEADLINE, Log, Process};
+use crate::wait::first_readable;
+
+/// `leasehold daemon`, running.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+    netns: Netns,
+    home: Home,
+}
+
+/// Where a daemon keeps what outlives it: its socket and its store.
+#[derive(Clone, Debug)]
+pub struct Home {
+    dir: PathBuf,
+}
+
+impl Home {
+    /// Makes an empty home.
+    pub fn new(netns: &Netns) -> Result<Self, Error> {
+        netns.sandbox().dir("leasehold").map(|dir| Self { dir })
+    }
+
+    /// Returns the path of the daemon's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("cni/dhcp.sock")
+    }
+
+    /// Returns the directory of the daemon's store.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+}
+
+impl Daemon {
+    /// Starts a daemon in `netns` and waits until it says that it is ready, as it would to systemd.
+    pub fn start(netns: &Netns, home: &Home) -> Result<Self, Error> {
+        let notify = home.dir.join("notify");
+        let ready = listen(&notify)?;
+        let mut command = Command::new(binary("leasehold")?);
+        command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
+        command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("RUST_LOG", "debug");
+        let process = Process::start(netns, "leasehold daemon", command)?;
+        let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
+        daemon.wait_until_ready(&ready)?;
+        Ok(daemon)
+    }
+
+    /// Returns its home, for the next daemon.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Returns the path of its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.home.socket()
+    }
+
+    /// Returns its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Returns what it says.
+    pub fn log(&self) -> &Log {
+        self.process.log()
+    }
+
+    /// Waits until its log has a line with `text`.
+    pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
+        self.process.wait_for_line(text)
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill9(self) -> Result<(), Error> {
+        self.process.kill()
+    }
+
+    /// Ends it with SIGTERM and returns how it ended.
+    pub fn terminate(self) -> Result<ExitStatus, Error> {
+        self.process.terminate()
+    }
+
+    /// Runs `leasehold list --json` and returns the bindings.
+    pub fn list(&self) -> Result<Vec<Value>, Error> {
+        let text = self.operator(&["list", "--json"])?;
+        let bad = || Error::Unreadable { what: "a list of bindings", text: text.clone() };
+        match serde_json::from_str(&text) {
+            Ok(Value::Array(rows)) => Ok(rows),
+            Ok(Value::Object(mut answer)) => match answer.remove("bindings") {
+                Some(Value::Array(rows)) => Ok(rows),
+                _ => Err(bad()),
+            },
+            _ => Err(bad()),
+        }
+    }
+
+    /// Runs one of the operator's commands and returns what it prints.
+    pub fn operator(&self, args: &[&str]) -> Result<String, Error> {
+        let (program, socket) = (binary("leasehold")?, self.socket());
+        let socket = socket.to_string_lossy();
+        let args = [args, &["--socket", &socket]].concat();
+        self.netns.run_command(&program.to_string_lossy(), &args, "")
+    }
+
+    fn wait_until_ready(&mut self, socket: &UnixDatagram) -> Result<(), Error> {
+        let deadline = Instant::now() + DEADLINE;
+        let mut message = [0; 4096];
+        loop {
+            match socket.recv(&mut message) {
+                Ok(length) if message[..length].split(|b| *b == b'\n').any(|line| line == b"READY=1") => {
+                    return Ok(());
+                }
+                Ok(_) => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e).doing(|| "hear from the daemon".to_owned()),
+            }
+            if !first_readable(&[socket.as_fd(), self.process.lifeline()], deadline)? {
+                let context = format!("; it said:\n{}", self.log().tail());
+                return Err(Error::TimedOut { awaited: "READY=1 of the daemon".into(), waited: DEADLINE, context });
+            }
+            self.process.still_runs("its readiness")?;
+        }
+    }
+}
+
+fn listen(path: &Path) -> Result<UnixDatagram, Error> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(e).doing(|| format!("remove {}", path.display()));
+        }
+        _ => {}
+    }
+    let socket = UnixDatagram::bind(path).doing(|| format!("listen on {}", path.display()))?;
+    socket.set_nonblocking(true).doing(|| "set a socket non-blocking".to_owned())?;
+    Ok(socket)
+}

@@ -1,0 +1,115 @@
+//! Why a fixture could not do what it was asked.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// Why a fixture could not do what it was asked.
+#[derive(thiserror::Error)]
+pub enum Error {
+    /// This process may not make namespaces.
+    #[error("may not make network namespaces ({0}): run as root, or inside `unshare --user --map-root-user`")]
+    NotAllowed(io::Error),
+    /// The operating system refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The kernel refused a netlink request.
+    #[error("{doing}: {source}")]
+    Netlink {
+        /// What was tried.
+        doing: String,
+        /// The kernel's reason.
+        source: rtnetlink::Error,
+    },
+    /// A binary of this workspace is not there.
+    #[error("{} is not built: run `cargo build -p leasehold -p leasehold-shim` first", .0.display())]
+    NotBuilt(PathBuf),
+    /// A process ended before it did what was waited for.
+    #[error("{program} ended with {status} while we waited for {awaited}; it said:\n{log}")]
+    Ended {
+        /// The process.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What was waited for.
+        awaited: String,
+        /// Its last lines.
+        log: String,
+    },
+    /// A deadline passed.
+    #[error("no {awaited} within {waited:?}{context}")]
+    TimedOut {
+        /// What was waited for.
+        awaited: String,
+        /// How long.
+        waited: Duration,
+        /// What was there instead, on lines of its own; may be empty.
+        context: String,
+    },
+    /// Something was not in the form it should have.
+    #[error("cannot read {what}: {text}")]
+    Unreadable {
+        /// What it should have been.
+        what: &'static str,
+        /// What it was.
+        text: String,
+    },
+    /// A command failed.
+    #[error("{command} failed with {status}: {said}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Its output.
+        said: String,
+    },
+}
+
+impl Error {
+    /// Tells whether the kernel refused because the thing is there already.
+    pub(crate) fn is_exists(&self) -> bool {
+        let Self::Netlink { source: rtnetlink::Error::NetlinkError(message), .. } = self else {
+            return false;
+        };
+        message.to_io().kind() == io::ErrorKind::AlreadyExists
+    }
+}
+
+/// As [`Display`](fmt::Display): what a test returns is printed so, and is to be read by a person.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Adds what was being done to a system error.
+pub(crate) trait Doing<T> {
+    /// Names the thing that failed.
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { doing: doing(), source })
+    }
+}
+
+impl<T> Doing<T> for nix::Result<T> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|errno| Error::Io { doing: doing(), source: errno.into() })
+    }
+}
+
+impl<T> Doing<T> for Result<T, rtnetlink::Error> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::Netlink { doing: doing(), source })
+    }
+}

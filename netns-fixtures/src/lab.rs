@@ -1,0 +1,110 @@
+//! A host that is ready to use: a LAN, the daemon on its host, the shim, and containers with their leases.
+
+use std::net::Ipv4Addr;
+use std::process::ExitStatus;
+
+use serde_json::Value;
+
+use crate::container::{Container, result_addresses};
+use crate::daemon::{Daemon, Home};
+use crate::error::Error;
+use crate::lan::Lan;
+use crate::link::mac_text;
+use crate::sandbox::Sandbox;
+use crate::shim::{CallError, Shim};
+
+/// A LAN with a daemon on its host.
+#[derive(Debug)]
+pub struct Lab {
+    /// The LAN.
+    pub lan: Lan,
+    /// The shim.
+    pub shim: Shim,
+    /// The network's CNI configuration, which every call gets.
+    pub config: Value,
+    home: Home,
+    daemon: Option<Daemon>,
+}
+
+/// A container with its lease.
+#[derive(Debug)]
+pub struct Member {
+    /// The container.
+    pub container: Container,
+    /// The result of its ADD.
+    pub result: Value,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+impl Lab {
+    /// Makes a LAN and starts a daemon on its host.
+    pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {
+        let lan = Lan::new(sandbox)?;
+        let (shim, home) = (Shim::new(&lan.host)?, Home::new(&lan.host)?);
+        let config = Lan::cni_config(&home.socket());
+        let mut lab = Self { lan, shim, config, home, daemon: None };
+        lab.start_daemon()?;
+        Ok(lab)
+    }
+
+    /// Returns the daemon.
+    ///
+    /// # Panics
+    /// While it is down.
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("the daemon is up")
+    }
+
+    /// Starts the daemon, the first time or again, and waits until it is ready.
+    pub fn start_daemon(&mut self) -> Result<(), Error> {
+        self.daemon = Some(Daemon::start(&self.lan.host, &self.home)?);
+        Ok(())
+    }
+
+    /// Ends the daemon with SIGKILL.
+    pub fn kill9(&mut self) -> Result<(), Error> {
+        self.daemon.take().map_or(Ok(()), Daemon::kill9)
+    }
+
+    /// Ends the daemon with SIGTERM; `None` when it is down already.
+    pub fn terminate(&mut self) -> Result<Option<ExitStatus>, Error> {
+        self.daemon.take().map(Daemon::terminate).transpose()
+    }
+
+    /// Does what a runtime does to attach a container: makes it, asks for its address, configures its interface.
+    pub fn attach(&self, id: &str) -> Result<Member, CallError> {
+        let member = self.add(self.lan.container(id)?)?;
+        member.container.configure(&member.result)?;
+        Ok(member)
+    }
+
+    /// Asks for the address of a container, and leaves its interface as it is then.
+    pub fn add(&self, container: Container) -> Result<Member, CallError> {
+        let result = self.shim.add(&container, &self.config)?;
+        let addresses = result_addresses(&result)?;
+        let (address, _) = addresses.first().ok_or_else(|| no_address(&result))?;
+        Ok(Member { container, address: address.addr(), result })
+    }
+
+    /// Asks whether a container still holds what its ADD gave it.
+    pub fn check(&self, member: &Member) -> Result<(), CallError> {
+        self.shim.check(&member.container, &self.config, &member.result)
+    }
+
+    /// Gives a container's lease back.
+    pub fn detach(&self, member: &Member) -> Result<(), CallError> {
+        self.shim.del(&member.container, &self.config)
+    }
+}
+
+impl Member {
+    /// Returns the Ethernet address of its interface as text.
+    pub fn mac(&self) -> String {
+        mac_text(self.container.mac)
+    }
+}
+
+fn no_address(result: &Value) -> Error {
+    Error::Unreadable { what: "the address in a CNI result", text: result.to_string() }
+}

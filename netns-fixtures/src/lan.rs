@@ -1,0 +1,98 @@
+//! A LAN: a switch, machines on it, one of them the host whose containers ask for addresses.
+//!
+//! ```text
+//!  server netns           switch netns             host netns              container netns
+//!  eth0 10.7.0.1/16 ───── port ─ br0 ─ port ────── eth0 ── macvlan ─────── eth0
+//! ```
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+
+use crate::container::Container;
+use crate::error::Error;
+use crate::link::mac;
+use crate::netns::Netns;
+use crate::sandbox::Sandbox;
+
+/// A broadcast domain with a server's machine and a host on it.
+#[derive(Debug)]
+pub struct Lan {
+    /// Where the daemon runs. Its link [`Lan::IFNAME`] has no address, as a parent of macvlans needs none.
+    pub host: Netns,
+    /// Where the DHCP server runs, with [`Lan::SERVER`] on [`Lan::IFNAME`].
+    pub server: Netns,
+    switch: Netns,
+    sandbox: Sandbox,
+}
+
+impl Lan {
+    /// The name of every machine's link on the LAN.
+    pub const IFNAME: &str = "eth0";
+    /// The server's address.
+    pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
+    /// The subnet.
+    pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
+
+    /// Makes a LAN whose host and server are up.
+    pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {
+        let switch = Netns::new(sandbox, "switch")?;
+        switch.add_bridge("br0", mac(sandbox.number()))?;
+        let (host, server) = (Netns::new(sandbox, "host")?, Netns::new(sandbox, "server")?);
+        let lan = Self { host, server, switch, sandbox: sandbox.clone() };
+        lan.plug_in(&lan.host)?;
+        lan.plug_in(&lan.server)?;
+        lan.server.add_address(Self::IFNAME, Self::on_lan(Self::SERVER))?;
+        Ok(lan)
+    }
+
+    /// Adds a machine with an address of its own: a second server, say.
+    pub fn machine(&self, name: &str, address: Ipv4Addr) -> Result<Netns, Error> {
+        let netns = Netns::new(&self.sandbox, name)?;
+        self.plug_in(&netns)?;
+        netns.add_address(Self::IFNAME, Self::on_lan(address))?;
+        Ok(netns)
+    }
+
+    /// Pulls a machine's cable out of the switch: it loses its carrier.
+    pub fn unplug(&self, machine: &Netns) -> Result<(), Error> {
+        self.switch.set_down(machine.name())
+    }
+
+    /// Puts the cable back.
+    pub fn replug(&self, machine: &Netns) -> Result<(), Error> {
+        self.switch.set_up(machine.name())
+    }
+
+    /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.
+    pub fn container(&self, id: &str) -> Result<Container, Error> {
+        let netns = Netns::new(&self.sandbox, id)?;
+        let address = mac(self.sandbox.number());
+        self.host.add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
+        Ok(Container::new(id, netns, "eth0", address))
+    }
+
+    /// Returns the CNI configuration of a network of macvlans on this LAN whose addresses come from the daemon that
+    /// listens at `socket`.
+    pub fn cni_config(socket: &std::path::Path) -> Value {
+        json!({
+            "cniVersion": "1.0.0",
+            "name": "lan",
+            "type": "macvlan",
+            "master": Self::IFNAME,
+            "ipam": { "type": "dhcp", "daemonSocketPath": socket },
+        })
+    }
+
+    /// Returns an address with the LAN's prefix.
+    pub fn on_lan(address: Ipv4Addr) -> Ipv4Net {
+        Ipv4Net::new_assert(address, Self::SUBNET.prefix_len())
+    }
+
+    fn plug_in(&self, machine: &Netns) -> Result<(), Error> {
+        machine.add_veth(Self::IFNAME, mac(self.sandbox.number()), &self.switch, machine.name())?;
+        self.switch.add_port("br0", machine.name())?;
+        machine.set_up(Self::IFNAME)
+    }
+}

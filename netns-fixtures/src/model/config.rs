@@ -1,0 +1,110 @@
+//! What a server gives and how it behaves.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use super::message::{ClientKey, Message, code};
+
+/// What a server gives and how it behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The server identifier (54), which is its address too.
+    pub id: Ipv4Addr,
+    /// The subnet: its mask goes out as option 1.
+    pub subnet: Ipv4Net,
+    /// The first and the last address of the pool.
+    pub pool: (Ipv4Addr, Ipv4Addr),
+    /// The lease time in seconds; `u32::MAX` for ever.
+    pub lease: u32,
+    /// T1 in seconds, sent where given.
+    pub t1: Option<u32>,
+    /// T2 in seconds, sent where given.
+    pub t2: Option<u32>,
+    /// Routers (3).
+    pub routers: Vec<Ipv4Addr>,
+    /// Domain name servers (6).
+    pub dns: Vec<Ipv4Addr>,
+    /// Domain name (15).
+    pub domain: Option<String>,
+    /// Interface MTU (26).
+    pub mtu: Option<u16>,
+    /// Classless static routes (121), each with its next hop.
+    pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
+    /// More options, as they are.
+    pub extra: Vec<(u8, Vec<u8>)>,
+    /// Addresses kept for one client each. They may lie outside the pool.
+    pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
+    /// Whether it speaks for the whole wire: it refuses what it does not know to be right.
+    pub authoritative: bool,
+    /// Whether it echoes the client identifier (RFC 6842).
+    pub echo_client_id: bool,
+    /// How long it thinks before an OFFER (dnsmasq pings the address for 3 s).
+    pub offer_delay: Duration,
+    /// How long an offered address is kept for its client.
+    pub offer_hold: Duration,
+    /// How long a declined address is not offered.
+    pub decline_hold: Duration,
+}
+
+impl Config {
+    /// Returns a plain authoritative server at the subnet's first address, which is the router too, with a pool of all
+    /// addresses from the tenth on and leases of an hour.
+    pub fn new(subnet: Ipv4Net) -> Self {
+        let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
+        Self {
+            id: at(1),
+            subnet,
+            pool: (at(10), Ipv4Addr::from_bits(subnet.broadcast().to_bits() - 1)),
+            lease: 3600,
+            t1: None,
+            t2: None,
+            routers: vec![at(1)],
+            dns: vec![at(1)],
+            domain: None,
+            mtu: None,
+            routes: Vec::new(),
+            extra: Vec::new(),
+            reservations: BTreeMap::new(),
+            authoritative: true,
+            echo_client_id: true,
+            offer_delay: Duration::ZERO,
+            offer_hold: Duration::from_secs(60),
+            decline_hold: Duration::from_secs(600),
+        }
+    }
+
+    /// Adds the lease's times, and of the rest what the client asks for: all of it where it does not say.
+    pub(super) fn parameters(&self, request: &Message, answer: &mut Message) {
+        let list = |addresses: &[Ipv4Addr]| addresses.iter().flat_map(|a| a.octets()).collect::<Vec<u8>>();
+        let number = |n: u32| n.to_be_bytes().to_vec();
+        answer.options.push((code::LEASE_TIME, number(self.lease)));
+        answer.options.extend(self.t1.map(|t1| (code::T1, number(t1))));
+        answer.options.extend(self.t2.map(|t2| (code::T2, number(t2))));
+        answer.options.push((code::SUBNET_MASK, self.subnet.netmask().octets().to_vec()));
+        let mut more = vec![
+            (code::ROUTERS, list(&self.routers)),
+            (code::DNS, list(&self.dns)),
+            (code::DOMAIN, self.domain.clone().unwrap_or_default().into_bytes()),
+            (code::MTU, self.mtu.map(|mtu| mtu.to_be_bytes().to_vec()).unwrap_or_default()),
+            (code::CLASSLESS_ROUTES, classless(&self.routes)),
+        ];
+        more.extend(self.extra.iter().cloned());
+        let wanted = request.option(code::PARAMETERS);
+        more.retain(|(code, value)| !value.is_empty() && wanted.is_none_or(|list| list.contains(code)));
+        answer.options.append(&mut more);
+    }
+}
+
+/// Writes routes as option 121 does (RFC 3442).
+fn classless(routes: &[(Ipv4Net, Ipv4Addr)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (destination, via) in routes {
+        out.push(destination.prefix_len());
+        out.extend(&destination.network().octets()[..usize::from(destination.prefix_len()).div_ceil(8)]);
+        out.extend(via.octets());
+    }
+    out
+}

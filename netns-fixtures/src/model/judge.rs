@@ -1,0 +1,323 @@
+//! The judge: reads what clients send against RFC 2131, with the memory that takes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::frame::{BadFrame, Packet, decode};
+use super::message::{ClientKey, Kind, LEAST, Malformed, Message, code};
+use super::server::Datagram;
+use super::table5::{self, Purpose};
+
+/// What a client did wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Violation {
+    #[error("frame: {0}")]
+    Frame(BadFrame),
+    #[error("neither DHCP nor ARP: EtherType {0:#06x}")]
+    Unexpected(u16),
+    #[error("ARP whose sender is not the frame's")]
+    ArpSender,
+    #[error("message: {0}")]
+    Malformed(Malformed),
+    #[error("{0} bytes: some relays and servers drop less than 300")]
+    TooShort(usize),
+    #[error("op {0} is not a request")]
+    Op(u8),
+    #[error("hardware type {0} with a length of {1} is not Ethernet")]
+    Hardware(u8, u8),
+    #[error("hops {0} from a client")]
+    Hops(u8),
+    #[error("{0:?} with flags {1:#06x}")]
+    Flags(Purpose, u16),
+    #[error("{0:?} with secs {1}")]
+    Secs(Purpose, u16),
+    #[error("{0:?} with {1} {2}")]
+    Address(Purpose, &'static str, Ipv4Addr),
+    #[error("chaddr goes on after the hardware address")]
+    ChaddrPadding,
+    #[error("the frame comes from another Ethernet address than chaddr")]
+    ChaddrNotSource,
+    #[error("sname or file holds something")]
+    NamesUsed,
+    #[error("a type, or a set of fields, that no client sends")]
+    NoPurpose,
+    #[error("{0:?} without option {1}")]
+    Missing(Purpose, u8),
+    #[error("{0:?} with option {1}")]
+    Forbidden(Purpose, u8),
+    #[error("option {0} with a length of {1}")]
+    Length(u8, usize),
+    #[error("the parameter request list names {0} before 121 (RFC 3442)")]
+    ListOrder(u8),
+    #[error("the parameter request list names {0} twice")]
+    ListTwice(u8),
+    #[error("a maximum message size of {0}, below 576")]
+    MaxSize(u16),
+    #[error("{0:?} from {1}")]
+    Source(Purpose, std::net::SocketAddrV4),
+    #[error("{0:?} to {1}")]
+    Destination(Purpose, std::net::SocketAddrV4),
+    #[error("{0:?} has the wrong kind of Ethernet destination")]
+    EthernetDestination(Purpose),
+    #[error("another client identifier or chaddr within one xid")]
+    ClientChanged,
+    #[error("a parameter request list unlike the one before")]
+    ListChanged,
+    #[error("a maximum message size unlike the one before")]
+    MaxSizeChanged,
+    #[error("REQUEST with secs {0}, which no DISCOVER of its xid had")]
+    SecsChanged(u16),
+    #[error("REQUEST for {address} of {server}, which no OFFER of its xid named")]
+    NotOffered { server: Ipv4Addr, address: Ipv4Addr },
+    #[error("{0:?} for {1}, which this client was never granted")]
+    NeverGranted(Purpose, Ipv4Addr),
+    #[error("{0:?} to {1}, which did not grant the lease")]
+    WrongServer(Purpose, Ipv4Addr),
+    #[error("{0:?} from {1} after its lease ended")]
+    Ended(Purpose, Ipv4Addr),
+    #[error("{0:?} from {1} after it was given back")]
+    GivenBack(Purpose, Ipv4Addr),
+    #[error("{0:?} for {1} after a server refused it with a NAK")]
+    NakIgnored(Purpose, Ipv4Addr),
+}
+
+/// Reads all that is sent on a wire. What is relative to time or to earlier messages is judged when a message is *sent*, so
+/// on a wire that delays or loses it has to sit at the sender.
+#[derive(Debug, Default)]
+pub struct Judge {
+    exchanges: BTreeMap<u32, Exchange>,
+    /// The xids above, oldest first.
+    order: VecDeque<u32>,
+    clients: BTreeMap<ClientKey, Client>,
+    grants: BTreeMap<(ClientKey, Ipv4Addr), Grant>,
+}
+
+/// Older exchanges than these are forgotten; likewise clients and grants.
+const REMEMBERED: usize = 1 << 14;
+
+/// What went under one xid.
+#[derive(Debug)]
+struct Exchange {
+    key: ClientKey,
+    hardware: [u8; 6],
+    /// The values of secs in its DISCOVERs.
+    secs: Vec<u16>,
+    offers: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// The last claim of an address: INIT-REBOOT, RENEW, REBIND.
+    claim: Option<Ipv4Addr>,
+    /// An ACK reached the client.
+    acknowledged: bool,
+}
+
+/// What stays the same through all messages of a client.
+#[derive(Debug, Default)]
+struct Client {
+    latest: u32,
+    list: Option<Vec<u8>>,
+    max_size: Option<Vec<u8>>,
+}
+
+/// A lease as the wire saw it.
+#[derive(Debug)]
+struct Grant {
+    server: Ipv4Addr,
+    until: Option<Duration>,
+    given_back: bool,
+    refused: bool,
+}
+
+impl Judge {
+    /// Takes in what a client sends, and returns what is wrong with it.
+    pub fn client(&mut self, now: Duration, datagram: &Datagram<'_>) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let message = match Message::decode(datagram.payload) {
+            Ok(message) => message,
+            Err(cause) => return vec![Violation::Malformed(cause)],
+        };
+        if datagram.payload.len() < LEAST {
+            found.push(Violation::TooShort(datagram.payload.len()));
+        }
+        let Some(purpose) = Purpose::of(&message, datagram.destination.map(|to| *to.ip())) else {
+            found.push(Violation::NoPurpose);
+            return found;
+        };
+        table5::fixed_fields(purpose, &message, &mut found);
+        table5::options(purpose, &message, &mut found);
+        table5::envelope(purpose, &message, datagram, &mut found);
+        self.constant(purpose, &message, &mut found);
+        self.exchange(purpose, &message, &mut found);
+        self.granted(now, purpose, &message, datagram, &mut found);
+        found
+    }
+
+    /// Takes in a frame that a client's host sends, and returns what is wrong with it.
+    pub fn client_frame(&mut self, now: Duration, bytes: &[u8]) -> Vec<Violation> {
+        let frame = match decode(bytes) {
+            Ok(frame) => frame,
+            Err(cause) => return vec![Violation::Frame(cause)],
+        };
+        match frame.packet {
+            Packet::Udp { source, destination, payload } if destination.port() == 67 => {
+                let ethernet = Some((frame.source, frame.destination));
+                self.client(now, &Datagram { payload, source, destination: Some(destination), ethernet })
+            }
+            Packet::Arp(arp) if arp.sender_mac == frame.source => Vec::new(),
+            Packet::Arp(_) => vec![Violation::ArpSender],
+            Packet::Udp { .. } => vec![Violation::Unexpected(0x0800)],
+            Packet::Other(ethertype) => vec![Violation::Unexpected(ethertype)],
+        }
+    }
+
+    /// Takes in what a server sends.
+    pub fn server(&mut self, now: Duration, payload: &[u8]) {
+        let Ok(message) = Message::decode(payload) else {
+            return;
+        };
+        let Some(server) = message.address(code::SERVER) else {
+            return;
+        };
+        let Some(exchange) = self.exchanges.get_mut(&message.xid) else {
+            return;
+        };
+        match message.kind() {
+            Some(Kind::Offer) if exchange.offers.len() < 64 => exchange.offers.push((server, message.yiaddr)),
+            Some(Kind::Ack) => {
+                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+                let until = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
+                let grant = Grant { server, until, given_back: false, refused: false };
+                self.grants.insert((exchange.key.clone(), message.yiaddr), grant);
+                if self.grants.len() > REMEMBERED {
+                    self.grants.pop_first();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in that a server's message reached its client. Only with this is an ignored NAK noticed.
+    pub fn heard(&mut self, payload: &[u8]) {
+        let Ok(message) = Message::decode(payload) else {
+            return;
+        };
+        let Some(exchange) = self.exchanges.get_mut(&message.xid) else {
+            return;
+        };
+        let latest = self.clients.get(&exchange.key).is_some_and(|client| client.latest == message.xid);
+        match message.kind() {
+            Some(Kind::Ack) => {
+                exchange.acknowledged = true;
+                if let Some(grant) = self.grants.get_mut(&(exchange.key.clone(), message.yiaddr)) {
+                    grant.refused = false;
+                }
+            }
+            Some(Kind::Nak) if latest && !exchange.acknowledged => {
+                let Some(claim) = exchange.claim else { return };
+                let Some(grant) = self.grants.get_mut(&(exchange.key.clone(), claim)) else {
+                    return;
+                };
+                grant.refused |= message.address(code::SERVER) == Some(grant.server);
+            }
+            _ => {}
+        }
+    }
+
+    /// Judges what has to stay the same from a client's DISCOVER on (RFC 2131 §3.5).
+    fn constant(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
+        if self.clients.len() > REMEMBERED {
+            self.clients.pop_first();
+        }
+        let client = self.clients.entry(message.key()).or_default();
+        client.latest = message.xid;
+        if purpose.gives_back() {
+            return;
+        }
+        for (known, code, violation) in [
+            (&mut client.list, code::PARAMETERS, Violation::ListChanged),
+            (&mut client.max_size, code::MAX_SIZE, Violation::MaxSizeChanged),
+        ] {
+            let value = message.option(code);
+            if known.is_some() && known.as_deref() != value {
+                found.push(violation);
+            }
+            *known = value.map(<[u8]>::to_vec).or(known.take());
+        }
+    }
+
+    /// Judges a message against the others of its xid.
+    fn exchange(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
+        let (key, hardware) = (message.key(), message.hardware());
+        if !self.exchanges.contains_key(&message.xid) {
+            self.order.push_back(message.xid);
+            if self.order.len() > REMEMBERED {
+                self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
+            }
+        }
+        let exchange = self.exchanges.entry(message.xid).or_insert_with(|| Exchange {
+            key: key.clone(),
+            hardware,
+            secs: Vec::new(),
+            offers: Vec::new(),
+            claim: None,
+            acknowledged: false,
+        });
+        if exchange.key != key || exchange.hardware != hardware {
+            found.push(Violation::ClientChanged);
+        }
+        match purpose {
+            Purpose::Discover if exchange.secs.len() < 64 => exchange.secs.push(message.secs),
+            Purpose::Select => {
+                let unset = Ipv4Addr::UNSPECIFIED;
+                let server = message.address(code::SERVER).unwrap_or(unset);
+                let address = message.address(code::REQUESTED).unwrap_or(unset);
+                if !exchange.offers.contains(&(server, address)) {
+                    found.push(Violation::NotOffered { server, address });
+                } else if !exchange.secs.contains(&message.secs) {
+                    found.push(Violation::SecsChanged(message.secs));
+                }
+            }
+            Purpose::Reboot => exchange.claim = message.address(code::REQUESTED),
+            Purpose::Renew | Purpose::Rebind => exchange.claim = Some(message.ciaddr),
+            Purpose::Discover | Purpose::Decline | Purpose::Release => {}
+        }
+    }
+
+    /// Judges a claim against what was granted.
+    fn granted(
+        &mut self,
+        now: Duration,
+        purpose: Purpose,
+        message: &Message,
+        datagram: &Datagram<'_>,
+        found: &mut Vec<Violation>,
+    ) {
+        let claimed = match purpose {
+            Purpose::Discover | Purpose::Select => None,
+            Purpose::Reboot | Purpose::Decline => message.address(code::REQUESTED),
+            Purpose::Renew | Purpose::Rebind | Purpose::Release => Some(message.ciaddr),
+        };
+        let Some(address) = claimed else { return };
+        let Some(grant) = self.grants.get_mut(&(message.key(), address)) else {
+            found.push(Violation::NeverGranted(purpose, address));
+            return;
+        };
+        let ended = grant.until.is_some_and(|until| now >= until);
+        if purpose.speaks_as_leased() && ended {
+            found.push(Violation::Ended(purpose, address));
+        }
+        let uses = matches!(purpose, Purpose::Renew | Purpose::Rebind);
+        if uses && grant.refused {
+            found.push(Violation::NakIgnored(purpose, address));
+        }
+        if uses && grant.given_back {
+            found.push(Violation::GivenBack(purpose, address));
+        }
+        let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
+        let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
+        if let Some(other) = [to, named].into_iter().flatten().find(|server| *server != grant.server) {
+            found.push(Violation::WrongServer(purpose, other));
+        }
+        grant.given_back |= purpose.gives_back();
+    }
+}

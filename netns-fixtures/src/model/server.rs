@@ -1,0 +1,405 @@
+//! The server: payloads in, at most one answer each out (RFC 2131 §4.3).
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use super::config::Config;
+use super::frame::Mac;
+use super::judge::{Judge, Violation};
+use super::message::{ClientKey, Kind, Message, code};
+use super::table5::Purpose;
+
+/// A datagram as it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Where from.
+    pub source: SocketAddrV4,
+    /// Where to; `None` when the socket could not tell.
+    pub destination: Option<SocketAddrV4>,
+    /// The Ethernet source and destination, where known.
+    pub ethernet: Option<(Mac, Mac)>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Its bytes.
+    pub payload: Vec<u8>,
+    /// Where to: the limited broadcast address, or the client's.
+    pub destination: SocketAddrV4,
+    /// The Ethernet destination; `None` where a server leaves it to its kernel's ARP.
+    pub ethernet: Option<Mac>,
+    /// How long it is held back.
+    pub delay: Duration,
+}
+
+/// What a server did with a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handled {
+    /// What happened.
+    pub event: Event,
+    /// The answer, if there is one.
+    pub reply: Option<Reply>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It offered an address.
+    Offered(Ipv4Addr),
+    /// It granted or prolonged a lease.
+    Granted(Ipv4Addr, Purpose),
+    /// It answered NAK to a claim of this address.
+    Refused(Ipv4Addr, Purpose),
+    /// A lease came back.
+    Released(Ipv4Addr),
+    /// An address was declined.
+    Declined(Ipv4Addr),
+    /// It did nothing.
+    Silent(Silence),
+}
+
+/// Why a server did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Not a message, or none that a client sends.
+    NotForServers,
+    /// The pool is used up.
+    NoAddress,
+    /// The client chose, or means, another server.
+    OtherServer,
+    /// The client is unknown, and the server does not speak for the wire.
+    Unknown,
+    /// The address is not this client's, and the server does not speak for the wire.
+    NotItsOwn,
+    /// A RELEASE or DECLINE of an address that this client does not have.
+    NothingToGiveBack,
+    /// A RELEASE that did not come from the leased address.
+    WrongSource,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who has it.
+    pub client: ClientKey,
+    /// The hardware address it was last granted to.
+    pub hardware: [u8; 6],
+    /// When it ends; `None` never.
+    pub until: Option<Duration>,
+}
+
+impl Lease {
+    fn active(&self, now: Duration) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// A server. All its times count from the same moment as `now`.
+#[derive(Debug)]
+pub struct Server {
+    config: Config,
+    /// By address; a lease that ended stays until the address is used again, so that its client finds it again.
+    leases: BTreeMap<Ipv4Addr, Lease>,
+    /// The address that a client has or last had.
+    by_client: BTreeMap<ClientKey, Ipv4Addr>,
+    offers: BTreeMap<Ipv4Addr, Lease>,
+    declined: BTreeMap<Ipv4Addr, Duration>,
+    /// Where the search for an address that nobody had begins.
+    fresh: u32,
+    judge: Option<Judge>,
+    violations: Vec<Violation>,
+}
+
+/// More violations than these are not kept.
+const VIOLATIONS: usize = 1000;
+
+impl Server {
+    /// Returns a server that judges what it receives.
+    pub fn new(config: Config) -> Self {
+        Self { judge: Some(Judge::default()), ..Self::unjudged(config) }
+    }
+
+    /// Returns a server that judges nothing: for a wire that delays, doubles and loses, where a [`Judge`] has to sit at
+    /// the sender.
+    pub fn unjudged(config: Config) -> Self {
+        let fresh = config.pool.0.to_bits();
+        Self {
+            config,
+            leases: BTreeMap::new(),
+            by_client: BTreeMap::new(),
+            offers: BTreeMap::new(),
+            declined: BTreeMap::new(),
+            fresh,
+            judge: None,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes the configuration; leases stay.
+    pub fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// Returns what clients did wrong so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Returns the leases that have not ended by `now`.
+    pub fn leases(&self, now: Duration) -> impl Iterator<Item = (Ipv4Addr, &Lease)> {
+        self.leases.iter().filter(move |(_, lease)| lease.active(now)).map(|(address, lease)| (*address, lease))
+    }
+
+    /// Returns the lease of an address, if it has not ended by `now`.
+    pub fn lease(&self, now: Duration, address: Ipv4Addr) -> Option<&Lease> {
+        self.leases.get(&address).filter(|lease| lease.active(now))
+    }
+
+    /// Ends a lease by the operator's hand.
+    pub fn revoke(&mut self, address: Ipv4Addr) {
+        self.end(address);
+    }
+
+    /// Restarts: offers are forgotten, leases too unless the database was kept.
+    pub fn restart(&mut self, database_kept: bool) {
+        self.offers.clear();
+        if !database_kept {
+            self.leases.clear();
+            self.by_client.clear();
+            self.declined.clear();
+            self.fresh = self.config.pool.0.to_bits();
+        }
+    }
+
+    /// Takes in a datagram that came to port 67.
+    pub fn receive(&mut self, now: Duration, datagram: &Datagram<'_>) -> Handled {
+        if let Some(judge) = &mut self.judge {
+            let found = judge.client(now, datagram);
+            let room = VIOLATIONS.saturating_sub(self.violations.len());
+            self.violations.extend(found.into_iter().take(room));
+        }
+        let handled = self.serve(now, datagram);
+        if let (Some(judge), Some(reply)) = (&mut self.judge, &handled.reply) {
+            judge.server(now, &reply.payload);
+        }
+        handled
+    }
+
+    fn serve(&mut self, now: Duration, datagram: &Datagram<'_>) -> Handled {
+        let silent = |silence| Handled { event: Event::Silent(silence), reply: None };
+        let Ok(message) = Message::decode(datagram.payload) else {
+            return silent(Silence::NotForServers);
+        };
+        if message.op != 1 {
+            return silent(Silence::NotForServers);
+        }
+        let destination = datagram.destination.map(|to| *to.ip());
+        let Some(purpose) = Purpose::of(&message, destination) else {
+            return silent(Silence::NotForServers);
+        };
+        let event = match purpose {
+            Purpose::Discover => self.discover(now, &message),
+            Purpose::Select => self.select(now, &message),
+            Purpose::Reboot => self.reboot(now, &message),
+            Purpose::Renew | Purpose::Rebind => self.extend(now, &message, purpose),
+            Purpose::Decline => self.decline(now, &message),
+            Purpose::Release => self.release(now, &message, *datagram.source.ip()),
+        };
+        Handled { event, reply: self.reply(&message, event) }
+    }
+
+    fn discover(&mut self, now: Duration, message: &Message) -> Event {
+        let key = message.key();
+        let Some(address) = self.choose(now, &key, message.address(code::REQUESTED)) else {
+            return Event::Silent(Silence::NoAddress);
+        };
+        let until = Some(now + self.config.offer_delay + self.config.offer_hold);
+        self.offers.insert(address, Lease { client: key, hardware: message.hardware(), until });
+        Event::Offered(address)
+    }
+
+    fn select(&mut self, now: Duration, message: &Message) -> Event {
+        let key = message.key();
+        if message.address(code::SERVER) != Some(self.config.id) {
+            self.offers.retain(|_, offer| offer.client != key);
+            return Event::Silent(Silence::OtherServer);
+        }
+        let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        if self.serves(address) && self.free_for(now, &key, address) {
+            self.grant(now, message, address, Purpose::Select)
+        } else {
+            Event::Refused(address, Purpose::Select)
+        }
+    }
+
+    fn reboot(&mut self, now: Duration, message: &Message) -> Event {
+        let key = message.key();
+        let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        match self.has(now, &key, address) && self.free_for(now, &key, address) {
+            true => self.grant(now, message, address, Purpose::Reboot),
+            false => self.refuse(now, &key, address, Purpose::Reboot),
+        }
+    }
+
+    fn extend(&mut self, now: Duration, message: &Message, purpose: Purpose) -> Event {
+        let key = message.key();
+        let address = message.ciaddr;
+        match self.has(now, &key, address) && self.free_for(now, &key, address) {
+            true => self.grant(now, message, address, purpose),
+            // A RENEW is for this server alone, so no other will set the client right.
+            false if purpose == Purpose::Renew => Event::Refused(address, purpose),
+            false => self.refuse(now, &key, address, purpose),
+        }
+    }
+
+    /// Refuses a claim that may be another server's: only where this one speaks for the wire, and in INIT-REBOOT not where
+    /// it knows nothing against the claim (RFC 2131 §4.3.2).
+    fn refuse(&self, now: Duration, key: &ClientKey, address: Ipv4Addr, purpose: Purpose) -> Event {
+        let other = self.by_client.get(key).is_some_and(|held| self.lease(now, *held).is_some());
+        let known = other || !self.config.subnet.contains(&address);
+        let taken = !self.free_for(now, key, address);
+        match self.config.authoritative {
+            true if known || taken || purpose == Purpose::Rebind => Event::Refused(address, purpose),
+            false if known || taken => Event::Silent(Silence::NotItsOwn),
+            _ => Event::Silent(Silence::Unknown),
+        }
+    }
+
+    fn decline(&mut self, now: Duration, message: &Message) -> Event {
+        if message.address(code::SERVER) != Some(self.config.id) {
+            return Event::Silent(Silence::OtherServer);
+        }
+        let Some(address) = message.address(code::REQUESTED).filter(|a| self.has(now, &message.key(), *a)) else {
+            return Event::Silent(Silence::NothingToGiveBack);
+        };
+        self.end(address);
+        self.by_client.remove(&message.key());
+        self.leases.remove(&address);
+        self.declined.insert(address, now + self.config.decline_hold);
+        Event::Declined(address)
+    }
+
+    fn release(&mut self, now: Duration, message: &Message, source: Ipv4Addr) -> Event {
+        let address = message.ciaddr;
+        if message.address(code::SERVER) != Some(self.config.id) {
+            Event::Silent(Silence::OtherServer)
+        } else if source != address {
+            Event::Silent(Silence::WrongSource)
+        } else if self.has(now, &message.key(), address) {
+            self.end(address);
+            Event::Released(address)
+        } else {
+            Event::Silent(Silence::NothingToGiveBack)
+        }
+    }
+
+    fn grant(&mut self, now: Duration, message: &Message, address: Ipv4Addr, purpose: Purpose) -> Event {
+        let key = message.key();
+        self.offers.retain(|_, offer| offer.client != key);
+        if let Some(old) = self.by_client.insert(key.clone(), address).filter(|old| *old != address) {
+            self.leases.remove(&old);
+        }
+        let until = (self.config.lease != u32::MAX).then(|| now + Duration::from_secs(self.config.lease.into()));
+        let lease = Lease { client: key.clone(), hardware: message.hardware(), until };
+        if let Some(old) = self.leases.insert(address, lease).filter(|old| old.client != key) {
+            self.by_client.remove(&old.client);
+        }
+        Event::Granted(address, purpose)
+    }
+
+    /// Ends a lease but remembers whose it was. One that never ends has to be ended at zero.
+    fn end(&mut self, address: Ipv4Addr) {
+        if let Some(lease) = self.leases.get_mut(&address) {
+            lease.until = Some(Duration::ZERO);
+        }
+    }
+
+    fn has(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
+        self.lease(now, address).is_some_and(|lease| lease.client == *key)
+    }
+
+    fn serves(&self, address: Ipv4Addr) -> bool {
+        let in_pool = (self.config.pool.0..=self.config.pool.1).contains(&address);
+        in_pool || self.config.reservations.values().any(|reserved| *reserved == address)
+    }
+
+    /// Tells whether an address may go to this client: nobody else's lease, offer or reservation, and not declined.
+    fn free_for(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
+        let others = |lease: &Lease| lease.active(now) && lease.client != *key;
+        !self.leases.get(&address).is_some_and(others)
+            && !self.offers.get(&address).is_some_and(others)
+            && self.declined.get(&address).is_none_or(|until| now >= *until)
+            && self.reserved_to(key, address)
+            && address != self.config.id
+            && !self.config.routers.contains(&address)
+    }
+
+    /// Tells whether reservations let this client have this address.
+    fn reserved_to(&self, key: &ClientKey, address: Ipv4Addr) -> bool {
+        match self.config.reservations.get(key) {
+            Some(reserved) => *reserved == address,
+            None => !self.config.reservations.values().any(|reserved| *reserved == address),
+        }
+    }
+
+    /// Chooses an address: the reserved one, the client's own of before, the one it asks for, one that nobody had, and at
+    /// last one whose lease ended (RFC 2131 §4.3.1).
+    fn choose(&mut self, now: Duration, key: &ClientKey, wish: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let offered = self.offers.iter().find(|(_, offer)| offer.client == *key).map(|(address, _)| *address);
+        let reserved = self.config.reservations.get(key).copied();
+        let own = self.by_client.get(key).copied();
+        let good = |address: &Ipv4Addr| self.serves(*address) && self.free_for(now, key, *address);
+        if let Some(address) = [reserved, own, offered, wish].into_iter().flatten().find(good) {
+            return Some(address);
+        }
+        let last = self.config.pool.1.to_bits();
+        while self.fresh <= last {
+            let address = Ipv4Addr::from_bits(self.fresh);
+            self.fresh += 1;
+            if !self.leases.contains_key(&address) && self.free_for(now, key, address) {
+                return Some(address);
+            }
+        }
+        let pool = self.config.pool.0.to_bits()..=last;
+        pool.map(Ipv4Addr::from_bits).find(|address| self.free_for(now, key, *address))
+    }
+
+    fn reply(&self, request: &Message, event: Event) -> Option<Reply> {
+        let (kind, address) = match event {
+            Event::Offered(address) => (Kind::Offer, address),
+            Event::Granted(address, _) => (Kind::Ack, address),
+            Event::Refused(address, _) => (Kind::Nak, address),
+            Event::Released(_) | Event::Declined(_) | Event::Silent(_) => return None,
+        };
+        let mut answer = Message::answer_to(request, kind);
+        answer.options.push((code::SERVER, self.config.id.octets().to_vec()));
+        if kind == Kind::Nak {
+            let text = format!("{address} is not yours");
+            answer.options.push((code::MESSAGE, text.into_bytes()));
+        } else {
+            answer.yiaddr = address;
+            answer.ciaddr = if kind == Kind::Ack { request.ciaddr } else { Ipv4Addr::UNSPECIFIED };
+            self.config.parameters(request, &mut answer);
+        }
+        if let Some(id) = request.option(code::CLIENT_ID).filter(|_| self.config.echo_client_id) {
+            answer.options.push((code::CLIENT_ID, id.to_vec()));
+        }
+        let (ip, ethernet) = match kind {
+            Kind::Nak => (Ipv4Addr::BROADCAST, Some(super::BROADCAST)),
+            _ if !request.ciaddr.is_unspecified() => (request.ciaddr, None),
+            _ if request.wants_broadcast() => (Ipv4Addr::BROADCAST, Some(super::BROADCAST)),
+            _ => (address, Some(request.hardware())),
+        };
+        let delay = if kind == Kind::Offer { self.config.offer_delay } else { Duration::ZERO };
+        Some(Reply { payload: answer.encode(), destination: SocketAddrV4::new(ip, 68), ethernet, delay })
+    }
+}

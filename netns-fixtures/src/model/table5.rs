@@ -1,0 +1,157 @@
+//! One message against RFC 2131 table 5, without memory.
+
+use std::net::Ipv4Addr;
+
+use super::frame::BROADCAST;
+use super::judge::Violation;
+use super::message::{Kind, Message, code};
+use super::server::Datagram;
+
+/// What a client's message is for. The five forms of REQUEST differ by their fields alone (RFC 2131 §4.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// DISCOVER.
+    Discover,
+    /// REQUEST in SELECTING: with a server identifier.
+    Select,
+    /// REQUEST in INIT-REBOOT: with a requested address alone.
+    Reboot,
+    /// REQUEST in RENEWING: ciaddr, unicast.
+    Renew,
+    /// REQUEST in REBINDING: ciaddr, broadcast.
+    Rebind,
+    /// DECLINE.
+    Decline,
+    /// RELEASE.
+    Release,
+}
+
+impl Purpose {
+    /// Returns what a message is for, `None` where no client sends such a one. Without its destination a REQUEST with ciaddr
+    /// counts as a RENEW.
+    pub fn of(message: &Message, destination: Option<Ipv4Addr>) -> Option<Self> {
+        match message.kind()? {
+            Kind::Discover => Some(Self::Discover),
+            Kind::Decline => Some(Self::Decline),
+            Kind::Release => Some(Self::Release),
+            Kind::Request if message.option(code::SERVER).is_some() => Some(Self::Select),
+            Kind::Request if !message.ciaddr.is_unspecified() => match destination {
+                Some(Ipv4Addr::BROADCAST) => Some(Self::Rebind),
+                _ => Some(Self::Renew),
+            },
+            Kind::Request if message.option(code::REQUESTED).is_some() => Some(Self::Reboot),
+            Kind::Request | Kind::Offer | Kind::Ack | Kind::Nak | Kind::Inform => None,
+        }
+    }
+
+    /// Tells whether the client speaks from its leased address.
+    pub(super) fn speaks_as_leased(self) -> bool {
+        matches!(self, Self::Renew | Self::Rebind | Self::Release)
+    }
+
+    /// Tells whether the message goes to one server alone.
+    pub(super) fn unicast(self) -> bool {
+        matches!(self, Self::Renew | Self::Release)
+    }
+
+    /// Tells whether the client only gives something back.
+    pub(super) fn gives_back(self) -> bool {
+        matches!(self, Self::Decline | Self::Release)
+    }
+}
+
+/// Judges the fixed fields (RFC 2131 table 5).
+pub(super) fn fixed_fields(purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
+    let unset = Ipv4Addr::UNSPECIFIED;
+    let mut check = |bad: bool, violation: Violation| {
+        if bad {
+            found.push(violation);
+        }
+    };
+    check(message.op != 1, Violation::Op(message.op));
+    check((message.htype, message.hlen) != (1, 6), Violation::Hardware(message.htype, message.hlen));
+    check(message.hops != 0, Violation::Hops(message.hops));
+    let allowed = if purpose.gives_back() { 0 } else { 0x8000 };
+    check(message.flags & !allowed != 0, Violation::Flags(purpose, message.flags));
+    check(purpose.gives_back() && message.secs != 0, Violation::Secs(purpose, message.secs));
+    check(
+        purpose.speaks_as_leased() == message.ciaddr.is_unspecified(),
+        Violation::Address(purpose, "ciaddr", message.ciaddr),
+    );
+    check(message.yiaddr != unset, Violation::Address(purpose, "yiaddr", message.yiaddr));
+    check(message.siaddr != unset, Violation::Address(purpose, "siaddr", message.siaddr));
+    check(message.giaddr != unset, Violation::Address(purpose, "giaddr", message.giaddr));
+    check(message.chaddr[6..] != [0; 10], Violation::ChaddrPadding);
+    check(message.names_used, Violation::NamesUsed);
+}
+
+/// Judges which options are there and their shapes (RFC 2131 table 5, RFC 2132).
+pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
+    use Purpose::*;
+    let has = |code| message.option(code).is_some();
+    for (code, must, must_not) in [
+        (code::REQUESTED, &[Select, Reboot, Decline][..], &[Renew, Rebind, Release][..]),
+        (code::SERVER, &[Select, Decline, Release], &[Discover, Reboot, Renew, Rebind]),
+    ] {
+        if must.contains(&purpose) && !has(code) {
+            found.push(Violation::Missing(purpose, code));
+        }
+        if must_not.contains(&purpose) && has(code) {
+            found.push(Violation::Forbidden(purpose, code));
+        }
+    }
+    let given_back = [code::TYPE, code::REQUESTED, code::SERVER, code::CLIENT_ID, code::MESSAGE];
+    for (code, value) in &message.options {
+        if (purpose.gives_back() && !given_back.contains(code)) || *code == code::OVERLOAD {
+            found.push(Violation::Forbidden(purpose, *code));
+        }
+        let right = match *code {
+            code::TYPE => value.len() == 1,
+            code::MAX_SIZE => value.len() == 2,
+            code::REQUESTED | code::SERVER | code::LEASE_TIME => value.len() == 4,
+            code::CLIENT_ID => value.len() >= 2,
+            _ => !value.is_empty(),
+        };
+        if !right {
+            found.push(Violation::Length(*code, value.len()));
+        }
+    }
+    if let Some([high, low]) = message.option(code::MAX_SIZE) {
+        let size = u16::from_be_bytes([*high, *low]);
+        if size < 576 {
+            found.push(Violation::MaxSize(size));
+        }
+    }
+    let list = message.option(code::PARAMETERS).unwrap_or_default();
+    for (at, code) in list.iter().enumerate() {
+        if list[..at].contains(code) {
+            found.push(Violation::ListTwice(*code));
+        }
+        if [code::ROUTERS, code::STATIC_ROUTES].contains(code) && list[at..].contains(&code::CLASSLESS_ROUTES) {
+            found.push(Violation::ListOrder(*code));
+        }
+    }
+}
+
+/// Judges where the message comes from and goes to (RFC 2131 §4.1, §4.3.2, §4.4).
+pub(super) fn envelope(purpose: Purpose, message: &Message, datagram: &Datagram<'_>, found: &mut Vec<Violation>) {
+    let source = if purpose.speaks_as_leased() { message.ciaddr } else { Ipv4Addr::UNSPECIFIED };
+    if *datagram.source.ip() != source || datagram.source.port() != 68 {
+        found.push(Violation::Source(purpose, datagram.source));
+    }
+    if let Some(to) = datagram.destination {
+        let broadcast = *to.ip() == Ipv4Addr::BROADCAST;
+        if broadcast == purpose.unicast() || to.port() != 67 {
+            found.push(Violation::Destination(purpose, to));
+        }
+    }
+    if let Some((from, to)) = datagram.ethernet {
+        if from != message.hardware() {
+            found.push(Violation::ChaddrNotSource);
+        }
+        let multicast = to[0] & 1 != 0;
+        if purpose.unicast() == multicast || (!purpose.unicast() && to != BROADCAST) {
+            found.push(Violation::EthernetDestination(purpose));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the judge finds.
+
+use super::*;
+
+/// What is done to a right message, and what the judge must say of it.
+type Spoiled = (fn(&mut Message), Violation);
+
+#[test]
+fn each_field_that_table_5_forbids_is_a_violation() {
+    use Purpose::*;
+    let address = ip(9);
+    let one = |code: u8| (code, vec![10, 9, 0, 9]);
+    assert_eq!(one(50).1, address.octets());
+    let discovers: [Spoiled; 15] = [
+        (|m| m.op = 2, Violation::Op(2)),
+        (|m| m.hlen = 16, Violation::Hardware(1, 16)),
+        (|m| m.hops = 1, Violation::Hops(1)),
+        (|m| m.flags = 0x8001, Violation::Flags(Discover, 0x8001)),
+        (|m| m.ciaddr = ip(9), Violation::Address(Discover, "ciaddr", address)),
+        (|m| m.yiaddr = ip(9), Violation::Address(Discover, "yiaddr", address)),
+        (|m| m.siaddr = ip(9), Violation::Address(Discover, "siaddr", address)),
+        (|m| m.giaddr = ip(9), Violation::Address(Discover, "giaddr", address)),
+        (|m| m.chaddr[15] = 1, Violation::ChaddrPadding),
+        (|m| m.options.push((54, vec![10, 9, 0, 9])), Violation::Forbidden(Discover, 54)),
+        (|m| m.options.push((50, vec![10, 9, 0])), Violation::Length(50, 3)),
+        (|m| m.options.push((52, vec![1])), Violation::Forbidden(Discover, 52)),
+        (|m| m.options[2].1 = vec![1, 3, 121], Violation::ListOrder(3)),
+        (|m| m.options[2].1 = vec![1, 121, 1], Violation::ListTwice(1)),
+        (|m| m.options[3].1 = vec![2, 0], Violation::MaxSize(512)),
+    ];
+    let client = Client::new(ID, MAC);
+    for (spoil, violation) in discovers {
+        let mut message = client.discover();
+        spoil(&mut message);
+        let mut server = Server::new(config());
+        broadcast(&mut server, at(0), &message);
+        assert_eq!(server.violations(), [violation]);
+    }
+    let releases: [Spoiled; 5] = [
+        (|m| m.secs = 1, Violation::Secs(Release, 1)),
+        (|m| m.flags = 0x8000, Violation::Flags(Release, 0x8000)),
+        (|m| m.options.retain(|(code, _)| *code != 54), Violation::Missing(Release, 54)),
+        (|m| m.options.push((50, vec![10, 9, 0, 9])), Violation::Forbidden(Release, 50)),
+        (|m| m.options.push((55, vec![1])), Violation::Forbidden(Release, 55)),
+    ];
+    for (spoil, violation) in releases {
+        let mut server = Server::new(config());
+        let mut message = client.release(client.acquire(&mut server, at(0)));
+        message.xid = 2;
+        spoil(&mut message);
+        unicast(&mut server, at(1), &message);
+        assert_eq!(server.violations(), [violation]);
+    }
+}
+
+#[test]
+fn each_rule_between_messages_is_judged() {
+    use Purpose::*;
+    let mut client = Client::new(ID, MAC);
+    let mut run = |spoil: &dyn Fn(&mut Client, &mut Server, Ipv4Addr)| {
+        let mut server = Server::new(config());
+        client.xid = 1;
+        let address = client.acquire(&mut server, at(0));
+        client.xid = 2;
+        spoil(&mut client, &mut server, address);
+        server.violations().to_vec()
+    };
+    let offered = ip(10);
+    let never = run(&|client, server, _| drop(broadcast(server, at(1), &client.select(ip(44)))));
+    assert_eq!(never, [Violation::NotOffered { server: ip(1), address: ip(44) }]);
+    let late = run(&|client, server, address| drop(unicast(server, at(3600), &client.extend(address))));
+    assert_eq!(late, [Violation::Ended(Renew, offered)]);
+    let strange = run(&|client, server, _| drop(unicast(server, at(1), &client.extend(ip(44)))));
+    assert_eq!(strange, [Violation::NeverGranted(Renew, ip(44))]);
+    let wrong_server = run(&|client, server, address| {
+        send(server, at(1), &client.extend(address), address, ip(2));
+    });
+    assert_eq!(wrong_server, [Violation::WrongServer(Renew, ip(2))]);
+    let xid = run(&|client, server, address| {
+        let mut message = client.extend(address);
+        message.xid = 1;
+        message.options[1].1 = b"\0other".to_vec();
+        unicast(server, at(1), &message);
+    });
+    assert_eq!(xid, [Violation::ClientChanged, Violation::NeverGranted(Renew, offered)]);
+    let list = run(&|client, server, address| {
+        let mut message = client.extend(address);
+        message.options[2].1 = vec![1];
+        unicast(server, at(1), &message);
+    });
+    assert_eq!(list, [Violation::ListChanged]);
+    let secs = run(&|client, server, address| {
+        let mut message = client.select(address);
+        (message.xid, message.secs) = (1, 7);
+        broadcast(server, at(1), &message);
+    });
+    assert_eq!(secs, [Violation::SecsChanged(7)]);
+}
+
+#[test]
+fn going_on_after_a_nak_was_heard_is_a_violation() {
+    for heard in [true, false] {
+        let mut judge = Judge::default();
+        let mut server = Server::unjudged(config());
+        let mut client = Client::new(ID, MAC);
+        let go = |judge: &mut Judge, server: &mut Server, message: &Message, from, to, ethernet| {
+            let payload = message.encode();
+            let datagram = Datagram {
+                payload: &payload,
+                source: SocketAddrV4::new(from, 68),
+                destination: Some(SocketAddrV4::new(to, 67)),
+                ethernet: Some((MAC, ethernet)),
+            };
+            let found = judge.client(at(1), &datagram);
+            let handled = server.receive(at(1), &datagram);
+            handled.reply.inspect(|reply| {
+                judge.server(at(1), &reply.payload);
+                if heard {
+                    judge.heard(&reply.payload);
+                }
+            });
+            found
+        };
+        let all = Ipv4Addr::BROADCAST;
+        let none = Ipv4Addr::UNSPECIFIED;
+        assert_eq!(go(&mut judge, &mut server, &client.discover(), none, all, BROADCAST), []);
+        assert_eq!(go(&mut judge, &mut server, &client.select(ip(10)), none, all, BROADCAST), []);
+        server.revoke(ip(10));
+        client.xid = 2;
+        assert_eq!(go(&mut judge, &mut server, &client.extend(ip(10)), ip(10), ip(1), [2; 6]), []);
+        let again = go(&mut judge, &mut server, &client.extend(ip(10)), ip(10), ip(1), [2; 6]);
+        let expected = heard.then_some(Violation::NakIgnored(Purpose::Renew, ip(10)));
+        assert_eq!(again, expected.into_iter().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,180 @@
+//! The server's answers.
+
+use super::*;
+
+#[test]
+fn a_careful_client_goes_through_a_whole_life_without_a_violation() {
+    let mut server = Server::new(config());
+    let mut client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    client.xid = 2;
+    assert_eq!(unicast(&mut server, at(1800), &client.extend(address)).event, Event::Granted(address, Purpose::Renew));
+    client.xid = 3;
+    let handled = send(&mut server, at(5000), &client.extend(address), address, Ipv4Addr::BROADCAST);
+    assert_eq!(handled.event, Event::Granted(address, Purpose::Rebind));
+    client.xid = 4;
+    assert_eq!(
+        broadcast(&mut server, at(5001), &client.reboot(address)).event,
+        Event::Granted(address, Purpose::Reboot)
+    );
+    client.xid = 5;
+    assert_eq!(unicast(&mut server, at(5002), &client.release(address)).event, Event::Released(address));
+    assert_eq!(server.leases(at(5002)).count(), 0);
+    assert_eq!(server.violations(), []);
+}
+
+#[test]
+fn an_answer_holds_what_the_client_asked_for_and_no_more() {
+    let mut server = Server::new(Config {
+        t1: Some(10),
+        mtu: Some(1400),
+        domain: Some("example.org".into()),
+        routes: vec![("10.0.0.0/9".parse().unwrap(), ip(2))],
+        ..config()
+    });
+    let client = Client::new(ID, MAC);
+    let reply = broadcast(&mut server, at(0), &client.discover()).reply.unwrap();
+    let offer = Message::decode(&reply.payload).unwrap();
+    let option = |code| offer.option(code).map(<[u8]>::to_vec);
+    assert_eq!((offer.xid, offer.yiaddr, offer.hardware()), (1, ip(10), MAC));
+    assert_eq!(offer.address(code::SUBNET_MASK), Some(Ipv4Addr::new(255, 255, 255, 0)));
+    assert_eq!(offer.number(code::LEASE_TIME), Some(3600));
+    assert_eq!((offer.number(code::T1), offer.number(code::T2)), (Some(10), None));
+    assert_eq!(option(code::MTU), Some(vec![5, 120]));
+    assert_eq!(option(code::CLASSLESS_ROUTES), Some(vec![9, 10, 0, 10, 9, 0, 2]));
+    assert_eq!(option(code::DOMAIN), None);
+    assert_eq!(option(code::CLIENT_ID), Some(ID.to_vec()));
+    assert_eq!((*reply.destination.ip(), reply.ethernet), (ip(10), Some(MAC)));
+}
+
+#[test]
+fn two_clients_never_share_an_address_and_a_released_one_comes_back_last() {
+    let mut server = Server::new(Config { pool: (ip(10), ip(12)), ..config() });
+    let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) });
+    assert_eq!(one.acquire(&mut server, at(0)), ip(10));
+    assert_eq!(two.acquire(&mut server, at(0)), ip(11));
+    unicast(&mut server, at(1), &one.release(ip(10)));
+    let three = Client { xid: 3, ..Client::new(b"\0three", [2, 0, 0, 0, 0, 9]) };
+    assert_eq!(three.acquire(&mut server, at(1)), ip(12));
+    let four = Client { xid: 4, ..Client::new(b"\0four", [2, 0, 0, 0, 0, 10]) };
+    assert_eq!(four.acquire(&mut server, at(1)), ip(10));
+    let five = Client { xid: 5, ..Client::new(b"\0five", [2, 0, 0, 0, 0, 11]) };
+    assert_eq!(broadcast(&mut server, at(1), &five.discover()).event, Event::Silent(Silence::NoAddress));
+    assert_eq!(five.acquire(&mut server, at(3601)), ip(10), "all leases have ended");
+}
+
+#[test]
+fn a_release_from_elsewhere_or_of_another_is_ignored() {
+    let mut server = Server::new(config());
+    let client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    let from_nowhere = send(&mut server, at(1), &client.release(address), Ipv4Addr::UNSPECIFIED, ip(1));
+    assert_eq!(from_nowhere.event, Event::Silent(Silence::WrongSource));
+    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    let of_another = unicast(&mut server, at(1), &other.release(address));
+    assert_eq!(of_another.event, Event::Silent(Silence::NothingToGiveBack));
+    assert!(server.lease(at(1), address).is_some());
+    let (nowhere, release) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68), Purpose::Release);
+    assert_eq!(server.violations(), [Violation::Source(release, nowhere), Violation::NeverGranted(release, address)]);
+}
+
+#[test]
+fn a_released_lease_is_not_renewed() {
+    let mut server = Server::new(config());
+    let mut client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    unicast(&mut server, at(1), &client.release(address));
+    client.xid = 2;
+    assert_eq!(unicast(&mut server, at(2), &client.extend(address)).event, Event::Refused(address, Purpose::Renew));
+    assert_eq!(server.violations(), [Violation::GivenBack(Purpose::Renew, address)]);
+}
+
+#[test]
+fn init_reboot_is_refused_where_known_to_be_wrong_and_left_alone_where_unknown() {
+    for authoritative in [true, false] {
+        let mut server = Server::new(Config { authoritative, ..config() });
+        let mut client = Client::new(ID, MAC);
+        let unknown = broadcast(&mut server, at(0), &client.reboot(ip(50)));
+        assert_eq!(unknown.event, Event::Silent(Silence::Unknown));
+        let elsewhere = broadcast(&mut server, at(0), &client.reboot(Ipv4Addr::new(192, 0, 2, 1))).event;
+        client.xid = 2;
+        let address = client.acquire(&mut server, at(0));
+        let wrong = broadcast(&mut server, at(0), &client.reboot(ip(50))).event;
+        if authoritative {
+            assert_eq!(elsewhere, Event::Refused(Ipv4Addr::new(192, 0, 2, 1), Purpose::Reboot));
+            assert_eq!(wrong, Event::Refused(ip(50), Purpose::Reboot));
+        } else {
+            assert_eq!((elsewhere, wrong), (Event::Silent(Silence::NotItsOwn), Event::Silent(Silence::NotItsOwn)));
+        }
+        let right = broadcast(&mut server, at(0), &client.reboot(address)).event;
+        assert_eq!(right, Event::Granted(address, Purpose::Reboot));
+    }
+}
+
+#[test]
+fn a_nak_is_a_broadcast_that_names_the_client() {
+    let mut server = Server::new(config());
+    let client = Client::new(ID, MAC);
+    let handled = unicast(&mut server, at(0), &client.extend(ip(50)));
+    assert_eq!(handled.event, Event::Refused(ip(50), Purpose::Renew));
+    let reply = handled.reply.unwrap();
+    assert_eq!((*reply.destination.ip(), reply.ethernet), (Ipv4Addr::BROADCAST, Some(BROADCAST)));
+    let nak = Message::decode(&reply.payload).unwrap();
+    assert_eq!((nak.kind(), nak.option(code::CLIENT_ID)), (Some(Kind::Nak), Some(ID)));
+    assert_eq!(nak.yiaddr, Ipv4Addr::UNSPECIFIED);
+    assert_eq!(nak.number(code::LEASE_TIME), None);
+}
+
+#[test]
+fn a_lease_ends_at_its_second_and_not_before() {
+    let mut server = Server::new(config());
+    let address = Client::new(ID, MAC).acquire(&mut server, at(0));
+    assert!(server.lease(Duration::from_millis(3_599_999), address).is_some());
+    assert!(server.lease(at(3600), address).is_none());
+}
+
+#[test]
+fn a_restart_keeps_leases_only_with_the_database() {
+    let mut server = Server::new(config());
+    let mut client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    server.restart(true);
+    client.xid = 2;
+    assert_eq!(unicast(&mut server, at(1800), &client.extend(address)).event, Event::Granted(address, Purpose::Renew));
+    server.restart(false);
+    client.xid = 3;
+    assert_eq!(unicast(&mut server, at(3600), &client.extend(address)).event, Event::Refused(address, Purpose::Renew));
+    assert_eq!(server.violations(), []);
+}
+
+#[test]
+fn a_declined_address_is_held_back() {
+    let mut server = Server::new(config());
+    let mut client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    assert_eq!(broadcast(&mut server, at(0), &client.decline(address)).event, Event::Declined(address));
+    client.xid = 2;
+    assert_eq!(client.acquire(&mut server, at(1)), ip(11));
+    assert_eq!(server.violations(), []);
+}
+
+#[test]
+fn a_reservation_goes_to_its_client_alone() {
+    let mut config = config();
+    config.reservations.insert(ClientKey::Id(ID.to_vec()), ip(10));
+    let mut server = Server::new(config);
+    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    assert_eq!(other.acquire(&mut server, at(0)), ip(11));
+    assert_eq!(Client::new(ID, MAC).acquire(&mut server, at(0)), ip(10));
+}
+
+#[test]
+fn choosing_another_server_frees_the_offer() {
+    let mut server = Server::new(Config { pool: (ip(10), ip(10)), ..config() });
+    let client = Client::new(ID, MAC);
+    broadcast(&mut server, at(0), &client.discover());
+    let choice = client.message(Kind::Request, &[(code::REQUESTED, &[10, 9, 0, 77]), (code::SERVER, &[10, 9, 0, 2])]);
+    assert_eq!(broadcast(&mut server, at(0), &choice).event, Event::Silent(Silence::OtherServer));
+    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    assert_eq!(other.acquire(&mut server, at(0)), ip(10));
+}

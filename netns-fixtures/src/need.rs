@@ -1,0 +1,88 @@
+//! What a test needs and a machine may not have.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::sandbox::Sandbox;
+
+/// Something a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A program in the search path.
+    Program(&'static str),
+    /// A file at a fixed place.
+    File(&'static str),
+    /// Root of the machine, not of a user namespace.
+    RealRoot,
+}
+
+impl Need {
+    /// Tells whether it is there.
+    pub fn is_met(self) -> bool {
+        match self {
+            Self::Program(name) => Self::program(name).is_some(),
+            Self::File(path) => Path::new(path).exists(),
+            Self::RealRoot => is_real_root(),
+        }
+    }
+
+    /// Returns where a program is: in the search path, or where the system's own are.
+    pub(crate) fn program(name: &str) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        std::env::split_paths(&path).chain(sbin).map(|dir| dir.join(name)).find(|file| file.is_file())
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(name) => write!(f, "the program {name}"),
+            Self::File(path) => f.write_str(path),
+            Self::RealRoot => f.write_str("root outside of any user namespace"),
+        }
+    }
+}
+
+/// Enters a sandbox if all needs are met. Otherwise says which are not and returns `None`: the test is to return, and
+/// counts as skipped. With `LEASEHOLD_SKIPS` in the environment a line is added to the file that it names.
+///
+/// # Panics
+/// When a need is not met and `CI` is `true`, for there a skip is a failure; or when namespaces cannot be made though
+/// they are allowed.
+pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
+    let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(Need::to_string).collect();
+    if !missing.is_empty() {
+        skip(&missing.join(" and "));
+        return None;
+    }
+    match Sandbox::enter() {
+        Ok(sandbox) => Some(sandbox),
+        Err(error @ Error::NotAllowed(_)) => {
+            skip(&format!("the right to make namespaces ({error})"));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn skip(missing: &str) {
+    let thread = std::thread::current();
+    let line = format!("skipped: {} needs {missing}", thread.name().unwrap_or("a test"));
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}; on CI a skip is a failure");
+    eprintln!("{line}");
+    if let Some(path) = std::env::var_os("LEASEHOLD_SKIPS") {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        // The line was printed too; the count is a convenience.
+        let _ = file.and_then(|mut file| writeln!(file, "{line}"));
+    }
+}
+
+/// A user namespace maps fewer than all ids.
+fn is_real_root() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    nix::unistd::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
+}

@@ -1,0 +1,129 @@
+//! Network namespaces as values.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::error::{Doing, Error};
+use crate::sandbox::Sandbox;
+
+/// A network namespace with a path, `/run/netns/NAME` inside its sandbox. It dies with the last clone, unless a
+/// process or a socket still lives in it.
+#[derive(Clone, Debug)]
+pub struct Netns(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    sandbox: Sandbox,
+    name: String,
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Should it fail, the mount goes with the sandbox.
+        let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Netns {
+    /// Makes a namespace with its loopback up.
+    pub fn new(sandbox: &Sandbox, name: &str) -> Result<Self, Error> {
+        let path = Path::new("/run/netns").join(name);
+        let make = || -> Result<OwnedFd, Error> {
+            unshare(CloneFlags::CLONE_NEWNET).doing(|| format!("make network namespace {name}"))?;
+            let own = "/proc/thread-self/ns/net";
+            File::create_new(&path).doing(|| format!("make {}", path.display()))?;
+            let none: Option<&str> = None;
+            mount(Some(own), &path, none, MsFlags::MS_BIND, none).doing(|| format!("mount {}", path.display()))?;
+            File::open(&path).map(OwnedFd::from).doing(|| format!("open {}", path.display()))
+        };
+        let fd = thread::scope(|s| s.spawn(make).join().expect("making a namespace does not panic"))?;
+        let netns = Self(Arc::new(Inner { sandbox: sandbox.clone(), name: name.to_owned(), path, fd }));
+        netns.set_up("lo")?;
+        Ok(netns)
+    }
+
+    /// Returns the sandbox that it is in.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.0.sandbox
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns its path, as `CNI_NETNS` wants it.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Calls `f` on a thread of its own inside the namespace. A socket that `f` makes stays in the namespace.
+    ///
+    /// # Panics
+    /// Where `f` does.
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            setns(self.0.fd.as_fd(), CloneFlags::CLONE_NEWNET).expect("its own namespace can be entered");
+            f()
+        };
+        match thread::scope(|s| s.spawn(inside).join()) {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Starts a process inside. Who starts it must wait for it: the sandbox ends when all of its children are buried.
+    pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, Error> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        self.run(|| self.0.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
+    }
+
+    /// Runs a command inside to its end, with `input` as its standard input.
+    pub fn output(&self, mut command: Command, input: &[u8]) -> Result<Output, Error> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.spawn(command)?;
+        feed(&mut child, input);
+        child.wait_with_output().doing(|| "wait for a command".to_owned())
+    }
+
+    /// Runs a command inside and returns what it printed.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when it ends with another code than 0.
+    pub fn run_command(&self, program: &str, args: &[&str], input: &str) -> Result<String, Error> {
+        let mut command = Command::new(program);
+        command.args(args);
+        let output = self.output(command, input.as_bytes())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        Err(Error::Failed {
+            command: format!("{program} {}", args.join(" ")),
+            status: output.status,
+            said: text(&output.stdout) + &text(&output.stderr),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.0.fd
+    }
+}
+
+/// Writes `input` to the child and closes the pipe. A child that does not want it all is its own judge.
+pub(crate) fn feed(child: &mut Child, input: &[u8]) {
+    use std::io::Write;
+    if let Some(mut pipe) = child.stdin.take() {
+        let _ = pipe.write_all(input);
+    }
+}

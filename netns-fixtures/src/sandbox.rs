@@ -1,0 +1,153 @@
+//! The place where everything of a fixture happens: private mounts, networks and processes.
+//!
+//! A [`Sandbox`] takes the calling thread out of the host: a mount namespace of its own with an empty `/run`, a
+//! network namespace of its own, and a PID namespace for whatever is started. The first process of that PID namespace
+//! is a `cat` whose input ends when this process ends, however it ends; the kernel then kills the rest, and with the
+//! last process go the mounts and the networks. Nothing is left to clean up, so nothing can be forgotten.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{getgid, getuid};
+
+use crate::error::{Doing, Error};
+
+/// Private mounts, networks and processes; lives as long as its last clone.
+#[derive(Clone, Debug)]
+pub struct Sandbox(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    keeper: Keeper,
+    /// The mount namespace of what is started: the thread's own, but for `/proc`.
+    mounts: OwnedFd,
+    /// The PID namespace of what is started.
+    pids: OwnedFd,
+    counter: AtomicU32,
+}
+
+/// The first process of the PID namespace.
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // It ends by the end of its input; nobody is left to be told of a failure to see that.
+        let _ = self.child.wait();
+    }
+}
+
+impl Sandbox {
+    /// Takes the calling thread, and the threads that it starts from now on, out of the host's namespaces.
+    ///
+    /// A process that is not root becomes root of a user namespace of its own first, which works only while it has a
+    /// single thread. Otherwise the thread's mounts and network change for good: a test calls this once.
+    pub fn enter() -> Result<Self, Error> {
+        let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
+        match unshare(own) {
+            Ok(()) => {}
+            Err(Errno::EPERM) => {
+                become_root_of_a_user_namespace()?;
+                unshare(own).map_err(|e| Error::NotAllowed(e.into()))?;
+            }
+            Err(errno) => return Err(Error::NotAllowed(errno.into())),
+        }
+        private_run()?;
+        let keeper = thread::scope(|s| s.spawn(start_keeper).join().expect("the keeper's starter does not panic"))?;
+        let of_keeper = |kind: &str| {
+            let path = format!("/proc/{}/ns/{kind}", keeper.child.id());
+            File::open(&path).map(OwnedFd::from).doing(|| format!("open {path}"))
+        };
+        let (mounts, pids) = (of_keeper("mnt")?, of_keeper("pid")?);
+        Ok(Self(Arc::new(Inner { keeper, mounts, pids, counter: AtomicU32::new(1) })))
+    }
+
+    /// Makes an empty directory, `/run/NAME-N`, that nobody outside can see.
+    pub fn dir(&self, name: &str) -> Result<PathBuf, Error> {
+        let path = PathBuf::from(format!("/run/{name}-{}", self.number()));
+        fs::create_dir_all(&path).doing(|| format!("make {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Returns 1, 2, 3 and so on: for names and addresses.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the process id of the sandbox's first process, as seen from outside the sandbox.
+    pub fn keeper(&self) -> u32 {
+        self.0.keeper.child.id()
+    }
+
+    /// Starts a process inside the sandbox, in the network namespace of the calling thread.
+    pub(crate) fn spawn_here(&self, command: &mut Command) -> io::Result<Child> {
+        // A thread whose children belong to another PID namespace can start no threads any more: use one that ends.
+        thread::scope(|s| {
+            let spawn = || {
+                unshare(CloneFlags::CLONE_FS)?;
+                setns(&self.0.mounts, CloneFlags::CLONE_NEWNS)?;
+                setns(&self.0.pids, CloneFlags::CLONE_NEWPID)?;
+                command.spawn()
+            };
+            s.spawn(spawn).join().expect("spawning does not panic")
+        })
+    }
+}
+
+/// Makes a user namespace in which this process is root (user_namespaces(7)).
+fn become_root_of_a_user_namespace() -> Result<(), Error> {
+    let (uid, gid) = (getuid(), getgid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| Error::NotAllowed(e.into()))?;
+    let write = |file: &str, text: String| fs::write(file, text).map_err(Error::NotAllowed);
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("0 {uid} 1"))?;
+    write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+/// Puts an empty directory over `/run`: servers and engines keep their pid files, locks and sockets there.
+fn private_run() -> Result<(), Error> {
+    let none: Option<&str> = None;
+    let set = |what: &str, from, fs, flags, data| {
+        mount(from, Path::new(what), fs, flags, data).doing(|| format!("mount {what}"))
+    };
+    set("/", none, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    set("/run", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
+    // Names of network namespaces are mounts below it, and must be seen by what was started before them.
+    set("/run", none, none, MsFlags::MS_SHARED, none)?;
+    fs::create_dir("/run/netns").doing(|| "make /run/netns".to_owned())
+}
+
+/// Starts the first process of a new PID namespace, with a `/proc` that shows this namespace.
+fn start_keeper() -> Result<Keeper, Error> {
+    unshare(CloneFlags::CLONE_NEWPID).map_err(|e| Error::NotAllowed(e.into()))?;
+    let mut child = Command::new("unshare")
+        .args(["--mount", "--propagation", "unchanged", "--"])
+        .args(["sh", "-c", "mount -t proc proc /proc && echo ready && exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .doing(|| "start unshare".to_owned())?;
+    let input = child.stdin.take();
+    let output = child.stdout.take().expect("its output is a pipe");
+    let mut keeper = Keeper { child, input };
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).doing(|| "hear from the first process".to_owned())?;
+    if line.trim() == "ready" {
+        return Ok(keeper);
+    }
+    let status = keeper.child.wait().doing(|| "wait for the first process".to_owned())?;
+    Err(Error::Failed { command: "mount -t proc proc /proc".to_owned(), status, said: line })
+}

@@ -1,0 +1,133 @@
+//! The daemon dies; the leases do not.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, KeaLease};
+use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Mac, Member, Need, Packet, sandbox};
+use serde_json::Value;
+
+const LEASES: usize = 50;
+
+#[test]
+fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    // T1 leaves room for all that comes before the first renewal, on a busy machine too.
+    let timers = Some((Duration::from_secs(20), Duration::from_secs(30)));
+    let server =
+        Kea::start(&lab.lan, KeaConfig { lease_time: Duration::from_secs(40), timers, ..KeaConfig::default() })?;
+    let members = each(0..LEASES, |i| lab.attach(&format!("c{i}")))?;
+    assert_eq!(server.leases()?.len(), LEASES);
+
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
+    lab.kill9()?;
+    lab.start_daemon()?;
+    assert_eq!(held(&lab)?, addresses(&members));
+    each(&members, |member| lab.check(member))?;
+    let macs: Vec<Mac> = members.iter().map(|member| member.container.mac).collect();
+    let sent: Vec<_> = seen.packets()?.iter().filter(|packet| is_from(packet, &macs)).collect();
+    assert!(sent.is_empty(), "the next daemon sent {sent:?}");
+
+    let history = server.wait_for("renewal of every lease", DEADLINE, |history| {
+        members.iter().all(|member| grants(history, member).len() > 1).then(|| history.to_vec())
+    })?;
+    for member in &members {
+        let grants = grants(&history, member);
+        assert!(grants.iter().all(|lease| lease.address == member.address), "{grants:?}");
+        let in_time = grants.windows(2).all(|pair| pair[1].expires - pair[1].valid_lifetime < pair[0].expires);
+        assert!(in_time, "a lease ended before it was renewed: {grants:?}");
+    }
+    let discovers = seen.dhcp()?.iter().filter(|m| m.kind == Kind::Discover).count();
+    assert_eq!(discovers, 0, "a renewal is no new lease");
+    each(&members, |member| lab.check(member))?;
+
+    each(&members, |member| lab.detach(member))?;
+    server.wait_until_free()?;
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    Ok(())
+}
+
+#[test]
+fn sigterm_gives_nothing_back() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let member = lab.attach("c1")?;
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
+
+    let status = lab.terminate()?.expect("the daemon was up");
+    assert!(status.success(), "{status}");
+    assert_eq!(seen.dhcp()?.len(), 0);
+    assert_eq!(server.leases()?.len(), 1);
+    lab.start_daemon()?;
+    lab.check(&member)?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let (gone, stays) = (lab.attach("gone")?, lab.attach("stays")?);
+    lab.kill9()?;
+
+    lab.detach(&gone)?;
+    assert_eq!(server.leases()?.len(), 2, "nobody was there to send a RELEASE");
+    lab.start_daemon()?;
+    server.wait_for("the release of one lease", DEADLINE, |leases| {
+        let left: Vec<_> = leases.iter().map(|lease| lease.address).collect();
+        (left == [stays.address]).then_some(())
+    })?;
+    lab.check(&stays)?;
+    lab.check(&gone).expect_err("the attachment is gone");
+    assert_eq!(held(&lab)?, addresses(&[stays]));
+    Ok(())
+}
+
+/// Does the same for each, at the same time.
+fn each<I: Send, T: Send>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(I) -> Result<T, CallError> + Sync,
+) -> Result<Vec<T>, CallError> {
+    thread::scope(|s| {
+        let work = &work;
+        let running: Vec<_> = items.into_iter().map(|item| s.spawn(move || work(item))).collect();
+        running.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+    })
+}
+
+fn addresses<'a>(members: impl IntoIterator<Item = &'a Member>) -> BTreeMap<String, Ipv4Addr> {
+    members.into_iter().map(|member| (member.container.id.clone(), member.address)).collect()
+}
+
+/// Returns what the daemon holds, by container.
+fn held(lab: &Lab) -> Result<BTreeMap<String, Ipv4Addr>, CallError> {
+    let rows = lab.daemon().list()?;
+    let row = |row: &Value| {
+        let address = row["address"].as_str().and_then(|a| a.split('/').next()?.parse().ok());
+        assert_eq!(row["state"], "BOUND", "{row}");
+        (row["attachment"]["container"].as_str().unwrap_or_default().to_owned(), address.expect("an address"))
+    };
+    Ok(rows.iter().map(row).collect())
+}
+
+/// Returns every grant to a member, oldest first.
+fn grants(history: &[KeaLease], member: &Member) -> Vec<KeaLease> {
+    let mac = member.mac();
+    history.iter().filter(|lease| lease.mac == mac && lease.is_held()).cloned().collect()
+}
+
+/// Tells whether a packet is DHCP or a question by ARP from one of these.
+fn is_from(packet: &Packet, macs: &[Mac]) -> bool {
+    match packet {
+        Packet::Dhcp(message) => macs.contains(&message.eth_source),
+        Packet::Arp(arp) => arp.request && macs.contains(&arp.sender_mac),
+        Packet::Other(_) => false,
+    }
+}

@@ -1,0 +1,113 @@
+//! The fixtures themselves, with busybox's DHCP client in place of ours.
+
+use std::time::Duration;
+
+use netns_fixtures::model::{Config, Event, Kind, Purpose};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, ModelServer};
+use netns_fixtures::{Capture, Container, DEADLINE, Error, Lan, Need, mac_text, sandbox};
+
+const BUSYBOX: Need = Need::Program("busybox");
+
+#[test]
+fn dnsmasq_gives_and_takes_back() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), BUSYBOX]) else {
+        return Ok(());
+    };
+    let lan = Lan::new(&sandbox)?;
+    let mut server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
+    let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
+    let container = lan.container("c1")?;
+    udhcpc(&container)?;
+
+    let lease = server.lease_of(&mac_text(container.mac))?.expect("dnsmasq has a lease");
+    let ack = witness.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == container.mac)?;
+    assert_eq!(ack.yiaddr, lease.address);
+    assert_eq!(ack.address_option(54), Some(Lan::SERVER));
+    server.restart(None)?;
+    assert_eq!(server.leases()?, [lease]);
+    Ok(())
+}
+
+#[test]
+fn kea_writes_every_change_of_a_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4"), BUSYBOX]) else {
+        return Ok(());
+    };
+    let lan = Lan::new(&sandbox)?;
+    let config = KeaConfig { lease_time: Duration::from_secs(10), ..KeaConfig::default() };
+    let mut server = Kea::start(&lan, config)?;
+    let container = lan.container("c1")?;
+    udhcpc(&container)?;
+
+    let [lease] = &server.leases()?[..] else { panic!("one lease: {:?}", server.leases()) };
+    assert_eq!((lease.mac.as_str(), lease.valid_lifetime), (mac_text(container.mac).as_str(), 10));
+    assert!(lease.is_held());
+    server.stop()?;
+    server.forget_leases()?;
+    server.restart(None)?;
+    assert_eq!(server.leases()?, []);
+    Ok(())
+}
+
+#[test]
+fn the_model_server_serves_a_strange_client() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[BUSYBOX]) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let server = ModelServer::start(&lan, Config::new(Lan::SUBNET))?;
+    let mut witness = Capture::start(&lan.server, Lan::IFNAME)?;
+    let container = lan.container("c1")?;
+    udhcpc(&container)?;
+
+    let granted = |event: &Event| match event {
+        Event::Granted(address, Purpose::Select) => Some(*address),
+        _ => None,
+    };
+    let address = server.wait_for("grant", 0, DEADLINE, granted)?;
+    assert_eq!(server.leases()[&address].hardware, container.mac);
+    let ack = witness.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == address)?;
+    assert!(ack.is_unicast(), "udhcpc asks for no broadcast: {ack:?}");
+    Ok(())
+}
+
+#[test]
+fn a_container_is_configured_as_its_result_says() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
+    let lan = Lan::new(&sandbox)?;
+    let container = lan.container("c1")?;
+    assert!(!container.netns.is_up("eth0")?);
+    container.configure(&serde_json::json!({
+        "ips": [{ "address": "10.7.1.5/16", "gateway": "10.7.0.1" }],
+        "routes": [{ "dst": "0.0.0.0/0" }, { "dst": "192.0.2.0/24", "gw": "10.7.0.9" }],
+    }))?;
+    assert!(container.netns.is_up("eth0")?);
+    assert_eq!(container.addresses()?, [Lan::on_lan([10, 7, 1, 5].into())]);
+    let routes = container.netns.run_command("cat", &["/proc/self/net/route"], "")?;
+    let hexadecimal_routes = routes.lines().skip(1).map(|line| line.split('\t').take(3).collect::<Vec<_>>());
+    assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "00000000", "0100070A"]), "{routes}");
+    assert!(hexadecimal_routes.clone().any(|r| r == ["eth0", "000200C0", "0900070A"]), "{routes}");
+    let error = container.add_cluster_network().expect_err("the default route is taken");
+    assert!(error.to_string().contains("File exists"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn nothing_outlives_a_sandbox() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[]) else {
+        return Ok(());
+    };
+    let lan = Lan::new(&sandbox)?;
+    let orphan = lan.host.run_command("sh", &["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], "")?;
+    assert_ne!(orphan, "");
+    let keeper = sandbox.keeper();
+    drop((lan, sandbox));
+    assert!(!std::path::Path::new(&format!("/proc/{keeper}")).exists());
+    Ok(())
+}
+
+fn udhcpc(container: &Container) -> Result<(), Error> {
+    container.netns.set_up(&container.ifname)?;
+    let args = ["udhcpc", "-n", "-q", "-f", "-i", &container.ifname, "-s", "/bin/true"];
+    container.netns.run_command("busybox", &args, "").map(drop)
+}

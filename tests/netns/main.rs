@@ -1,0 +1,11 @@
+//! Real namespaces, real servers, real packets: what the simulation cannot show, that the shell is true.
+//!
+//! Every test makes its own LAN. Those that need a server or a tool that is not there say which and are skipped.
+
+mod crash;
+mod dnsmasq;
+mod fixtures;
+mod hangup;
+mod kea;
+mod surroundings;
+mod witness;

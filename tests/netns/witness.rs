@@ -1,0 +1,54 @@
+//! What a capture of the server's link must show.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use netns_fixtures::model::{Kind, code};
+use netns_fixtures::{Capture, Dhcp, Error, Lan, Member};
+
+/// Waits for a RENEW of a member: a REQUEST from its address to the server alone, by IP and by Ethernet.
+pub(crate) fn renewal(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
+    let request = claim(witness, member, limit)?;
+    assert!(request.is_unicast(), "a RENEW goes to the server alone: {request:?}");
+    assert_eq!((request.source, request.destination), (member.address, Lan::SERVER));
+    assert_eq!((request.source_port, request.destination_port), (68, 67));
+    Ok(request)
+}
+
+/// Waits for a REBIND of a member: a REQUEST from its address to everybody.
+pub(crate) fn rebinding(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
+    let request = witness.wait_for_dhcp(Kind::Request, limit, |m| {
+        m.ciaddr == member.address && m.chaddr == member.container.mac && !m.is_unicast()
+    })?;
+    assert_eq!((request.source, request.destination), (member.address, Ipv4Addr::BROADCAST));
+    assert_eq!(request.option(code::SERVER), None, "a REBIND names no server (RFC 2131 table 5)");
+    assert_eq!(request.option(code::REQUESTED), None, "a REBIND requests by ciaddr (RFC 2131 table 5)");
+    Ok(request)
+}
+
+/// Waits for the RELEASE of a member: from its address to the server alone.
+pub(crate) fn release(witness: &mut Capture, member: &Member, limit: Duration) -> Result<(), Error> {
+    let release = witness.wait_for_release(member.address, limit)?;
+    assert_eq!((release.source, release.destination), (member.address, Lan::SERVER));
+    assert_eq!(release.chaddr, member.container.mac);
+    assert_eq!(release.address_option(code::SERVER), Some(Lan::SERVER));
+    Ok(())
+}
+
+/// Waits until a member goes back to INIT after a NAK, and returns the address of its next lease.
+pub(crate) fn new_lease_after_nak(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Ipv4Addr, Error> {
+    let own = |m: &Dhcp| m.chaddr == member.container.mac;
+    for kind in [Kind::Nak, Kind::Discover, Kind::Offer, Kind::Request] {
+        witness.wait_for_dhcp(kind, limit, own)?;
+    }
+    witness.wait_for_dhcp(Kind::Ack, limit, own).map(|ack| ack.yiaddr)
+}
+
+/// Waits for the next REQUEST with the member's address in ciaddr.
+fn claim(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
+    let request = witness
+        .wait_for_dhcp(Kind::Request, limit, |m| m.ciaddr == member.address && m.chaddr == member.container.mac)?;
+    assert_eq!(request.option(code::SERVER), None, "a RENEW names no server (RFC 2131 table 5)");
+    assert_eq!(request.option(code::REQUESTED), None, "a RENEW requests by ciaddr (RFC 2131 table 5)");
+    Ok(request)
+}

@@ -1,0 +1,161 @@
+//! Checks of our own habits: which crate and module imports which, what the root holds, that the README's map is whole.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the root").to_owned()
+}
+
+/// Every file that git tracks or would track, from the root.
+fn tracked() -> Vec<String> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    assert!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("file names are UTF-8");
+    text.lines().filter(|file| root().join(file).exists()).map(str::to_owned).collect()
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The workspace's crates that a manifest depends on, in any section.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let ours = ["leasehold-core", "leasehold-api", "netns-fixtures", "leasehold-shim", "leasehold"];
+    let text = read(manifest);
+    let names = text.lines().filter(|line| line.contains('=')).filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter(|name| ours.contains(name)).map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_import_one_way() {
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    for (manifest, allowed) in [
+        ("daemon/core/Cargo.toml", set(&[])),
+        ("daemon/api/Cargo.toml", set(&[])),
+        ("netns-fixtures/Cargo.toml", set(&[])),
+        ("shim/Cargo.toml", set(&["leasehold-api"])),
+        ("daemon/Cargo.toml", set(&["leasehold-api", "leasehold-core"])),
+        ("tests/Cargo.toml", set(&["leasehold-api", "leasehold-core", "netns-fixtures"])),
+    ] {
+        assert_eq!(dependencies(manifest), allowed, "{manifest}");
+    }
+}
+
+#[test]
+fn the_core_touches_nothing() {
+    let forbidden = [
+        "tokio",
+        "std::fs",
+        "std::net::Udp",
+        "std::net::Tcp",
+        "std::os",
+        "std::process",
+        "std::thread",
+        "std::env",
+        "SystemTime",
+        "std::time::Instant",
+        "nix::",
+        "socket2",
+        "Rng::new()",
+        "rand::random",
+        "fastrand::u",
+    ];
+    for file in tracked().iter().filter(|file| file.starts_with("daemon/core/src/") && file.ends_with(".rs")) {
+        let text = read(file);
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for word in forbidden {
+                assert!(!line.contains(word), "{file} touches the world: {line}");
+            }
+        }
+    }
+}
+
+/// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("registry", &["registry", "binding", "dhcpv4", "wire", "effect", "record", "identity", "link", "time"]),
+    ("binding", &["binding", "dhcpv4", "wire", "effect", "record", "identity", "link", "time"]),
+    ("effect", &["dhcpv4", "wire", "record", "identity", "link", "time"]),
+    ("record", &["dhcpv4", "identity", "link", "time"]),
+    ("dhcpv4", &["dhcpv4", "wire", "identity", "time"]),
+    ("link", &["wire"]),
+    ("identity", &["wire"]),
+    ("wire", &["wire"]),
+    ("time", &[]),
+];
+
+#[test]
+fn modules_of_the_core_import_one_way() {
+    for (layer, allowed) in LAYERS {
+        let own = [format!("daemon/core/src/{layer}.rs"), format!("daemon/core/src/{layer}/")];
+        let files: Vec<_> = tracked().into_iter().filter(|file| file == &own[0] || file.starts_with(&own[1])).collect();
+        assert!(!files.is_empty(), "no file of layer {layer}");
+        for file in files.iter().filter(|file| file.ends_with(".rs")) {
+            for imported in read(file).match_indices("crate::").map(|(at, _)| at) {
+                let text = read(file);
+                let name: String =
+                    text[imported + 7..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                assert!(allowed.contains(&name.as_str()), "{file}: {layer} must not import {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_lives_in_net_only() {
+    for file in tracked().iter().filter(|file| file.ends_with(".rs") && !file.starts_with("tests/tidy/")) {
+        let allowed = file.starts_with("daemon/src/net/");
+        let text = read(file);
+        let lines: Vec<_> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let has_unsafe = ["unsafe {", "unsafe fn", "unsafe impl"].iter().any(|word| code.contains(word));
+            assert!(!has_unsafe || allowed, "{file}:{}: unsafe", number + 1);
+            let argued = lines[number.saturating_sub(6)..=number].iter().any(|line| line.contains("SAFETY:"));
+            assert!(!has_unsafe || argued, "{file}:{}: unsafe without SAFETY", number + 1);
+        }
+    }
+}
+
+#[test]
+fn the_root_holds_what_it_should() {
+    let allowed: BTreeSet<_> =
+        ["Cargo.toml", "Cargo.lock", "README.md", "LICENSE", "daemon", "shim", "tests", "netns-fixtures"].into();
+    for file in tracked() {
+        let top = file.split('/').next().unwrap_or_default();
+        assert!(top.starts_with('.') || allowed.contains(top), "{file} has no place in the root");
+    }
+}
+
+#[test]
+fn the_map_names_every_folder_of_code() {
+    let readme = read("README.md");
+    let folders: BTreeSet<String> = tracked()
+        .iter()
+        .filter(|file| file.ends_with(".rs") && !file.starts_with('.'))
+        .filter_map(|file| file.rsplit_once('/').map(|(folder, _)| folder.to_owned()))
+        .collect();
+    for folder in folders {
+        // A folder that splits one module up, or holds a crate's or module's tests, is found by what it belongs to.
+        let splits_a_module = root().join(format!("{folder}.rs")).exists();
+        let holds_tests = folder.split_once('/').is_some_and(|(_, below)| below.split('/').any(|part| part == "tests"));
+        let place = folder.strip_suffix("/src").unwrap_or(&folder);
+        let named = [folder.as_str(), place].iter().any(|name| readme.contains(&format!("`{name}`")));
+        assert!(named || splits_a_module || holds_tests, "README's map lacks {folder}");
+    }
+}
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    for file in tracked().iter().filter(|file| file.ends_with(".rs")) {
+        let lines = read(file).lines().count();
+        assert!(lines <= 600, "{file} has {lines} lines: split it");
+    }
+}
