@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold_api::cni::{Env, Request};
+use leasehold_api::cni::{Env, PATH, Request};
 use leasehold_api::spool;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -148,6 +148,61 @@ fn a_ready_daemon_answers_and_stops_cleanly() {
     assert!(!home.socket().exists());
     assert!(home.state().join("leases.redb").exists());
     assert!(!log.contains("ERROR"), "{log}");
+}
+
+/// A namespace with an interface that nobody answers on; gone when dropped.
+struct Silence(Pid);
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn an_add_under_way_is_cut_off_without_an_answer() {
+    let home = Home::new();
+    let mut shell = Command::new("unshare");
+    // The namespace belongs to the same user namespace as the daemon, so the daemon may enter it.
+    let inner =
+        "ip link add eth0 type veth peer name peer && ip link set peer up && echo $$ && exec sleep 600 >/dev/null 2>&1";
+    let outer = "unshare --net sh -ec \"$1\" & exec \"$0\" daemon";
+    shell.args(["--map-root-user", "--net", "sh", "-c", outer, LEASEHOLD, inner]);
+    home.environment(&mut shell);
+    shell.stdout(Stdio::piped());
+    let mut daemon = home.ready(shell);
+    let mut pid = String::new();
+    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+    let silence = Silence(Pid::from_raw(pid.trim().parse().unwrap()));
+
+    let request = Request {
+        env: Env {
+            command: Some("ADD".to_owned()),
+            container_id: Some("c1".to_owned()),
+            ifname: Some("eth0".to_owned()),
+            netns: Some(format!("/proc/{}/ns/net", silence.0)),
+            ..Env::default()
+        },
+        config: r#"{"cniVersion":"1.0.0","name":"lan","type":"macvlan","master":"eth0","ipam":{"type":"dhcp"}}"#
+            .to_owned(),
+    };
+    let body = serde_json::to_string(&request).unwrap();
+    let mut caller = UnixStream::connect(home.socket()).unwrap();
+    caller.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!("POST {PATH} HTTP/1.1\r\nHost: leasehold\r\nContent-Length: {}\r\n\r\n", body.len());
+    caller.write_all((head + &body).as_bytes()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !text(&home.list(&[]).stdout).contains("lan/c1/eth0") {
+        assert!(Instant::now() < deadline, "no binding appeared");
+    }
+
+    daemon.signal(Signal::SIGTERM);
+    let mut answer = Vec::new();
+    // Cut, in one of the two ways in which a connection can be.
+    let _ = caller.read_to_end(&mut answer);
+    assert_eq!(text(&answer), "", "the shim asks the next daemon only when it got no answer");
+    let (status, log) = daemon.ended();
+    assert!(status.success(), "{log}");
 }
 
 #[test]
