@@ -297,7 +297,7 @@ fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
 }
 
 #[test]
-fn a_del_that_was_spooled_is_carried_out_before_readiness_is_long_past() {
+fn a_spooled_del_is_carried_out_at_the_start() {
     let Some(home) = Home::new() else { return };
     fs::create_dir(home.socket().parent().unwrap()).unwrap();
     let request = Request {
