@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long connections may take to close after that.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Threads that work in namespaces. A visit takes some 30 microseconds; a second thread is there for a visit that hangs.
+/// Threads that work in namespaces. A visit takes some 30 microseconds: more than one only for visits that hang.
 const WORKERS: usize = 4;
 
 /// Events taken from each source before the effects are drained and the runtime gets its turn.

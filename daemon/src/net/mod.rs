@@ -6,6 +6,7 @@
 //!   them there.
 //! * [`packet`]: the sockets of an exchange; [`exchange`] sends and receives through them; [`reaper`] closes them.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
+//! * [`inherit`] takes the socket that systemd passes.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
 
