@@ -285,7 +285,9 @@ impl Watch {
             }
             (Call::Add(add), Answer::Leased(lease)) => {
                 let durable = store.durable.values().any(|record| {
-                    record.attachment == add.attachment && record.state == RecordState::Bound && record.lease == **lease
+                    let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
+                    // Times are not in the answer: an extension may wait for the store.
+                    bound && record.lease.grants_the_same(lease)
                 });
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
             }
