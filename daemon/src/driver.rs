@@ -279,7 +279,7 @@ impl Driver {
                 self.feed(Input::Frame { exchange, bytes: &bytes, meta });
             }
             Wake::Net(NetEvent::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
-            Wake::Net(NetEvent::Kernel(event)) => self.feed(Input::Kernel(event)),
+            Wake::Net(NetEvent::Kernel(news)) => self.feed(Input::Kernel(news.into_event())),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
             Wake::Door(Event::Asked { id, call, reply }) if matches!(self.phase, Phase::Running) => {
                 self.open.insert(id, Asker::Caller(reply));

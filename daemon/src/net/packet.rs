@@ -4,8 +4,7 @@
 //! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the hook
 //! `ingress` of the family netdev, which stops frames on their way to one that asked for IP. And on a parent one that
 //! asked for IP does not see what is addressed to a child's Ethernet address. A filter in the kernel picks ours out.
-//! What is *sent* does pass the hook `egress` of the family netdev and tc, as of every other sender; going around them
-//! (`PACKET_QDISC_BYPASS`) would hide our frames from tcpdump too.
+//! What is *sent* passes the hook `egress` of the family netdev, as everything does; a rule there refuses it (ENOBUFS).
 #![allow(unsafe_code)] // One conversion: see `everything_at`.
 
 use std::io::{self, IoSliceMut};

@@ -59,7 +59,7 @@ pub enum Violation {
     Source(Purpose, std::net::SocketAddrV4),
     #[error("{0:?} to {1}")]
     Destination(Purpose, std::net::SocketAddrV4),
-    #[error("{0:?} has the wrong kind of Ethernet destination")]
+    #[error("{0:?} has an Ethernet destination that is neither one station nor all")]
     EthernetDestination(Purpose),
     #[error("another client identifier or chaddr within one xid")]
     ClientChanged,
@@ -103,7 +103,7 @@ struct Exchange {
     key: ClientKey,
     hardware: [u8; 6],
     /// The values of secs in its DISCOVERs.
-    secs: Vec<u16>,
+    secs: VecDeque<u16>,
     offers: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The last claim of an address: INIT-REBOOT, RENEW, REBIND.
     claim: Option<Ipv4Addr>,
@@ -115,6 +115,8 @@ struct Exchange {
 #[derive(Debug, Default)]
 struct Client {
     latest: u32,
+    /// What its last REQUEST in SELECTING asked for: it may be granted before the client hears of it.
+    selected: Option<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
     max_size: Option<Vec<u8>>,
 }
@@ -223,6 +225,11 @@ impl Judge {
         }
     }
 
+    /// Takes in that the clients ended and began again: they need not remember a NAK.
+    pub fn clients_restarted(&mut self) {
+        self.grants.values_mut().for_each(|grant| grant.refused = false);
+    }
+
     /// Judges what has to stay the same from a client's DISCOVER on (RFC 2131 §3.5).
     fn constant(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
         if self.clients.len() > REMEMBERED {
@@ -233,6 +240,7 @@ impl Judge {
         if purpose.gives_back() {
             return;
         }
+        client.selected = message.address(code::SERVER).zip(message.address(code::REQUESTED));
         for (known, code, violation) in [
             (&mut client.list, code::PARAMETERS, Violation::ListChanged),
             (&mut client.max_size, code::MAX_SIZE, Violation::MaxSizeChanged),
@@ -257,7 +265,7 @@ impl Judge {
         let exchange = self.exchanges.entry(message.xid).or_insert_with(|| Exchange {
             key: key.clone(),
             hardware,
-            secs: Vec::new(),
+            secs: VecDeque::new(),
             offers: Vec::new(),
             claim: None,
             acknowledged: false,
@@ -266,7 +274,12 @@ impl Judge {
             found.push(Violation::ClientChanged);
         }
         match purpose {
-            Purpose::Discover if exchange.secs.len() < 64 => exchange.secs.push(message.secs),
+            Purpose::Discover => {
+                exchange.secs.push_back(message.secs);
+                if exchange.secs.len() > 64 {
+                    exchange.secs.pop_front();
+                }
+            }
             Purpose::Select => {
                 let unset = Ipv4Addr::UNSPECIFIED;
                 let server = message.address(code::SERVER).unwrap_or(unset);
@@ -279,7 +292,7 @@ impl Judge {
             }
             Purpose::Reboot => exchange.claim = message.address(code::REQUESTED),
             Purpose::Renew | Purpose::Rebind => exchange.claim = Some(message.ciaddr),
-            Purpose::Discover | Purpose::Decline | Purpose::Release => {}
+            Purpose::Decline | Purpose::Release => {}
         }
     }
 
@@ -298,6 +311,11 @@ impl Judge {
             Purpose::Renew | Purpose::Rebind | Purpose::Release => Some(message.ciaddr),
         };
         let Some(address) = claimed else { return };
+        let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
+        let selected = self.clients.get(&message.key()).and_then(|client| client.selected);
+        if named.is_some() && selected == named.map(|server| (server, address)) {
+            return;
+        }
         let Some(grant) = self.grants.get_mut(&(message.key(), address)) else {
             found.push(Violation::NeverGranted(purpose, address));
             return;

@@ -83,6 +83,10 @@ impl Station {
         match frame.packet {
             Packet::Arp(packet) => (self.arp(now, &packet), None),
             Packet::Udp { source, destination, payload } if destination.port() == 67 => {
+                // A router forwards nothing that came to it in a broadcast.
+                if frame.destination == BROADCAST && ![self.address, Ipv4Addr::BROADCAST].contains(destination.ip()) {
+                    return nothing;
+                }
                 let ethernet = Some((frame.source, frame.destination));
                 self.dhcp(now, &Datagram { payload, source, destination: Some(destination), ethernet })
             }

@@ -149,8 +149,9 @@ pub(super) fn envelope(purpose: Purpose, message: &Message, datagram: &Datagram<
         if from != message.hardware() {
             found.push(Violation::ChaddrNotSource);
         }
-        let multicast = to[0] & 1 != 0;
-        if purpose.unicast() == multicast || (!purpose.unicast() && to != BROADCAST) {
+        // One IP address in an Ethernet broadcast is what a client has left whose ARP nobody answers: servers take it.
+        let one = purpose.unicast() && to[0] & 1 == 0;
+        if !one && to != BROADCAST {
             found.push(Violation::EthernetDestination(purpose));
         }
     }

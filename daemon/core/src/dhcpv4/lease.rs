@@ -76,6 +76,13 @@ impl Lease {
         self.address.addr()
     }
 
+    /// Tells whether another lease grants the same, but for how long and as of when.
+    pub fn grants_the_same(&self, other: &Self) -> bool {
+        let timeless =
+            |lease: &Self| Self { start: self.start, times: None, server_mac: Mac::default(), ..lease.clone() };
+        timeless(self) == timeless(other)
+    }
+
     /// Returns when to begin renewing; `None` when the lease never ends.
     pub fn t1(&self) -> Option<Instant> {
         self.times.map(|t| self.start + t.t1)

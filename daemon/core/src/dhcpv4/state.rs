@@ -125,11 +125,13 @@ impl State {
         let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
-            Self::InitReboot { at, lease, .. } => (due(*at, Timer::Discover), lease.expires()),
+            Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(Lease::expires)),
             Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => {
                 (window(tx.until, tx.next, Timer::Retransmit), None)
             }
-            Self::Rebooting { tx, lease, .. } => (window(tx.until, tx.next, Timer::Retransmit), lease.expires()),
+            Self::Rebooting { tx, .. } => {
+                (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(Lease::expires))
+            }
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
                 let own = match attempt {

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Target};
+use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
 use super::lab::{Answer, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete, in_lab, set_down};
@@ -108,6 +109,33 @@ fn a_parent_hears_for_an_address_that_is_not_its_own() {
 }
 
 #[test]
+fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, wire, outside) = lab.pair().await;
+        let server = lab.open(wire, WITH_ARP).await.unwrap();
+        let Link::Parent { ifindex: parent, .. } = outside else { unreachable!() };
+        for last in 0..20 {
+            let container = Netns::new();
+            let mac = Mac([0x02, 0, 0, 0, 1, last]);
+            container.macvlan(parent, mac);
+            let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
+            if !view.carrier {
+                lab.kernel(KernelEvent::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+            }
+            let client = lab.open(container.link(&view), PLAIN).await.unwrap();
+            lab.net.send(client, arp());
+            assert_eq!(lab.frame(server).await.0, arp());
+            let answer = Answer { chaddr: mac, to: mac, ..Answer::PLAIN }.frame();
+            lab.net.send(server, answer.clone());
+            let (bytes, meta) = lab.frame(client).await;
+            assert_eq!((bytes, meta.other_host), (answer, false));
+            lab.net.close(client);
+        }
+        drop(netns);
+    });
+}
+
+#[test]
 fn firewall_rules_stop_nothing_in_either_direction() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, outside) = lab.pair().await;
@@ -178,7 +206,7 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
             (set_down as fn(u32), LinkCause::Down),
             (delete as fn(u32), LinkCause::NoLink(format!("with index {}", view.ifindex))),
         ] {
-            lab.apply(netns.eth0(), &[leasehold_core::link::Step::Up]).await.1.unwrap();
+            lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
             let opened = lab.open(netns.link(&view), PLAIN).await.unwrap();
             netns.run(|| end(view.ifindex));
             let broken = lab.event(|event| match event {
@@ -189,6 +217,27 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
             lab.net.send(opened, Answer::PLAIN.frame());
             lab.net.close(opened);
         }
+    });
+}
+
+#[test]
+fn a_queue_that_takes_nothing_breaks_nothing() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, outside) = lab.pair().await;
+        let server = lab.open(outside, WITH_ARP).await.unwrap();
+        let exchange = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let tc = |arguments: &str| {
+            let done = netns.run(|| Command::new("tc").args(arguments.split(' ')).status().expect("tc is installed"));
+            assert!(done.success(), "{arguments}");
+        };
+        tc("qdisc add dev eth0 root pfifo limit 0");
+        lab.net.send(exchange, Answer::PLAIN.frame());
+        lab.inspect(Target::Known(inside)).await.unwrap();
+        tc("qdisc del dev eth0 root");
+        lab.net.send(exchange, arp());
+        assert_eq!(lab.frame(server).await.0, arp());
+        let left = lab.left_over();
+        assert!(!left.iter().any(|event| matches!(event, NetEvent::Broken { .. })), "{left:?}");
     });
 }
 

@@ -15,7 +15,9 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
+};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -23,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::net::netlink::Netlink;
-use crate::net::{Net, NetConfig, NetEvent};
+use crate::net::{Net, NetConfig, NetEvent, News};
 
 /// How long anything is waited for.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
@@ -38,6 +40,7 @@ pub(super) const PLAIN: Sockets = Sockets { arp: false, hold_port: None };
 pub(super) struct Lab {
     pub(super) net: Net,
     events: UnboundedReceiver<NetEvent>,
+    /// Without their places, so that waiting for one thing never keeps the next from coming.
     passed_over: VecDeque<NetEvent>,
     last: u64,
 }
@@ -86,12 +89,15 @@ impl Lab {
             if let Some(found) = wanted(&event) {
                 return found;
             }
-            self.passed_over.push_back(event);
+            self.passed_over.push_back(match event {
+                NetEvent::Kernel(news) => NetEvent::Kernel(News { event: news.event, _place: None }),
+                event => event,
+            });
         }
     }
 
     pub(super) async fn kernel(&mut self, wanted: KernelEvent) {
-        self.event(|event| matches!(event, NetEvent::Kernel(told) if *told == wanted).then_some(())).await;
+        self.event(|event| matches!(event, NetEvent::Kernel(told) if told.event == wanted).then_some(())).await;
     }
 
     /// Waits for the next frame of an exchange.
@@ -109,6 +115,11 @@ impl Lab {
             _ => None,
         })
         .await
+    }
+
+    /// How many events wait to be taken.
+    pub(super) fn untaken(&self) -> usize {
+        self.events.len()
     }
 
     /// What came and was not asked for, up to now.
@@ -228,6 +239,22 @@ impl Netns {
             LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Veth),
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside))),
+            ]),
+        ];
+        ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+    }
+
+    /// Makes a macvlan of `parent`, a link here, as `eth0` in it.
+    pub(super) fn macvlan(&self, parent: u32, mac: Mac) {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName("eth0".to_owned()),
+            LinkAttribute::Address(mac.0.to_vec()),
+            LinkAttribute::Link(parent),
+            LinkAttribute::NetNsFd(self.file()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::MacVlan),
+                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)])),
             ]),
         ];
         ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);

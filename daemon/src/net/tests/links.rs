@@ -18,7 +18,7 @@ use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, in_lab};
 use crate::net::netns::Host;
 use crate::net::pool::Pool;
 use crate::net::reaper::Reaper;
-use crate::net::watch::Registrar;
+use crate::net::registrar::Registrar;
 
 fn eth0_at(path: impl Into<PathBuf>) -> Target {
     Target::Named { netns: path.into(), ifname: "eth0".to_owned() }

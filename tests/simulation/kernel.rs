@@ -1,0 +1,251 @@
+//! The kernel: namespaces with their links and addresses, and what it tells of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use ipnet::Ipv4Net;
+use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Step, Target};
+use leasehold_core::wire::Mac;
+
+/// Where a link is: its namespace and its index there.
+pub(crate) type At = (Cookie, u32);
+
+/// The host's own namespace. It has one link a LAN, with indices from 2 on.
+pub(crate) const HOST: Cookie = Cookie(1);
+
+/// A namespace.
+#[derive(Debug)]
+struct Space {
+    path: PathBuf,
+    links: BTreeMap<u32, Wire>,
+    /// Its path is gone: it dies as soon as no socket keeps it.
+    doomed: bool,
+    sockets: u32,
+}
+
+/// A link.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// Its name.
+    pub(crate) ifname: String,
+    /// Its Ethernet address.
+    pub(crate) mac: Mac,
+    /// Its MTU.
+    pub(crate) mtu: u32,
+    /// Administratively up.
+    pub(crate) up: bool,
+    /// Has carrier.
+    pub(crate) carrier: bool,
+    /// The addresses on it.
+    pub(crate) addresses: Vec<Ipv4Net>,
+    /// The LAN that it is on.
+    pub(crate) lan: usize,
+}
+
+/// All namespaces of one boot.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    spaces: BTreeMap<Cookie, Space>,
+    paths: BTreeMap<PathBuf, Cookie>,
+    /// The daemon hears of these.
+    watched: BTreeSet<Cookie>,
+    next: u64,
+}
+
+impl Kernel {
+    /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, … are up.
+    pub(crate) fn booted(lans: usize) -> Self {
+        let wire = |lan: usize| Wire {
+            ifname: format!("eth{lan}"),
+            mac: Mac([2, 0xaa, 0, 0, 0, lan as u8]),
+            mtu: 1500,
+            up: true,
+            carrier: true,
+            addresses: Vec::new(),
+            lan,
+        };
+        let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).collect();
+        let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };
+        // Cookies begin again with each boot, so those of an earlier boot come back.
+        Self { spaces: BTreeMap::from([(HOST, host)]), paths: BTreeMap::new(), watched: BTreeSet::new(), next: 2 }
+    }
+
+    /// Makes a namespace with one link in it, which is down.
+    pub(crate) fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
+        let cookie = Cookie(self.next);
+        self.next += 1;
+        // An index that says nothing about the namespace, as with macvlan links moved in from the host.
+        let ifindex = 2 + (self.next % 5) as u32;
+        let wire = Wire { ifname: ifname.to_owned(), mac, mtu, up: false, carrier: false, addresses: Vec::new(), lan };
+        let links = BTreeMap::from([(ifindex, wire)]);
+        self.spaces.insert(cookie, Space { path: path.to_owned(), links, doomed: false, sockets: 0 });
+        self.paths.insert(path.to_owned(), cookie);
+        (cookie, ifindex)
+    }
+
+    /// Returns a link.
+    pub(crate) fn link(&self, (cookie, ifindex): At) -> Option<&Wire> {
+        self.spaces.get(&cookie)?.links.get(&ifindex)
+    }
+
+    fn link_mut(&mut self, (cookie, ifindex): At) -> Option<&mut Wire> {
+        self.spaces.get_mut(&cookie)?.links.get_mut(&ifindex)
+    }
+
+    /// Returns the container's link that is up on a LAN and has an address.
+    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr) -> Option<&Wire> {
+        let wires = self.spaces.values().flat_map(|space| space.links.values());
+        wires.into_iter().find(|w| w.lan == lan && w.up && w.addresses.iter().any(|a| a.addr() == address))
+    }
+
+    /// Returns where a link is, as sockets of it would be.
+    pub(crate) fn locate(&self, link: &Link) -> Result<At, LinkCause> {
+        match link {
+            Link::InNetns { .. } => self.find(&Target::Known(link.clone())),
+            Link::Parent { ifindex, .. } => {
+                let at = (HOST, *ifindex);
+                self.link(at).map(|_| at).ok_or(LinkCause::NoLink(ifindex.to_string()))
+            }
+        }
+    }
+
+    fn find(&self, target: &Target) -> Result<At, LinkCause> {
+        let by_name = |cookie: Cookie, ifname: &String| {
+            let links = self.spaces.get(&cookie).map(|space| &space.links);
+            let found = links.and_then(|links| links.iter().find(|(_, wire)| wire.ifname == *ifname));
+            found.map(|(ifindex, _)| (cookie, *ifindex)).ok_or(LinkCause::NoLink(ifname.clone()))
+        };
+        let at_path = |path: &PathBuf| self.paths.get(path).copied().ok_or(LinkCause::NoNetns(path.clone()));
+        match target {
+            Target::Named { netns, ifname } => by_name(at_path(netns)?, ifname),
+            Target::Host { ifname } => by_name(HOST, ifname),
+            Target::Known(Link::Parent { ifindex, .. }) => Ok((HOST, *ifindex)),
+            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
+                if at_path(path)? != *cookie {
+                    return Err(LinkCause::NetnsChanged(path.clone()));
+                }
+                let at = (*cookie, *ifindex);
+                self.link(at).map(|_| at).ok_or(LinkCause::NoLink(ifindex.to_string()))
+            }
+        }
+    }
+
+    /// Looks at a link. From then on the daemon hears of its namespace.
+    pub(crate) fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
+        let at = self.find(target)?;
+        self.watched.insert(at.0);
+        let wire = self.link(at).ok_or(LinkCause::NoLink(at.1.to_string()))?;
+        Ok(LinkView {
+            cookie: at.0,
+            ifindex: at.1,
+            ifname: wire.ifname.clone(),
+            mac: wire.mac,
+            mtu: wire.mtu,
+            up: wire.up,
+            carrier: wire.carrier,
+            addresses: wire.addresses.clone(),
+        })
+    }
+
+    /// Takes the first `most` steps on a link. Returns how many were taken, where, and whether the link came up by it.
+    pub(crate) fn apply(
+        &mut self,
+        target: &Target,
+        steps: &[Step],
+        most: usize,
+    ) -> (usize, Result<LinkView, LinkCause>, Option<At>) {
+        let at = match self.find(target) {
+            Ok(at) => at,
+            Err(cause) => return (0, Err(cause), None),
+        };
+        let mut raised = None;
+        let mut taken = 0;
+        for step in steps.iter().take(most) {
+            let Some(wire) = self.link_mut(at) else { break };
+            match step {
+                Step::Up if wire.up => {}
+                Step::Up => {
+                    wire.up = true;
+                    raised = Some(at);
+                }
+                Step::Mtu(mtu) => wire.mtu = *mtu,
+            }
+            taken += 1;
+        }
+        let result = match taken == steps.len() {
+            true => self.inspect(target),
+            false => Err(LinkCause::Refused { doing: "set the link", reason: "simulated".to_owned() }),
+        };
+        (taken, result, raised)
+    }
+
+    /// Gives a link carrier, or takes it away.
+    pub(crate) fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelEvent> {
+        let wire = self.link_mut(at).filter(|wire| wire.up)?;
+        wire.carrier = carrier;
+        Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
+    }
+
+    /// Puts an address on a link, as the main plugin does after ADD.
+    pub(crate) fn add_address(&mut self, at: At, address: Ipv4Net) -> Option<KernelEvent> {
+        let wire = self.link_mut(at)?;
+        if !wire.addresses.contains(&address) {
+            wire.addresses.push(address);
+        }
+        Some(KernelEvent::AddressAdded { cookie: at.0, ifindex: at.1, address: address.addr() })
+    }
+
+    /// Deletes a link.
+    pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelEvent> {
+        self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
+        Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })
+    }
+
+    /// Takes a namespace's path away. It dies now, or with the last socket in it.
+    pub(crate) fn doom(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+        let space = self.spaces.get_mut(&cookie)?;
+        if !std::mem::replace(&mut space.doomed, true) && self.paths.get(&space.path) == Some(&cookie) {
+            self.paths.remove(&space.path);
+        }
+        self.bury(cookie)
+    }
+
+    /// Counts a socket in a namespace.
+    pub(crate) fn hold(&mut self, cookie: Cookie) {
+        if let Some(space) = self.spaces.get_mut(&cookie) {
+            space.sockets += 1;
+        }
+    }
+
+    /// Counts a socket less in a namespace, which may be what it waited for to die.
+    pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+        let space = self.spaces.get_mut(&cookie)?;
+        space.sockets -= 1;
+        self.bury(cookie)
+    }
+
+    fn bury(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+        let space = self.spaces.get(&cookie)?;
+        if !space.doomed || space.sockets > 0 {
+            return None;
+        }
+        self.spaces.remove(&cookie);
+        Some(KernelEvent::NetnsDied { cookie })
+    }
+
+    /// Tells whether a namespace stays only because of sockets in it.
+    pub(crate) fn is_pinned(&self, cookie: Cookie) -> bool {
+        self.spaces.get(&cookie).is_some_and(|space| space.doomed)
+    }
+
+    /// Tells whether the daemon hears of a namespace.
+    pub(crate) fn is_watched(&self, cookie: Cookie) -> bool {
+        self.watched.contains(&cookie)
+    }
+
+    /// Forgets what the daemon watched: it ended.
+    pub(crate) fn daemon_ended(&mut self) {
+        self.watched.clear();
+    }
+}

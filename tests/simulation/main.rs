@@ -1,0 +1,160 @@
+//! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
+//!
+//! `SEEDS=n` changes how many seeds are run; `SEED=n` replays one and prints all that happens; `KEEP_GOING=1` goes on after a
+//! failing seed, and counts which rules are broken.
+
+mod kernel;
+mod plan;
+mod stats;
+mod store;
+mod subject;
+mod trace;
+mod watch;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use netns_fixtures::model::Violation;
+
+use crate::stats::Stats;
+use crate::subject::Mutation;
+use crate::trace::Trace;
+use crate::watch::Rule;
+use crate::world::{Report, World};
+
+/// How many lines of a failing seed are printed.
+const TAIL: usize = 150;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+/// Runs one seed, and names it should it panic.
+fn run_one(seed: u64, mutation: Option<Mutation>) -> Report {
+    let run = || World::new(seed, mutation, Trace::Off).run();
+    std::panic::catch_unwind(run).unwrap_or_else(|_| panic!("seed {seed} panicked: replay it with SEED={seed}"))
+}
+
+/// Runs the first seeds, on all cores. Returns the least seed that broke a rule, and all counts.
+fn run_many(count: u64) -> (Option<u64>, Stats) {
+    let next = AtomicU64::new(0);
+    let failed = AtomicU64::new(u64::MAX);
+    let total = Mutex::new(Stats::default());
+    let work = || {
+        let mut stats = Stats::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= count || seed > failed.load(Ordering::Relaxed) {
+                break;
+            }
+            let report = run_one(seed, None);
+            stats.add(&report.stats);
+            if report.breach.is_some() {
+                failed.fetch_min(seed, Ordering::Relaxed);
+            }
+        }
+        total.lock().expect("no thread panics with the lock").add(&stats);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner();
+    let total = total.into_inner().expect("no thread panics with the lock");
+    ((failed != u64::MAX).then_some(failed), total)
+}
+
+fn print_tail(report: &Report) {
+    let from = report.trace.len().saturating_sub(TAIL);
+    for line in &report.trace[..1.min(from)] {
+        println!("{line}\n  … {from} lines …");
+    }
+    report.trace[from..].iter().for_each(|line| println!("{line}"));
+}
+
+/// Replays a seed and fails with its trace.
+fn fail_with(seed: u64) -> ! {
+    let report = World::new(seed, None, Trace::Kept(Vec::new())).run();
+    print_tail(&report);
+    match report.breach {
+        Some(breach) => panic!("seed {seed} broke {:?}: {}\nreplay it with SEED={seed}", breach.rule, breach.detail),
+        None => panic!("seed {seed} failed, but not when it was run again"),
+    }
+}
+
+/// Runs all seeds whatever happens, and prints which rules are broken by how many, with the first of them.
+fn survey(count: u64) {
+    let mut broken: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
+    let mut stats = Stats::default();
+    for seed in 0..count {
+        let report = run_one(seed, None);
+        stats.add(&report.stats);
+        if let Some(breach) = report.breach {
+            broken.entry(format!("{:?}", breach.rule)).or_default().push(seed);
+        }
+    }
+    println!("{stats:#?}");
+    for (rule, seeds) in broken {
+        println!("{:>6} {rule}: {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
+    }
+}
+
+#[test]
+fn every_seed_keeps_the_invariants() {
+    if let Some(seed) = setting("SEED") {
+        let report = World::new(seed, None, Trace::Printed).run();
+        let breach = report.breach.map(|breach| format!("{:?}: {}", breach.rule, breach.detail));
+        assert_eq!(breach, None);
+        return;
+    }
+    let count = setting("SEEDS").unwrap_or(20_000);
+    if setting("KEEP_GOING").is_some() {
+        return survey(count);
+    }
+    let (failed, stats) = run_many(count);
+    println!("{count} seeds: {stats:#?}");
+    if let Some(seed) = failed {
+        fail_with(seed);
+    }
+}
+
+#[test]
+fn a_seed_runs_the_same_each_time() {
+    for seed in [3, 14, 15, 92, 99] {
+        let [one, two] = [(); 2].map(|()| World::new(seed, None, Trace::Kept(Vec::new())).run());
+        assert!(one.trace.len() > 100, "seed {seed} has a life");
+        let differs = one.trace.iter().zip(&two.trace).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!((one.trace.len(), one.stats), (two.trace.len(), two.stats), "seed {seed}");
+    }
+}
+
+/// A duty left out, and the rules that this breaks.
+type Case = (Mutation, fn(&Rule) -> bool);
+
+/// Each duty that a core could forget, and the rule by which it is found out.
+#[test]
+fn each_forgotten_duty_is_found_out() {
+    let cases: [Case; 10] = [
+        (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
+        (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
+        (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
+        (Mutation::DelForgotten, |rule| *rule == Rule::DelOvertaken),
+        (Mutation::ReleaseUnderHolder, |rule| *rule == Rule::ReleaseUnderHolder),
+        (Mutation::CloseForgotten, |rule| *rule == Rule::IdleSockets),
+        (Mutation::StoreFailureIgnored, |rule| *rule == Rule::NotDurable),
+        (Mutation::RestartConfirms, |rule| *rule == Rule::Chatty),
+        (Mutation::DeathIgnored, |rule| matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)),
+        (Mutation::RecordKept, |rule| *rule == Rule::Residue),
+    ];
+    for (mutation, expected) in cases {
+        let rules = (0..400).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
+        let found = rules.into_iter().find(|(_, rule)| expected(rule));
+        println!("{mutation:?}: {found:?}");
+        assert!(found.is_some(), "{mutation:?} is not found out");
+    }
+}

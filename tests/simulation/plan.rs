@@ -1,0 +1,195 @@
+//! What a seed decides before the first event: the size of the world, its servers, its faults, its crashes.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// How often something happens, in parts of a million.
+pub(crate) type Chance = u32;
+
+/// Draws whether something of this chance happens.
+pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
+    chance > 0 && rng.u32(..1_000_000) < chance
+}
+
+/// The kinds of effects, each of which can be crashed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EffectKind {
+    Persist,
+    Open,
+    Inspect,
+    Apply,
+    Send,
+    Close,
+    Reply,
+}
+
+impl EffectKind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply];
+}
+
+/// Where the daemon crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CrashPoint {
+    /// At an effect of this kind,
+    pub(crate) kind: EffectKind,
+    /// the n-th that is carried out since the last crash, from 1 on;
+    pub(crate) nth: u32,
+    /// after it was carried out, but before its outcome is told; else before.
+    pub(crate) after: bool,
+}
+
+/// All that a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// How many attachments live beside each other.
+    pub(crate) actors: usize,
+    /// How many LANs there are.
+    pub(crate) lans: usize,
+    /// How many actors share a client identifier, at most.
+    pub(crate) sharers: u32,
+    /// Servers a LAN.
+    pub(crate) servers: usize,
+    /// The first server is behind a router.
+    pub(crate) off_link: bool,
+    /// The first server speaks for the wire.
+    pub(crate) authoritative: bool,
+    /// Lease time in seconds; `u32::MAX` for ever.
+    pub(crate) lease: u32,
+    /// T1 and T2 where the server sends them.
+    pub(crate) times: Option<(u32, u32)>,
+    /// How long the server thinks before an offer.
+    pub(crate) offer_delay: Duration,
+    /// The host's link hears what is addressed to a container's Ethernet address, as over veth.
+    pub(crate) promiscuous: bool,
+    /// Whether the server gives an MTU.
+    pub(crate) mtu: Option<u16>,
+    /// How long the runtime goes on.
+    pub(crate) active: Duration,
+    /// A frame is lost.
+    pub(crate) loss: Chance,
+    /// A frame comes twice.
+    pub(crate) duplicates: Chance,
+    /// A frame is late, by up to this.
+    pub(crate) late: Option<Duration>,
+    /// A server goes away for a while, restarts or forgets, about every so often.
+    pub(crate) server_faults: Option<Duration>,
+    /// An operation on a link fails or takes too long.
+    pub(crate) link_faults: Chance,
+    /// A transaction fails.
+    pub(crate) store_faults: Chance,
+    /// The store is full for a while, about every so often.
+    pub(crate) store_full: Option<Duration>,
+    /// The kernel's message is lost, and that is told.
+    pub(crate) missed: Chance,
+    /// The daemon crashes at these.
+    pub(crate) crashes: Vec<CrashPoint>,
+    /// A crash is the host's.
+    pub(crate) reboots: Chance,
+    /// Containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
+    pub(crate) unruly: Chance,
+    /// Carrier comes late or goes for a while.
+    pub(crate) flapping: Chance,
+}
+
+impl Plan {
+    /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all.
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x706c_616e);
+        let rng = &mut rng;
+        let big = seed % 100 == 99;
+        let lease = match big {
+            true => pick(rng, &[600, 3600]),
+            false => pick(rng, &[10, 20, 60, 120, 600, 600, 3600, 86_400, u32::MAX]),
+        };
+        let span = u64::from(lease).min(86_400);
+        let times = match rng.u32(..4) {
+            0 if lease < u32::MAX => Some((lease / 2, lease / 8 * 7)),
+            1 if lease < u32::MAX => Some((lease / 4, lease / 2)),
+            _ => None,
+        };
+        let calm = Self {
+            actors: if big { 200 } else { 1 + rng.usize(..8) },
+            lans: if rng.u32(..5) == 0 { 2 } else { 1 },
+            sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
+            servers: if rng.u32(..6) == 0 { 2 } else { 1 },
+            off_link: rng.u32(..6) == 0,
+            authoritative: rng.u32(..3) > 0,
+            lease,
+            times,
+            offer_delay: if rng.u32(..8) == 0 { Duration::from_secs(3) } else { Duration::ZERO },
+            promiscuous: rng.bool(),
+            mtu: (rng.u32(..4) == 0).then_some(1400),
+            active: Duration::from_secs(if big { span } else { (span * 3).max(120) }),
+            loss: 0,
+            duplicates: 0,
+            late: None,
+            server_faults: None,
+            link_faults: 0,
+            store_faults: 0,
+            store_full: None,
+            missed: 0,
+            crashes: Vec::new(),
+            reboots: 0,
+            unruly: pick(rng, &[0, 200_000, 500_000]),
+            flapping: 0,
+        };
+        let faults = rng.u32(..5);
+        calm.with_faults(faults, rng)
+    }
+
+    fn with_faults(mut self, faults: u32, rng: &mut Rng) -> Self {
+        let (network, host, crashes) = match faults {
+            0 => (false, false, false),
+            1 => (true, false, false),
+            2 => (false, true, false),
+            3 => (false, false, true),
+            _ => (true, true, true),
+        };
+        let often = self.active / 4;
+        if network {
+            self.loss = pick(rng, &[0, 10_000, 100_000, 300_000]);
+            self.duplicates = pick(rng, &[0, 50_000, 300_000]);
+            self.late = pick(rng, &[None, Some(Duration::from_millis(20)), Some(Duration::from_secs(3))]);
+            self.server_faults = pick(rng, &[None, Some(often)]);
+        }
+        if host {
+            self.link_faults = pick(rng, &[0, 10_000, 100_000]);
+            self.store_faults = pick(rng, &[0, 20_000, 200_000]);
+            self.store_full = pick(rng, &[None, Some(often)]);
+            self.missed = pick(rng, &[0, 100_000, 500_000]);
+            self.flapping = pick(rng, &[0, 100_000]);
+        }
+        if crashes {
+            let most = (self.actors as u32 * 6).max(4);
+            self.crashes = (0..1 + rng.usize(..3))
+                .map(|_| CrashPoint { kind: pick(rng, &EffectKind::ALL), nth: 1 + rng.u32(..most), after: rng.bool() })
+                .collect();
+            self.reboots = pick(rng, &[0, 200_000]);
+        }
+        self
+    }
+
+    /// Tells whether nothing at all goes wrong but what containers and callers do.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.may_lose_leases()
+            && self.link_faults == 0
+            && self.store_faults == 0
+            && self.store_full.is_none()
+            && self.missed == 0
+            && self.flapping == 0
+            && self.crashes.is_empty()
+    }
+
+    /// Tells whether the network keeps a client from its server.
+    pub(crate) fn may_lose_leases(&self) -> bool {
+        self.loss > 0 || self.duplicates > 0 || self.late.is_some() || self.server_faults.is_some()
+    }
+}
+
+/// Draws one of several.
+pub(crate) fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
+    from[rng.usize(..from.len())].clone()
+}

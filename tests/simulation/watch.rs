@@ -1,0 +1,304 @@
+//! The invariants, as far as the world can see them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::link::{Link, Target};
+use leasehold_core::record::{BindingId, Change, RecordState};
+use leasehold_core::wire::Mac;
+use netns_fixtures::model::{ClientKey, Kind, Violation};
+
+use crate::plan::EffectKind;
+use crate::store::Store;
+use crate::subject::message_of;
+
+/// Which rule was broken. Numbers are those of the design's invariants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// 1: a caller heard of a lease that was not durable.
+    NotDurable,
+    /// 2: two Persists, two Opens or two Applies of one binding are under way.
+    Two(EffectKind),
+    /// A request was answered twice, or an unknown one was.
+    Answers,
+    /// 2: an ADD ended well although a DEL of the same came after it.
+    DelOvertaken,
+    /// 3: a request was answered after its caller was known to be gone.
+    AnswerToNobody,
+    /// An answer of another kind than the call.
+    WrongAnswer,
+    /// 4: a RELEASE while a live attachment holds the identity.
+    ReleaseUnderHolder,
+    /// A frame for sockets that are not open, or were closed.
+    SendUnopened,
+    /// 5: sockets stay open with nothing to do.
+    IdleSockets,
+    /// Effects that nobody waits for pile up.
+    Unbounded,
+    /// 6: the daemon keeps a namespace alive.
+    PinnedNamespace,
+    /// 7: a packet after a restart, before T1 and without cause.
+    Chatty,
+    /// 9: a call is not answered by its time-out.
+    Unanswered,
+    /// A client's message against RFC 2131.
+    Client(Box<Violation>),
+    /// The core asks to be woken again and again without getting on.
+    Spins,
+    /// A live attachment's lease is gone, at the server or at the daemon.
+    LeaseLost,
+    /// An attachment that is gone still holds a lease.
+    Orphan,
+    /// The server was not told in time that a lease came back.
+    NotReleased,
+    /// A call failed though nothing was wrong.
+    Failed,
+    /// Something is left when all is gone.
+    Residue,
+    /// Callers do not come to an end.
+    Unsettled,
+}
+
+/// A broken rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Breach {
+    /// Which.
+    pub(crate) rule: Rule,
+    /// How.
+    pub(crate) detail: String,
+}
+
+/// Who was told of a lease and has it still.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    /// The LAN.
+    pub(crate) lan: usize,
+    /// The client identifier.
+    pub(crate) client_id: ClientId,
+    /// The address.
+    pub(crate) address: Ipv4Addr,
+}
+
+/// A request that was handed to the core.
+#[derive(Debug)]
+struct Asked {
+    call: Call,
+    /// When its answer is due.
+    due: u64,
+    /// An ADD that a DEL has overtaken: it cannot end well any more.
+    overtaken: bool,
+}
+
+/// An effect that reports back.
+#[derive(Debug)]
+enum Under {
+    Persist(Vec<BindingId>),
+    Open(ExchangeId, Link),
+    Recalled,
+    Inspect,
+    Apply(Target),
+}
+
+impl Under {
+    fn recall(&mut self, exchange: ExchangeId) {
+        if matches!(self, Self::Open(id, _) if *id == exchange) {
+            *self = Self::Recalled;
+        }
+    }
+}
+
+/// What the world remembers in order to judge the daemon. All but `holders` is about one run of it.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    asked: BTreeMap<RequestId, Asked>,
+    gone: BTreeSet<RequestId>,
+    under_way: BTreeMap<OpId, Under>,
+    /// Exchanges, with whether they are known to be open.
+    exchanges: BTreeMap<ExchangeId, bool>,
+    /// After a start: no frame from these before that time.
+    silent: BTreeMap<Mac, u64>,
+    /// Who holds what. It outlives the daemon.
+    pub(crate) holders: BTreeMap<Attachment, Holder>,
+}
+
+/// A DEL or CHECK is answered within this, in microseconds: the shell's own limits are in it, not endless failures.
+const PATIENCE: u64 = 30_000_000;
+/// A timer may be late by this.
+const SLACK: u64 = 50_000;
+
+impl Watch {
+    /// Forgets what the daemon knew: it ended.
+    pub(crate) fn daemon_ended(&mut self) {
+        let holders = std::mem::take(&mut self.holders);
+        *self = Self { holders, ..Self::default() };
+    }
+
+    /// Demands silence of an Ethernet address until a time.
+    pub(crate) fn hush(&mut self, mac: Mac, until: u64) {
+        self.silent.insert(mac, until);
+    }
+
+    /// Ends that demand: there is a cause to send.
+    pub(crate) fn unhush(&mut self, mac: Mac) {
+        self.silent.remove(&mac);
+    }
+
+    /// Notes a request that is handed to the core.
+    pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
+        let limit = match call {
+            Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
+            Call::Del { .. } | Call::Check { .. } => PATIENCE,
+            Call::List => SLACK,
+        };
+        if let Call::Del { attachment } = call {
+            self.holders.remove(attachment);
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
+        self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
+    }
+
+    /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
+    pub(crate) fn hung_up(&mut self, id: RequestId) -> bool {
+        self.gone.insert(id);
+        let asked = self.asked.remove(&id);
+        self.over(asked.as_ref());
+        asked.is_some()
+    }
+
+    /// An ADD is over: what is still being done to its link is nobody's, and another ADD may begin.
+    fn over(&mut self, asked: Option<&Asked>) {
+        let Some(Asked { call: Call::Add(add), .. }) = asked else { return };
+        for under in self.under_way.values_mut() {
+            if matches!(under, Under::Apply(Target::Named { netns, .. }) if *netns == add.netns) {
+                *under = Under::Recalled;
+            }
+        }
+    }
+
+    /// Notes an outcome that is handed to the core.
+    pub(crate) fn done(&mut self, op: OpId, outcome: &Outcome, exchange: Option<ExchangeId>) {
+        self.under_way.remove(&op);
+        if let (Outcome::Opened(Ok(())), Some(exchange)) = (outcome, exchange) {
+            self.exchanges.entry(exchange).and_modify(|open| *open = true);
+        }
+    }
+
+    /// Tells whether the core believes an exchange to be open.
+    pub(crate) fn is_open(&self, exchange: ExchangeId) -> bool {
+        self.exchanges.get(&exchange) == Some(&true)
+    }
+
+    /// Returns how many exchanges the core has not closed.
+    pub(crate) fn open_exchanges(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// Returns how many effects have not reported back.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Tells whether a call is waiting for its answer.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Finds a request that should have been answered.
+    pub(crate) fn overdue(&self, now: u64) -> Option<Breach> {
+        let (id, asked) = self.asked.iter().find(|(_, asked)| now > asked.due)?;
+        Some(breach(Rule::Unanswered, format!("{id:?}: {:?}", asked.call)))
+    }
+
+    /// Judges an effect at the moment that the core emits it. `lan` is where a frame would go.
+    pub(crate) fn effect(&mut self, now: u64, effect: &Effect, store: &Store, lan: Option<usize>) -> Option<Breach> {
+        match effect {
+            Effect::Persist { op, changes } => {
+                let puts = changes.iter().filter_map(|change| match change {
+                    Change::Put(id, _) => Some(*id),
+                    // Removed twice is removed: the new holder of an attachment removes its old one's record too.
+                    Change::Remove(_) => None,
+                });
+                self.begin(*op, Under::Persist(puts.collect()))
+            }
+            Effect::Open { op, exchange, link, .. } => {
+                self.exchanges.insert(*exchange, false);
+                self.begin(*op, Under::Open(*exchange, link.clone()))
+            }
+            Effect::Inspect { op, .. } => self.begin(*op, Under::Inspect),
+            Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
+            Effect::Send { exchange, frame } => self.send(now, *exchange, frame, lan),
+            Effect::Close { exchange } => {
+                let known = self.exchanges.remove(exchange).is_some();
+                // A Close recalls an Open that is under way.
+                self.under_way.values_mut().for_each(|under| under.recall(*exchange));
+                (!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed")))
+            }
+            Effect::Reply { id, answer } => self.reply(*id, answer, store),
+        }
+    }
+
+    fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
+        let clash = self.under_way.values().find_map(|old| match (old, &new) {
+            (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
+            // Two bindings can share the host's link, even with one Ethernet address.
+            (Under::Open(_, a), Under::Open(_, b)) => (a == b && a.in_netns().is_some()).then_some(EffectKind::Open),
+            (Under::Apply(a), Under::Apply(b)) => (a == b).then_some(EffectKind::Apply),
+            _ => None,
+        });
+        let found = clash.map(|kind| breach(Rule::Two(kind), format!("{new:?}")));
+        match self.under_way.insert(op, new) {
+            None => found,
+            Some(_) => Some(breach(Rule::Answers, format!("{op:?} is used again"))),
+        }
+    }
+
+    fn send(&mut self, now: u64, exchange: ExchangeId, frame: &[u8], lan: Option<usize>) -> Option<Breach> {
+        if !self.is_open(exchange) {
+            return Some(breach(Rule::SendUnopened, format!("Send on {exchange:?}")));
+        }
+        let source = Mac(frame.get(6..12)?.try_into().ok()?);
+        if self.silent.get(&source).is_some_and(|until| now < *until) {
+            return Some(breach(Rule::Chatty, format!("a frame from {source} on {exchange:?} after a restart")));
+        }
+        let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Release))?;
+        let ClientKey::Id(released) = message.key() else { return None };
+        let (attachment, holder) = self
+            .holders
+            .iter()
+            .find(|(_, holder)| Some(holder.lan) == lan && holder.client_id.as_bytes() == released)?;
+        let detail = format!("RELEASE of {} while {attachment} holds {}", message.ciaddr, holder.address);
+        Some(breach(Rule::ReleaseUnderHolder, detail))
+    }
+
+    fn reply(&mut self, id: RequestId, answer: &Answer, store: &Store) -> Option<Breach> {
+        let Some(asked) = self.asked.remove(&id) else {
+            let rule = if self.gone.contains(&id) { Rule::AnswerToNobody } else { Rule::Answers };
+            return Some(breach(rule, format!("{id:?}: {answer:?}")));
+        };
+        self.over(Some(&asked));
+        match (&asked.call, answer) {
+            (Call::Add(add), Answer::Leased(_)) if asked.overtaken => {
+                Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
+            }
+            (Call::Add(add), Answer::Leased(lease)) => {
+                let durable = store.durable.values().any(|record| {
+                    record.attachment == add.attachment && record.state == RecordState::Bound && record.lease == **lease
+                });
+                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
+            }
+            (Call::Del { .. }, Answer::Deleted)
+            | (Call::Check { .. }, Answer::Checked)
+            | (Call::List, Answer::Bindings(_))
+            | (_, Answer::Failed(_)) => None,
+            (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
+        }
+    }
+}
+
+/// Returns a breach of a rule.
+pub(crate) fn breach(rule: Rule, detail: impl Into<String>) -> Breach {
+    Breach { rule, detail: detail.into() }
+}

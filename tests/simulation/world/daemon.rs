@@ -1,0 +1,384 @@
+//! The daemon's life in the world: it starts, is fed, is drained, crashes.
+
+use leasehold_core::effect::{Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
+use leasehold_core::record::RecordState;
+use leasehold_core::time::BootId;
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{Kind, Message, code};
+
+use super::runtime::Phase;
+use super::{Event, MILLI, Micros, SECOND, World};
+use crate::kernel::{HOST, Kernel};
+use crate::plan::{EffectKind, happens};
+use crate::subject::{Subject, message_of};
+use crate::trace::Brief;
+use crate::watch::{Holder, Rule};
+
+/// A daemon that runs.
+pub(crate) struct Daemon {
+    subject: Subject,
+}
+
+/// A core that emits more than this for one input does not end.
+const MOST_EFFECTS: u32 = 100_000;
+/// A core that is woken this often at one instant does not get on.
+const MOST_SPINS: u32 = 1_000;
+
+impl World {
+    /// Starts the daemon with what is durable and what was spooled.
+    pub(super) fn start(&mut self) {
+        if self.daemon.is_some() {
+            return;
+        }
+        self.run += 1;
+        self.stats.starts += 1;
+        let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
+        self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
+        let records = self.store.records();
+        let boot = BootId(format!("boot-{}", self.boot));
+        let spooled = self.take_spool();
+        self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
+        self.hush();
+        let now = self.now;
+        for (id, call) in &spooled {
+            self.watch.request(now, *id, call);
+            self.cause_to_send(call);
+        }
+        self.feed(Input::Start { boot, records, spooled });
+    }
+
+    /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
+    fn hush(&mut self) {
+        for record in self.store.durable.values() {
+            let wire = self.kernel.locate(&record.link).ok().and_then(|at| self.kernel.link(at));
+            let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
+            if record.state == RecordState::Bound && intact {
+                let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
+                self.watch.hush(record.link.mac(), t1);
+            }
+        }
+    }
+
+    /// Ends the demand for silence where a call is a cause to send.
+    fn cause_to_send(&mut self, call: &Call) {
+        let attachment = match call {
+            Call::Add(add) => &add.attachment,
+            Call::Del { attachment } => attachment,
+            Call::Check { .. } | Call::List => return,
+        };
+        let client_id = if let Call::Add(add) = call { Some(&add.client_id) } else { None };
+        for record in self.store.durable.values() {
+            if record.attachment == *attachment || Some(&record.identity.client_id) == client_id {
+                self.watch.unhush(record.link.mac());
+            }
+        }
+    }
+
+    /// Crashes the daemon, or with it the host. It starts again after a while.
+    pub(super) fn crash(&mut self) {
+        if self.daemon.take().is_none() {
+            return;
+        }
+        self.stats.crashes += 1;
+        self.note(|| "CRASH".to_owned());
+        // Its sockets close with it: what only they kept dies now.
+        for sock in std::mem::take(&mut self.socks).into_values() {
+            if let Some(at) = sock.open_at {
+                self.kernel.let_go(at.0);
+            }
+        }
+        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted());
+        self.pinned.clear();
+        self.kernel.daemon_ended();
+        self.store.daemon_ended();
+        self.watch.daemon_ended();
+        self.timer = None;
+        self.carried.clear();
+        for id in self.requests.keys().copied().collect::<Vec<_>>() {
+            self.after(0, 5 * MILLI, Event::Cut(id));
+        }
+        if happens(&mut self.rng, self.plan.reboots) {
+            self.reboot();
+        }
+        let down = self.downtime();
+        self.after(10 * MILLI, down, Event::Start);
+        self.run += 1;
+    }
+
+    /// The longest time that the daemon stays away. Where nothing else goes wrong it is short enough to lose no lease.
+    fn downtime(&self) -> Micros {
+        let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
+        match self.plan.may_lose_leases() {
+            true => (lease * 3 / 2).min(7_200 * SECOND),
+            false => (lease / 8).min(60 * SECOND),
+        }
+    }
+
+    fn reboot(&mut self) {
+        self.note(|| "REBOOT".to_owned());
+        self.stats.reboots += 1;
+        self.boot += 1;
+        self.booted_at = self.now;
+        self.kernel = Kernel::booted(self.plan.lans);
+        self.watch.holders.clear();
+        self.spool.clear();
+        self.containers_ended();
+    }
+
+    /// The core's deadline has come.
+    pub(super) fn on_timer(&mut self) {
+        self.spins += 1;
+        self.stats.timeouts += 1;
+        if self.spins > MOST_SPINS {
+            let why = self.timer;
+            self.fail(Rule::Spins, format!("woken for {why:?} again and again"));
+            return;
+        }
+        let spins = self.spins;
+        self.timer = None;
+        let now = self.clock();
+        if let Some(daemon) = &mut self.daemon {
+            daemon.subject.handle_timeout(now);
+        }
+        self.drain();
+        self.spins = spins;
+    }
+
+    /// Hands an input to the core and takes what comes of it.
+    pub(super) fn feed(&mut self, input: Input<'_>) {
+        let now = self.clock();
+        let Some(daemon) = &mut self.daemon else { return };
+        daemon.subject.handle(now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        let mut left = MOST_EFFECTS;
+        self.spins = 0;
+        while let Some(effect) = self.daemon.as_mut().and_then(|daemon| daemon.subject.poll_effect()) {
+            left -= 1;
+            if left == 0 {
+                self.fail(Rule::Spins, "effects without end");
+                return;
+            }
+            self.emitted(effect);
+        }
+        let wanted = self.daemon.as_ref().and_then(|daemon| daemon.subject.poll_timeout()).map(|(at, _)| at);
+        if wanted == self.timer.map(|(at, _)| at) {
+            return;
+        }
+        self.timer = wanted.map(|instant| {
+            let late = self.rng.u64(..2 * MILLI);
+            (instant, self.world_time(instant).max(self.now) + late)
+        });
+    }
+
+    /// Judges an effect and sends it on its way.
+    fn emitted(&mut self, effect: Effect) {
+        self.note(|| format!("  < {}", brief(&effect)));
+        let lan = match &effect {
+            Effect::Send { exchange, .. } => self.socks.get(exchange).map(|sock| sock.lan),
+            _ => None,
+        };
+        if let Effect::Send { .. } = &effect {
+            let mut holders = std::mem::take(&mut self.watch.holders);
+            holders.retain(|_, holder| !self.has_lapsed(holder.lan, holder.address, &holder.client_id));
+            self.watch.holders = holders;
+        }
+        let holder = self.new_holder(&effect);
+        if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
+            self.fail(breach.rule, breach.detail);
+        }
+        if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
+            let now = self.model_time();
+            if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
+                self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
+            }
+        }
+        if let Some((attachment, holder)) = holder {
+            self.watch.holders.insert(attachment, holder);
+        }
+        self.schedule(effect);
+    }
+
+    /// Returns who is told of a lease by an effect.
+    fn new_holder(&self, effect: &Effect) -> Option<(leasehold_core::identity::Attachment, Holder)> {
+        let Effect::Reply { id, answer: leasehold_core::effect::Answer::Leased(lease) } = effect else { return None };
+        let asked = self.requests.get(id)?;
+        let Call::Add(add) = &asked.call else { return None };
+        // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
+        let (actor, generation) = asked.by?;
+        let actor = &self.actors[actor];
+        let link = actor.at.filter(|_| actor.generation == generation && actor.phase != Phase::Ending);
+        self.kernel.link(link?)?;
+        let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
+        let holder = Holder { lan, client_id: add.client_id.clone(), address: lease.ip() };
+        Some((add.attachment.clone(), holder))
+    }
+
+    /// Tells the core how an effect ended.
+    pub(super) fn done(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>) {
+        self.note(|| format!("> {op:?} {outcome:?}"));
+        self.watch.done(op, &outcome, exchange);
+        self.feed(Input::Done { op, outcome });
+    }
+
+    /// Tells the core of a frame.
+    pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
+        let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
+        self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
+        let lan = sock.lan;
+        if self.watch.is_open(exchange) && !meta.other_host {
+            self.heard(lan, bytes);
+        }
+        self.feed(Input::Frame { exchange, bytes, meta });
+    }
+
+    /// Notes that a server's message reached its client.
+    fn heard(&mut self, lan: usize, bytes: &[u8]) {
+        let payload = bytes.get(42..).unwrap_or_default();
+        let Ok(message) = Message::decode(payload) else { return };
+        self.segments[lan].judge.heard(payload);
+        if message.kind() == Some(Kind::Ack) {
+            let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+            let until = seconds.map(|seconds| self.now + u64::from(seconds) * SECOND);
+            self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+        }
+    }
+
+    /// Tells the core of a socket's failure.
+    pub(super) fn broken(&mut self, exchange: ExchangeId, cause: LinkCause) {
+        if self.socks.get(&exchange).is_some_and(|sock| sock.open_at.is_some()) {
+            self.note(|| format!("> {exchange:?} broken: {cause}"));
+            self.feed(Input::Broken { exchange, cause });
+        }
+    }
+
+    /// Tells the core what the kernel said, or that something it said was lost.
+    pub(super) fn told(&mut self, event: KernelEvent) {
+        let lost = happens(&mut self.rng, self.plan.missed);
+        let event = if lost { KernelEvent::Missed } else { event };
+        self.note(|| format!("> {event:?}"));
+        self.feed(Input::Kernel(event));
+    }
+
+    /// Lets the kernel's message reach the daemon, if that listens for it.
+    pub(super) fn tell(&mut self, event: Option<KernelEvent>) {
+        let Some(event) = event else { return };
+        let (cookie, ifindex) = match &event {
+            KernelEvent::NetnsDied { cookie } => (*cookie, None),
+            KernelEvent::LinkGone { cookie, ifindex }
+            | KernelEvent::Carrier { cookie, ifindex, .. }
+            | KernelEvent::AddressAdded { cookie, ifindex, .. }
+            | KernelEvent::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
+            KernelEvent::Missed => (HOST, None),
+        };
+        if let KernelEvent::NetnsDied { cookie } = &event {
+            self.pinned.remove(&cookie.0);
+        }
+        self.link_changed(cookie, ifindex);
+        if self.kernel.is_watched(cookie) {
+            self.after(10, 5 * MILLI, Event::Told(self.run, event));
+        }
+    }
+
+    /// Something changed about a namespace or a link, which is a cause to send.
+    pub(super) fn link_changed(&mut self, cookie: Cookie, ifindex: Option<u32>) {
+        for record in self.store.durable.values() {
+            let about = |at: (Cookie, u32)| at.0 == cookie && ifindex.is_none_or(|index| index == at.1);
+            if record.link.in_netns().is_some_and(about) {
+                self.watch.unhush(record.link.mac());
+            }
+        }
+    }
+
+    /// Hands a request to the core.
+    pub(super) fn request(&mut self, id: RequestId) {
+        let Some(asked) = self.requests.get(&id).filter(|asked| !asked.gone) else { return };
+        if self.daemon.is_none() {
+            return self.cut(id);
+        }
+        let call = asked.call.clone();
+        self.note(|| format!("> {id:?} {}", brief_call(&call)));
+        self.watch.request(self.now, id, &call);
+        self.cause_to_send(&call);
+        self.feed(Input::Request { id, call });
+    }
+
+    /// Hands a hang-up to the core.
+    pub(super) fn hung_up(&mut self, id: RequestId) {
+        self.note(|| format!("> {id:?} hung up"));
+        let open = self.watch.hung_up(id);
+        self.feed(Input::HungUp(id));
+        self.caller_gone(id, open);
+    }
+
+    /// Carries an effect out, unless the daemon crashes first; or crashes after it.
+    pub(super) fn carry(&mut self, effect: Effect) {
+        let kind = kind_of(&effect);
+        if self.crashes_at(kind, false) {
+            return;
+        }
+        self.carry_out(effect);
+        self.crashes_at(kind, true);
+    }
+
+    /// Crashes if this is the point to. Counts an effect when asked about the time before it.
+    pub(super) fn crashes_at(&mut self, kind: EffectKind, after: bool) -> bool {
+        let count = self.carried.entry(kind).or_default();
+        if !after {
+            *count += 1;
+        }
+        let due = |point: &crate::plan::CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
+        if self.winding_down || !self.crashes.front().is_some_and(due) {
+            return false;
+        }
+        self.crashes.pop_front();
+        *self.stats.crash_points.entry((kind, after)).or_default() += 1;
+        self.crash();
+        true
+    }
+}
+
+fn kind_of(effect: &Effect) -> EffectKind {
+    match effect {
+        Effect::Persist { .. } => EffectKind::Persist,
+        Effect::Open { .. } => EffectKind::Open,
+        Effect::Inspect { .. } => EffectKind::Inspect,
+        Effect::Apply { .. } => EffectKind::Apply,
+        Effect::Send { .. } => EffectKind::Send,
+        Effect::Close { .. } => EffectKind::Close,
+        Effect::Reply { .. } => EffectKind::Reply,
+    }
+}
+
+fn brief(effect: &Effect) -> String {
+    match effect {
+        Effect::Send { exchange, frame } => format!("Send {exchange:?} {}", Brief(frame)),
+        Effect::Persist { op, changes } => {
+            let changes = changes.iter().map(|change| match change {
+                leasehold_core::record::Change::Put(id, record) => {
+                    format!("put {} {:?} {} {}", id.0, record.state, record.attachment, record.lease.address)
+                }
+                leasehold_core::record::Change::Remove(id) => format!("remove {}", id.0),
+            });
+            format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn brief_call(call: &Call) -> String {
+    match call {
+        Call::Add(add) => format!("ADD {} client {} in {}", add.attachment, add.client_id, add.netns.display()),
+        Call::Del { attachment } => format!("DEL {attachment}"),
+        Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
+        Call::List => "LIST".to_owned(),
+    }
+}
+
+/// Tells whether a frame is DHCP: for those that count.
+pub(super) fn is_dhcp(frame: &[u8]) -> bool {
+    message_of(frame).is_some()
+}

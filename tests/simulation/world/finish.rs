@@ -1,0 +1,267 @@
+//! The course of a run, and what is looked at in it: audits on the way, and everything at the end of quiet.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::effect::{Answer, Call, RequestId, Row};
+use leasehold_core::identity::{Attachment, ClientId};
+use netns_fixtures::model::ClientKey;
+
+use super::runtime::{Asked, Phase, Role};
+use super::{Event, SECOND, World};
+use crate::watch::Rule;
+
+/// Callers, a daemon that is away and pending starts come to an end within this.
+const SETTLE: Duration = Duration::from_secs(3 * 3600);
+/// An exchange that goes on at the end of quiet is over after this.
+const EXCHANGE: u64 = 10 * SECOND;
+/// A namespace that died without a DEL is noticed within this where nothing fails.
+const NOTICED: u64 = 5 * SECOND;
+
+impl World {
+    /// Lets everything happen, ends the faults, waits for quiet, looks, ends all, and looks again.
+    pub(super) fn live(&mut self) {
+        let active = self.plan.active.as_micros() as u64;
+        if !self.until(active, |_| false) {
+            return;
+        }
+        self.wind_down();
+        if self.settle() && self.quiet() {
+            self.examine_live();
+        }
+        if self.breach.is_some() {
+            return;
+        }
+        for actor in 0..self.actors.len() {
+            if self.actors[actor].phase == Phase::Live {
+                self.end_by_del(actor);
+            }
+        }
+        if self.settle() && self.quiet() {
+            self.examine_rest();
+        }
+    }
+
+    /// Ends all faults: from now on the world is as it should be.
+    fn wind_down(&mut self) {
+        self.note(|| "WIND DOWN".to_owned());
+        self.winding_down = true;
+        let plan = &mut self.plan;
+        (plan.loss, plan.duplicates, plan.link_faults, plan.store_faults) = (0, 0, 0, 0);
+        (plan.missed, plan.reboots, plan.flapping) = (0, 0, 0);
+        (plan.late, plan.server_faults, plan.store_full) = (None, None, None);
+        self.disk_full = false;
+        self.wires_heal();
+    }
+
+    /// Waits until every caller has its answer and every container either runs or is gone.
+    fn settle(&mut self) -> bool {
+        for _ in 0..5 {
+            let limit = self.now + SETTLE.as_micros() as u64;
+            if !self.until(limit, Self::is_settled) && self.breach.is_some() {
+                return false;
+            }
+            if !self.is_settled() {
+                let busy = self.actors.iter().filter(|a| !matches!(a.phase, Phase::Live | Phase::Idle));
+                let names = busy.map(|actor| actor.attachment.to_string()).collect::<Vec<_>>();
+                self.fail(Rule::Unsettled, format!("{names:?}, {:?}", self.requests));
+                return false;
+            }
+            if self.spool.is_empty() {
+                return true;
+            }
+            // What is left in the spool is taken up by the next start.
+            self.crash();
+        }
+        self.fail(Rule::Unsettled, format!("the spool keeps {:?}", self.spool));
+        false
+    }
+
+    fn is_settled(&self) -> bool {
+        let rests = |phase: Phase| matches!(phase, Phase::Live | Phase::Idle);
+        self.daemon.is_some() && self.requests.is_empty() && self.actors.iter().all(|actor| rests(actor.phase))
+    }
+
+    /// Lets time pass in which every lease is renewed, or ends.
+    fn quiet(&mut self) -> bool {
+        let lease = match self.plan.lease {
+            u32::MAX => 1500,
+            lease => u64::from(lease),
+        };
+        let end = self.now + (2 * lease + 600) * SECOND;
+        self.note(|| "QUIET".to_owned());
+        self.until(end, |_| false)
+            && self.until(self.now + EXCHANGE, |world| world.watch.open_exchanges() == 0)
+            && self.nothing_open()
+    }
+
+    fn nothing_open(&mut self) -> bool {
+        let open = self.watch.open_exchanges();
+        if open > 0 {
+            self.fail(Rule::IdleSockets, format!("{open} exchanges are open in quiet: {:?}", self.socks));
+        }
+        open == 0
+    }
+
+    /// Everything live is bound, at the daemon, at the server and on its link; and nothing else is.
+    fn examine_live(&mut self) {
+        let Some(Answer::Bindings(rows)) = self.inquire(Call::List) else {
+            return self.fail(Rule::Unanswered, "LIST at the end of quiet");
+        };
+        for row in &rows {
+            let lives = self.actors.iter().any(|a| a.phase == Phase::Live && a.attachment == row.attachment);
+            if !lives {
+                return self.fail(Rule::Orphan, format!("{} is {}: {:?}", row.attachment, row.state, row.lease));
+            }
+        }
+        for index in 0..self.actors.len() {
+            if self.actors[index].phase == Phase::Live && self.breach.is_none() {
+                self.examine_actor(index, &rows);
+            }
+        }
+    }
+
+    fn examine_actor(&mut self, index: usize, rows: &[Row]) {
+        self.excuse_lapsed(index);
+        let actor = &self.actors[index];
+        let (attachment, told) = (actor.attachment.clone(), actor.told.clone().expect("a live actor was told"));
+        let lost = |what: &str| format!("{attachment} was told {}, excused {}: {what}", told.address, actor.excused);
+        let Some(row) = rows.iter().find(|row| row.attachment == attachment) else {
+            return self.fail(Rule::LeaseLost, lost("the daemon does not know it"));
+        };
+        let Some(lease) = &row.lease else {
+            return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state)));
+        };
+        if row.expires == Some(Duration::ZERO) {
+            return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
+        }
+        // A lease without end is never asked for again, so its holder cannot know that the server forgot it.
+        let forgotten = self.plan.lease == u32::MAX && actor.excused;
+        if !forgotten && !self.is_granted(actor.lan, lease.ip(), row.identity.client_id.as_bytes()) {
+            return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
+        }
+        let same = lease.address == told.address;
+        if !same && !actor.excused {
+            return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {}", lease.address)));
+        }
+        let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
+        let answer = self.inquire(check);
+        if matches!(answer, Some(Answer::Checked)) != same {
+            self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
+        }
+        self.stats.count("live at the end");
+    }
+
+    /// Excuses an actor whose lease has ended at its server, where that can be.
+    pub(super) fn excuse_lapsed(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let told = actor.told.as_ref().map(Lease::ip);
+        let lapsed = told.is_some_and(|address| self.has_lapsed(actor.lan, address, &actor.client_id));
+        self.actors[index].excused |= lapsed && self.may_lapse;
+    }
+
+    /// Tells whether an address was granted to a client until a time that has passed.
+    pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId) -> bool {
+        let key = (lan, address, Some(ClientKey::Id(client_id.as_bytes().to_vec())));
+        let over =
+            |until: Option<&Option<u64>>| until.is_some_and(|until| until.is_some_and(|until| until <= self.now));
+        over(self.granted.get(&key)) || over(self.heard.get(&key))
+    }
+
+    /// Tells whether a server has granted an address to a client, and the lease has not ended.
+    pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &[u8]) -> bool {
+        let (now, key) = (self.model_time(), ClientKey::Id(client_id.to_vec()));
+        let servers = self.segments[lan].stations.iter().filter_map(|station| station.server());
+        let mut leases = servers.filter_map(|server| server.lease(now, address));
+        leases.any(|lease| lease.client == key)
+    }
+
+    /// Nothing is left of anything.
+    fn examine_rest(&mut self) {
+        let rows = self.inquire(Call::List);
+        let empty = matches!(&rows, Some(Answer::Bindings(rows)) if rows.is_empty());
+        let left = if !empty {
+            format!("{rows:?}")
+        } else if let Some((at, _)) = self.timer {
+            format!("a timer for {at:?}")
+        } else if self.watch.under_way() > 0 || self.watch.is_asked() {
+            "effects under way, or requests".to_owned()
+        } else if !self.store.durable.is_empty() {
+            format!("in the store {:?}", self.store.durable)
+        } else {
+            return;
+        };
+        self.fail(Rule::Residue, left);
+    }
+
+    /// Asks the daemon, and waits for its answer.
+    fn inquire(&mut self, call: Call) -> Option<Answer> {
+        let id = self.file(Role::Inquiry, call);
+        self.request(id);
+        self.until(self.now + 60 * SECOND, |world| world.findings.contains_key(&id));
+        self.findings.remove(&id)
+    }
+
+    fn file(&mut self, role: Role, call: Call) -> RequestId {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.requests.insert(id, Asked::by_nobody(role, call));
+        id
+    }
+
+    /// Looks at all bindings, and does so again later.
+    pub(super) fn audit_again(&mut self) {
+        if !self.winding_down {
+            self.sometime(self.plan.active / 10, Event::Audit);
+            self.ask_audit(None);
+        }
+    }
+
+    /// Looks at all bindings; `absent` must not hold anything.
+    pub(super) fn ask_audit(&mut self, absent: Option<Attachment>) {
+        if self.daemon.is_some() {
+            let id = self.file(Role::Audit(absent), Call::List);
+            self.request(id);
+        }
+    }
+
+    /// Takes in what an audit or an inquiry found.
+    pub(super) fn found(&mut self, id: RequestId, role: &Role, answer: Answer) {
+        if *role == Role::Inquiry {
+            self.findings.insert(id, answer);
+            return;
+        }
+        let Answer::Bindings(rows) = answer else { return };
+        for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
+            if *role == Role::Audit(Some(row.attachment.clone())) {
+                return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));
+            }
+            if row.expires == Some(Duration::ZERO) {
+                return self.fail(Rule::LeaseLost, format!("{} shows a lease that has ended", row.attachment));
+            }
+            let has_it = |actor: &super::Actor| {
+                let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
+                actor.attachment == row.attachment && (actor.phase != Phase::Idle || died)
+            };
+            if self.calm && !self.actors.iter().any(has_it) {
+                // Its actor may have gone on to another container moments ago.
+                let moments = self.actors.iter().any(|a| a.died.is_some_and(|died| self.now < died + NOTICED));
+                if !moments {
+                    return self.fail(Rule::Orphan, format!("{} holds {:?}", row.attachment, row.lease));
+                }
+            }
+        }
+    }
+
+    /// In a calm world the server knows by now that a lease came back, unless its client asked again.
+    pub(super) fn must_be_released(&mut self, index: usize, address: Ipv4Addr) {
+        let group = |actor: &super::Actor| (actor.lan, actor.group);
+        let mine = group(&self.actors[index]);
+        let busy = self.actors.iter().any(|actor| group(actor) == mine && actor.phase != Phase::Idle);
+        let id = self.actors[index].client_id.as_bytes();
+        if !busy && self.is_granted(self.actors[index].lan, address, id) {
+            self.fail(Rule::NotReleased, format!("{address} of {}", self.actors[index].attachment));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The world around the core: one queue of events in virtual time, and all that they touch.
+//!
+//! Only the orders that the contract promises hold: effects of one exchange, and transactions. Everything else happens after
+//! a delay of its own.
+
+mod daemon;
+mod finish;
+mod runtime;
+mod shell;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use fastrand::Rng;
+use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::link::{KernelEvent, LinkCause};
+use leasehold_core::time::{Instant, Now, WallTime};
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::ClientKey;
+
+use self::daemon::Daemon;
+use self::runtime::{Act, Actor, Asked, Spooled};
+use self::shell::Sock;
+use self::wire::Segment;
+use crate::kernel::{At, Kernel};
+use crate::plan::{CrashPoint, EffectKind, Plan};
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::subject::Mutation;
+use crate::trace::Trace;
+use crate::watch::{Breach, Rule, Watch, breach};
+
+/// A time in microseconds since the world began.
+pub(crate) type Micros = u64;
+
+/// One second.
+pub(crate) const SECOND: Micros = 1_000_000;
+/// One millisecond.
+pub(crate) const MILLI: Micros = 1_000;
+
+/// The uptime of a host when its daemon first starts after a boot.
+const UPTIME: Micros = 100 * SECOND;
+
+/// What is going to happen.
+#[derive(Debug)]
+enum Event {
+    /// An effect of a run is carried out.
+    Carry(u32, Effect),
+    /// The store commits.
+    Commit(u32),
+    /// An outcome is told to the core.
+    Done(u32, OpId, Outcome, Option<ExchangeId>),
+    /// A frame is told to the core.
+    Frame(u32, ExchangeId, Vec<u8>, FrameMeta),
+    /// A socket's failure is told to the core.
+    Broken(u32, ExchangeId, LinkCause),
+    /// The kernel's message is told to the core.
+    Told(u32, KernelEvent),
+    /// A frame reaches a station of a segment.
+    Station(usize, usize, Vec<u8>),
+    /// A frame from a station reaches the host.
+    Host(usize, Vec<u8>),
+    /// A link's carrier changes.
+    Carrier(At, bool),
+    /// A request reaches the core.
+    Request(RequestId),
+    /// A hang-up reaches the core.
+    HungUp(u32, RequestId),
+    /// An answer reaches its caller.
+    Answer(RequestId, Box<Answer>),
+    /// A caller's connection broke.
+    Cut(RequestId),
+    /// An actor acts.
+    Act(usize, u32, Act),
+    /// The daemon starts.
+    Start,
+    /// Something happens to a server.
+    Server(usize),
+    /// The store's disk fills up, or has room again.
+    Disk(bool),
+    /// All bindings are looked at.
+    Audit,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// The rule that was broken, if one was.
+    pub(crate) breach: Option<Breach>,
+    /// What happened how often.
+    pub(crate) stats: Stats,
+    /// What happened, where that was kept.
+    pub(crate) trace: Vec<String>,
+}
+
+/// Everything.
+pub(crate) struct World {
+    seed: u64,
+    plan: Plan,
+    mutation: Option<Mutation>,
+    rng: Rng,
+    now: Micros,
+    boot: u32,
+    booted_at: Micros,
+    queue: BTreeMap<(Micros, u32, u32), Event>,
+    sequence: u32,
+    kernel: Kernel,
+    segments: Vec<Segment>,
+    store: Store,
+    disk_full: bool,
+    daemon: Option<Daemon>,
+    /// Counts the daemon's runs.
+    run: u32,
+    /// The core's deadline, and when its timer goes off.
+    timer: Option<(Instant, Micros)>,
+    /// Timers that went off at this very time.
+    spins: u32,
+    socks: BTreeMap<ExchangeId, Sock>,
+    requests: BTreeMap<RequestId, Asked>,
+    next_request: u64,
+    spool: Vec<Spooled>,
+    actors: Vec<Actor>,
+    watch: Watch,
+    /// When a client's hold of an address ends at its server.
+    granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
+    /// The same as the client knows it, by the ACKs that it heard.
+    heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
+    carried: BTreeMap<EffectKind, u32>,
+    crashes: VecDeque<CrashPoint>,
+    /// Namespaces that only sockets keep, with the time since when.
+    pinned: BTreeMap<u64, Micros>,
+    /// Answers to what the world itself asked.
+    findings: BTreeMap<RequestId, Answer>,
+    /// The runtime begins nothing new, and nothing fails any more.
+    winding_down: bool,
+    /// Nothing goes wrong at any time but what containers and callers do.
+    calm: bool,
+    /// A lease may end because its holder cannot reach its server in time.
+    may_lapse: bool,
+    breach: Option<Breach>,
+    stats: Stats,
+    trace: Trace,
+}
+
+impl World {
+    /// Returns the world of a seed.
+    pub(crate) fn new(seed: u64, mutation: Option<Mutation>, mut trace: Trace) -> Self {
+        let plan = Plan::draw(seed);
+        trace.line(0, || format!("seed {seed}: {plan:?}"));
+        let segments = (0..plan.lans).map(|lan| Segment::new(&plan, lan)).collect();
+        let actors = (0..plan.actors).map(|index| Actor::new(&plan, index)).collect();
+        Self {
+            rng: Rng::with_seed(seed),
+            now: 0,
+            boot: 0,
+            booted_at: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            kernel: Kernel::booted(plan.lans),
+            segments,
+            store: Store::default(),
+            disk_full: false,
+            daemon: None,
+            run: 0,
+            timer: None,
+            spins: 0,
+            socks: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            next_request: 0,
+            spool: Vec::new(),
+            actors,
+            watch: Watch::default(),
+            granted: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            carried: BTreeMap::new(),
+            crashes: plan.crashes.iter().copied().collect(),
+            pinned: BTreeMap::new(),
+            findings: BTreeMap::new(),
+            winding_down: false,
+            calm: plan.is_calm(),
+            may_lapse: plan.may_lose_leases() || plan.link_faults > 0 || plan.flapping > 0,
+            breach: None,
+            stats: Stats::default(),
+            trace,
+            seed,
+            plan,
+            mutation,
+        }
+    }
+
+    /// Runs from the first event to the end of quiet.
+    pub(crate) fn run(mut self) -> Report {
+        self.begin();
+        self.live();
+        let now = self.now;
+        if let Some(breach) = &self.breach {
+            self.trace.line(now, || format!("BROKEN {:?}: {}", breach.rule, breach.detail));
+        }
+        self.stats.virtual_seconds = now / SECOND;
+        Report { breach: self.breach, stats: self.stats, trace: self.trace.into_lines() }
+    }
+
+    fn begin(&mut self) {
+        self.at(0, Event::Start);
+        let spread =
+            (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
+        for actor in 0..self.actors.len() {
+            let first = MILLI + self.rng.u64(..spread.max(1));
+            self.at(first, Event::Act(actor, 0, Act::Begin));
+        }
+        if let Some(every) = self.plan.server_faults {
+            (0..self.segments.len()).for_each(|lan| self.sometime(every, Event::Server(lan)));
+        }
+        if let Some(every) = self.plan.store_full {
+            self.sometime(every, Event::Disk(true));
+        }
+        self.sometime(self.plan.active / 10, Event::Audit);
+    }
+
+    /// Runs until the time given, or until `done` says so. Returns whether the run goes on.
+    fn until(&mut self, end: Micros, done: impl Fn(&Self) -> bool) -> bool {
+        while self.breach.is_none() && !done(self) {
+            let event = self.queue.first_key_value().map(|((at, ..), _)| *at);
+            let timer = self.timer.map(|(_, at)| at);
+            let Some(next) = [event, timer].into_iter().flatten().min().filter(|next| *next <= end) else {
+                self.now = self.now.max(end);
+                return true;
+            };
+            self.now = self.now.max(next);
+            if timer == Some(next) {
+                self.on_timer();
+            } else if let Some((_, event)) = self.queue.pop_first() {
+                self.stats.events += 1;
+                self.on_event(event);
+            }
+            self.check();
+        }
+        self.breach.is_none()
+    }
+
+    /// Checks what has to hold at any time.
+    fn check(&mut self) {
+        if self.breach.is_some() {
+            return;
+        }
+        self.breach = self.watch.overdue(self.now).or_else(|| self.old_sockets()).or_else(|| self.idle_sockets());
+        if self.breach.is_none() && self.watch.under_way() > 8 * self.actors.len() + 32 {
+            self.fail(Rule::Unbounded, format!("{} effects are under way", self.watch.under_way()));
+        }
+        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > **since + PIN);
+        if let Some((cookie, _)) = pinned {
+            let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
+            self.breach = self.breach.take().or(Some(breach(Rule::PinnedNamespace, detail)));
+        }
+    }
+
+    /// Finds sockets that are older than any exchange lasts. Exchanges are numbered in their order.
+    fn old_sockets(&self) -> Option<Breach> {
+        let (exchange, sock) = self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since + PIN)?;
+        Some(breach(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link)))
+    }
+
+    /// Finds sockets that are open though the core waits for nothing, or for nothing soon.
+    fn idle_sockets(&self) -> Option<Breach> {
+        let waits = self.watch.under_way() > 0 || self.timer.is_some_and(|(_, at)| at < self.now + WINDOW);
+        let open = self.watch.open_exchanges();
+        (open > 0 && !waits).then(|| breach(Rule::IdleSockets, format!("{open} exchanges are open at rest")))
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Carry(run, effect) if run == self.run => self.carry(effect),
+            Event::Commit(run) if run == self.run => self.commit(),
+            Event::Done(run, op, outcome, exchange) if run == self.run => self.done(op, outcome, exchange),
+            Event::Frame(run, exchange, bytes, meta) if run == self.run => self.frame(exchange, &bytes, meta),
+            Event::Broken(run, exchange, cause) if run == self.run => self.broken(exchange, cause),
+            Event::Told(run, told) if run == self.run => self.told(told),
+            Event::HungUp(run, id) if run == self.run => self.hung_up(id),
+            Event::Carry(..)
+            | Event::Commit(_)
+            | Event::Done(..)
+            | Event::Frame(..)
+            | Event::Broken(..)
+            | Event::Told(..)
+            | Event::HungUp(..) => {}
+            Event::Station(lan, station, frame) => self.at_station(lan, station, &frame),
+            Event::Host(lan, frame) => self.at_host(lan, &frame),
+            Event::Carrier(at, carrier) => self.carrier(at, carrier),
+            Event::Request(id) => self.request(id),
+            Event::Answer(id, answer) => self.answer(id, *answer),
+            Event::Cut(id) => self.cut(id),
+            Event::Act(actor, generation, act) => self.act(actor, generation, act),
+            Event::Start => self.start(),
+            Event::Server(lan) => self.server_fault(lan),
+            Event::Disk(full) => self.disk(full),
+            Event::Audit => self.audit_again(),
+        }
+    }
+
+    /// Lets something happen at a time.
+    fn at(&mut self, at: Micros, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((at.max(self.now), self.rng.u32(..), self.sequence), event);
+    }
+
+    /// Lets something happen after a delay between the two.
+    fn after(&mut self, least: Micros, most: Micros, event: Event) {
+        let delay = self.rng.u64(least..=most.max(least));
+        self.at(self.now + delay, event);
+    }
+
+    /// Lets something happen within about a duration.
+    fn sometime(&mut self, about: Duration, event: Event) {
+        let about = about.as_micros() as u64;
+        self.after(about / 4, about * 2, event);
+    }
+
+    fn clock(&self) -> Now {
+        Now {
+            boot: Instant::from_boot(Duration::from_micros(self.now - self.booted_at + UPTIME)),
+            wall: WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + self.now)),
+        }
+    }
+
+    /// Returns the world's time of an instant of this boot.
+    fn world_time(&self, instant: Instant) -> Micros {
+        (instant.since_boot().as_micros() as u64 + self.booted_at).saturating_sub(UPTIME)
+    }
+
+    /// Returns the models' time.
+    fn model_time(&self) -> Duration {
+        Duration::from_micros(self.now)
+    }
+
+    fn fail(&mut self, rule: Rule, detail: impl Into<String>) {
+        if self.breach.is_none() {
+            self.breach = Some(breach(rule, detail));
+        }
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        self.trace.line(self.now, line);
+    }
+}
+
+/// The core has something to do within this while sockets are open: at least to close them.
+const WINDOW: Micros = 35 * SECOND;
+/// A dead namespace may be kept this long by the receive window of an exchange.
+const PIN: Micros = 120 * SECOND;

@@ -1,0 +1,235 @@
+//! The shell's part: effects are carried out after a while, and report back after another.
+
+use leasehold_core::effect::{Answer, Effect, ExchangeId, Outcome};
+use leasehold_core::link::{Link, LinkCause, Sockets};
+
+use super::runtime::Role;
+use super::{Event, MILLI, Micros, SECOND, World};
+use crate::kernel::{At, HOST};
+use crate::plan::{EffectKind, happens};
+
+/// The sockets of an exchange.
+#[derive(Debug)]
+pub(crate) struct Sock {
+    /// Where they belong.
+    pub(crate) link: Link,
+    /// Which.
+    pub(crate) want: Sockets,
+    /// The LAN that they are on.
+    pub(crate) lan: usize,
+    /// Where they are open.
+    pub(crate) open_at: Option<At>,
+    /// When they were asked for.
+    pub(crate) since: Micros,
+    /// No effect of the exchange is carried out before this.
+    ready: Micros,
+}
+
+/// What becomes of an operation on a link.
+enum Fate {
+    Done,
+    Refused,
+    TimedOut,
+}
+
+/// The shell's own limit for one operation.
+const LIMIT: Micros = 5 * SECOND;
+
+impl World {
+    /// Sends an effect on its way.
+    pub(super) fn schedule(&mut self, effect: Effect) {
+        let run = self.run;
+        match effect {
+            Effect::Persist { op, changes } => {
+                self.store.waiting.push_back((op, changes));
+                if !std::mem::replace(&mut self.store.busy, true) {
+                    self.after(50, 2 * MILLI, Event::Commit(run));
+                }
+            }
+            Effect::Open { exchange, ref link, want, .. } => {
+                let lan = self.lan_of(link);
+                let (link, now) = (link.clone(), self.now);
+                let ready = now + self.worker_delay();
+                self.socks.insert(exchange, Sock { link, want, lan, open_at: None, since: now, ready });
+                self.at(ready, Event::Carry(run, effect));
+            }
+            Effect::Send { exchange, .. } | Effect::Close { exchange } => {
+                // Before any answer reaches its caller: the shell sends while it drains, an answer has a way to go.
+                let delay = self.rng.u64(1..10);
+                let Some(sock) = self.socks.get_mut(&exchange) else { return };
+                sock.ready = (sock.ready + 1).max(self.now + delay);
+                let ready = sock.ready;
+                self.at(ready, Event::Carry(run, effect));
+            }
+            Effect::Inspect { .. } | Effect::Apply { .. } => {
+                let delay = self.worker_delay();
+                self.at(self.now + delay, Event::Carry(run, effect));
+            }
+            Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
+        }
+    }
+
+    /// How long an operation waits for a worker and runs: mostly a moment, sometimes as under load.
+    fn worker_delay(&mut self) -> Micros {
+        match self.rng.u32(..20) {
+            0 => self.rng.u64(..200 * MILLI),
+            _ => self.rng.u64(20..3 * MILLI),
+        }
+    }
+
+    fn lan_of(&self, link: &Link) -> usize {
+        let lan = match link {
+            Link::Parent { ifindex, .. } => self.kernel.link((HOST, *ifindex)).map(|wire| wire.lan),
+            Link::InNetns { .. } => link.in_netns().and_then(|at| self.kernel.link(at)).map(|wire| wire.lan),
+        };
+        let by_mac = || self.actors.iter().find(|actor| actor.mac == link.mac()).map(|actor| actor.lan);
+        lan.or_else(by_mac).unwrap_or(0)
+    }
+
+    fn fate(&mut self) -> Fate {
+        if !happens(&mut self.rng, self.plan.link_faults) {
+            return Fate::Done;
+        }
+        self.stats.count("failed operations");
+        if self.rng.bool() { Fate::Refused } else { Fate::TimedOut }
+    }
+
+    /// Carries an effect out. Transactions go by [`World::commit`].
+    pub(super) fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Persist { .. } => {}
+            Effect::Open { op, exchange, .. } => {
+                let (delay, result) = self.open(exchange);
+                self.report(op, Outcome::Opened(result), Some(exchange), delay);
+            }
+            Effect::Inspect { op, target } => {
+                let (delay, result) = match self.fate() {
+                    Fate::Done => (0, self.kernel.inspect(&target)),
+                    Fate::Refused => (0, Err(refused("look at the link"))),
+                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+                };
+                self.report(op, Outcome::Inspected(result), None, delay);
+            }
+            Effect::Apply { op, target, steps } => {
+                let fate = self.fate();
+                let most = match fate {
+                    Fate::Done => steps.len(),
+                    Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
+                };
+                let (taken, result, raised) = self.kernel.apply(&target, &steps, most);
+                if let Some(at) = raised {
+                    self.raised(at);
+                }
+                let (delay, taken, result) = match fate {
+                    Fate::Done => (0, taken, result),
+                    Fate::Refused => (0, taken, result.and(Err(refused("set the link")))),
+                    Fate::TimedOut => (LIMIT, 0, Err(LinkCause::TimedOut)),
+                };
+                self.report(op, Outcome::Applied { taken, result }, None, delay);
+            }
+            Effect::Send { exchange, frame } => self.transmit(exchange, frame),
+            Effect::Close { exchange } => self.close(exchange),
+            Effect::Reply { id, answer } => self.reply(id, answer),
+        }
+    }
+
+    fn report(
+        &mut self,
+        op: leasehold_core::effect::OpId,
+        outcome: Outcome,
+        exchange: Option<ExchangeId>,
+        delay: Micros,
+    ) {
+        self.after(delay + 10, delay + 2 * MILLI, Event::Done(self.run, op, outcome, exchange));
+    }
+
+    /// A link was set up: carrier comes a little later.
+    fn raised(&mut self, at: At) {
+        let late = happens(&mut self.rng, self.plan.flapping);
+        let most = if late { 8 * SECOND } else { 300 * MILLI };
+        self.after(MILLI, most, Event::Carrier(at, true));
+    }
+
+    fn open(&mut self, exchange: ExchangeId) -> (Micros, Result<(), LinkCause>) {
+        let fate = self.fate();
+        let Some(sock) = self.socks.get_mut(&exchange) else { return (0, Err(LinkCause::TimedOut)) };
+        match fate {
+            Fate::Refused => return (0, Err(refused("open a packet socket"))),
+            Fate::TimedOut => return (LIMIT, Err(LinkCause::TimedOut)),
+            Fate::Done => {}
+        }
+        let at = match self.kernel.locate(&sock.link) {
+            Ok(at) => at,
+            Err(cause) => return (0, Err(cause)),
+        };
+        if !self.kernel.link(at).is_some_and(|wire| wire.up) {
+            return (0, Err(LinkCause::Down));
+        }
+        sock.open_at = Some(at);
+        self.kernel.hold(at.0);
+        self.stats.count("sockets opened");
+        (0, Ok(()))
+    }
+
+    fn close(&mut self, exchange: ExchangeId) {
+        let Some(sock) = self.socks.remove(&exchange) else { return };
+        if let Some(at) = sock.open_at {
+            let died = self.kernel.let_go(at.0);
+            self.tell(died);
+        }
+    }
+
+    /// Lets an answer go to its caller.
+    fn reply(&mut self, id: leasehold_core::effect::RequestId, answer: Answer) {
+        let Some(asked) = self.requests.get_mut(&id) else { return };
+        asked.answered = true;
+        if let (Role::Spool(attachment), Answer::Deleted) = (&asked.role, &answer) {
+            let attachment = attachment.clone();
+            self.spool.retain(|spooled| spooled.attachment != attachment);
+        }
+        self.after(10, MILLI, Event::Answer(id, Box::new(answer)));
+    }
+
+    /// Commits a group of the waiting transactions, one after the other.
+    pub(super) fn commit(&mut self) {
+        let group = 1 + self.rng.usize(..self.store.waiting.len().max(1));
+        for _ in 0..group {
+            let Some((op, changes)) = self.store.waiting.pop_front() else { break };
+            if self.crashes_at(EffectKind::Persist, false) {
+                return;
+            }
+            let result = if self.disk_full {
+                Err(leasehold_core::effect::StoreCause::Full)
+            } else if happens(&mut self.rng, self.plan.store_faults) {
+                Err(leasehold_core::effect::StoreCause::Failed("simulated".to_owned()))
+            } else {
+                self.store.commit(changes);
+                Ok(())
+            };
+            if result.is_err() {
+                self.stats.count("failed transactions");
+            }
+            self.report(op, Outcome::Persisted(result), None, 0);
+            if self.crashes_at(EffectKind::Persist, true) {
+                return;
+            }
+        }
+        self.store.busy = !self.store.waiting.is_empty();
+        if self.store.busy {
+            self.after(50, 2 * MILLI, Event::Commit(self.run));
+        }
+    }
+
+    /// The disk fills up, or has room again.
+    pub(super) fn disk(&mut self, full: bool) {
+        let Some(every) = self.plan.store_full else { return };
+        self.disk_full = full;
+        self.note(|| format!("DISK full: {full}"));
+        let next = if full { every / 4 } else { every };
+        self.sometime(next, Event::Disk(!full));
+    }
+}
+
+fn refused(doing: &'static str) -> LinkCause {
+    LinkCause::Refused { doing, reason: "simulated".to_owned() }
+}

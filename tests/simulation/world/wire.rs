@@ -1,0 +1,313 @@
+//! Segments: what is between the host's links and the servers, and loses, doubles and delays.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_core::effect::ExchangeId;
+use leasehold_core::identity::Lan;
+use leasehold_core::link::{Link, LinkCause};
+use leasehold_core::wire::Mac;
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{
+    Arp, BROADCAST, ClientKey, Config, Event as Served, Judge, Packet, Server, Station, arp, decode,
+};
+
+use super::daemon::is_dhcp;
+use super::{Event, MILLI, Micros, SECOND, World};
+use crate::kernel::At;
+use crate::plan::{Plan, happens, pick};
+
+/// One LAN: its stations, and the judge who reads all that the daemon sends on it.
+pub(crate) struct Segment {
+    /// Its name.
+    pub(crate) lan: Lan,
+    /// Servers, and routers without one.
+    pub(crate) stations: Vec<Station>,
+    /// Which stations are away, until when.
+    away: Vec<Micros>,
+    /// The judge.
+    pub(crate) judge: Judge,
+}
+
+impl Segment {
+    /// Returns the segment of a plan.
+    pub(crate) fn new(plan: &Plan, lan: usize) -> Self {
+        let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("22 is a prefix length");
+        let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
+        let config = |index: u32| Config {
+            pool: (at(10 + index * 500), at(480 + index * 500)),
+            lease: plan.lease,
+            t1: plan.times.map(|(t1, _)| t1),
+            t2: plan.times.map(|(_, t2)| t2),
+            mtu: plan.mtu,
+            authoritative: plan.authoritative && plan.servers == 1,
+            offer_delay: plan.offer_delay,
+            decline_hold: Duration::from_secs(60),
+            ..Config::new(subnet)
+        };
+        let mac = |index: u8| [2, 0xbb, lan as u8, 0, 0, index];
+        let first = match plan.off_link {
+            true => Config { id: Ipv4Addr::new(172, 16, 0, 1 + lan as u8), ..config(0) },
+            false => config(0),
+        };
+        let mut stations = vec![Station::with_server(mac(1), at(1), Server::unjudged(first))];
+        if plan.servers > 1 {
+            let second = Config { id: at(2), ..config(1) };
+            stations.push(Station::with_server(mac(2), at(2), Server::unjudged(second)));
+        }
+        let away = vec![0; stations.len()];
+        let lan = Lan::Link { parent: format!("eth{lan}"), vlan: 0 };
+        Self { lan, stations, away, judge: Judge::default() }
+    }
+}
+
+impl World {
+    /// Sends a frame from an exchange's socket.
+    pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
+        let Some(sock) = self.socks.get(&exchange) else { return };
+        let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else { return };
+        if !(wire.up && wire.carrier) {
+            return;
+        }
+        let lan = sock.lan;
+        self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
+        for station in 0..self.segments[lan].stations.len() {
+            for delay in self.fates().into_iter().flatten() {
+                self.at(self.now + delay, Event::Station(lan, station, frame.clone()));
+            }
+        }
+        self.neighbours_hear(lan, exchange, &frame);
+    }
+
+    /// The other containers' kernels answer ARP.
+    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, frame: &[u8]) {
+        let Ok(frame) = decode(frame) else { return };
+        let Packet::Arp(question) = frame.packet else { return };
+        let Some(owner) = self.kernel.owner(lan, question.target).filter(|wire| wire.mac.0 != frame.source) else {
+            return;
+        };
+        if question.request {
+            let answer = answer_to(&question, owner.mac);
+            let reply = arp(owner.mac.0, question.sender_mac, &answer);
+            self.deliver(exchange, reply, FrameMeta::default());
+        }
+    }
+
+    /// What becomes of a frame: its delay, twice if it is doubled, not at all if it is lost.
+    fn fates(&mut self) -> [Option<Micros>; 2] {
+        let mut fates = [None; 2];
+        if happens(&mut self.rng, self.plan.loss) {
+            self.stats.count("frames lost");
+            return fates;
+        }
+        fates[0] = Some(self.delay());
+        if happens(&mut self.rng, self.plan.duplicates) {
+            fates[1] = Some(self.delay());
+        }
+        fates
+    }
+
+    fn delay(&mut self) -> Micros {
+        let base = self.rng.u64(20..300);
+        match self.plan.late {
+            Some(late) if self.rng.u32(..4) == 0 => base + self.rng.u64(..late.as_micros() as u64),
+            _ => base,
+        }
+    }
+
+    /// A frame reaches a station.
+    pub(super) fn at_station(&mut self, lan: usize, station: usize, frame: &[u8]) {
+        if self.now < self.segments[lan].away[station] {
+            return;
+        }
+        let now = self.model_time();
+        let (out, served) = self.segments[lan].stations[station].receive(now, frame);
+        if let Some(served) = served {
+            self.note(|| format!("    server {lan}.{station}: {served:?}"));
+            self.served(lan, station, served);
+        }
+        for out in out {
+            if let Ok(netns_fixtures::model::Frame { packet: Packet::Udp { payload, .. }, .. }) = decode(&out.frame) {
+                self.segments[lan].judge.server(now, payload);
+            }
+            let held = out.delay.as_micros() as Micros;
+            for delay in self.fates().into_iter().flatten() {
+                self.at(self.now + held + delay, Event::Host(lan, out.frame.clone()));
+            }
+        }
+    }
+
+    /// Notes what a server did, and whom it excuses.
+    fn served(&mut self, lan: usize, station: usize, served: Served) {
+        use netns_fixtures::model::Purpose;
+        match served {
+            Served::Granted(address, purpose) => {
+                self.stats.count(match purpose {
+                    Purpose::Select => "granted to REQUEST",
+                    Purpose::Reboot => "granted to INIT-REBOOT",
+                    Purpose::Renew => "granted to RENEW",
+                    Purpose::Rebind => "granted to REBIND",
+                    Purpose::Discover | Purpose::Decline | Purpose::Release => "granted",
+                });
+                let server = self.segments[lan].stations[station].server();
+                let lease = server.and_then(|server| server.lease(self.model_time(), address));
+                let client = lease.map(|lease| lease.client.clone());
+                let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
+                let before = self.granted.insert((lan, address, client.clone()), until);
+                if before.flatten().is_some_and(|ended| ended <= self.now) {
+                    self.excuse(lan, address, "lapsed");
+                }
+                // Whoever had it before has it no more.
+                self.watch.holders.retain(|_, holder| {
+                    let same = Some(ClientKey::Id(holder.client_id.as_bytes().to_vec())) == client;
+                    same || (holder.lan, holder.address) != (lan, address)
+                });
+            }
+            Served::Refused(address, _) => {
+                self.stats.count("NAK");
+                self.excuse(lan, address, "refused");
+            }
+            Served::Released(address) => {
+                self.stats.count("released");
+                // A RELEASE that was under way for long may free what its successor has by now.
+                self.excuse(lan, address, "released");
+            }
+            Served::Declined(_) => self.stats.count("declined"),
+            Served::Offered(_) => self.stats.count("offered"),
+            Served::Silent(_) => self.stats.count("silence"),
+        }
+    }
+
+    /// A frame from a station reaches the host: its kernels and the exchanges' sockets.
+    pub(super) fn at_host(&mut self, lan: usize, bytes: &[u8]) {
+        let Ok(frame) = decode(bytes) else { return };
+        let (arp_only, chaddr) = match &frame.packet {
+            Packet::Arp(question) => {
+                if let Some(owner) = self.kernel.owner(lan, question.target).filter(|_| question.request) {
+                    let reply = arp(owner.mac.0, frame.source, &answer_to(question, owner.mac));
+                    self.reach_stations(lan, reply);
+                }
+                (true, frame.destination)
+            }
+            Packet::Udp { destination, payload, .. } if destination.port() == 68 && payload.len() >= 34 => {
+                (false, [payload[28], payload[29], payload[30], payload[31], payload[32], payload[33]])
+            }
+            Packet::Udp { .. } | Packet::Other(_) => return,
+        };
+        let broadcast = frame.destination == BROADCAST;
+        let hears = |sock: &&super::shell::Sock| {
+            let inside = matches!(sock.link, Link::InNetns { .. });
+            let for_it = broadcast || (sock.link.mac().0 == frame.destination && (inside || self.plan.promiscuous));
+            let wanted = if arp_only { sock.want.arp } else { sock.link.mac().0 == chaddr };
+            sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
+        };
+        let other_host = |sock: &super::shell::Sock| !broadcast && matches!(sock.link, Link::Parent { .. });
+        let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, sock)| (*id, other_host(sock)));
+        for (exchange, other_host) in hearing.collect::<Vec<_>>() {
+            self.deliver(exchange, bytes.to_vec(), FrameMeta { other_host, ..FrameMeta::default() });
+        }
+    }
+
+    fn carries(&self, at: At) -> bool {
+        self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier)
+    }
+
+    fn reach_stations(&mut self, lan: usize, frame: Vec<u8>) {
+        for station in 0..self.segments[lan].stations.len() {
+            for delay in self.fates().into_iter().flatten() {
+                self.at(self.now + delay, Event::Station(lan, station, frame.clone()));
+            }
+        }
+    }
+
+    /// Lets a frame reach the core, sometimes as it comes over veth: without its UDP checksum.
+    fn deliver(&mut self, exchange: ExchangeId, mut frame: Vec<u8>, mut meta: FrameMeta) {
+        if self.rng.u32(..8) == 0 && is_dhcp(&frame) {
+            meta.checksum_not_ready = true;
+            frame[40..42].copy_from_slice(&[0x12, 0x34]);
+        }
+        // Now and then noise comes with it: the same frame, damaged.
+        if self.plan.loss > 0 && is_dhcp(&frame) && self.rng.u32(..16) == 0 {
+            let mut noise = frame.clone();
+            let at = self.rng.usize(12..noise.len());
+            noise[at] ^= 1 << self.rng.u32(..8);
+            self.after(10, MILLI, Event::Frame(self.run, exchange, noise, FrameMeta::default()));
+        }
+        self.after(10, MILLI, Event::Frame(self.run, exchange, frame, meta));
+    }
+
+    /// Takes a link's carrier away or gives it back.
+    pub(super) fn carrier(&mut self, at: At, carrier: bool) {
+        let event = self.kernel.set_carrier(at, carrier);
+        self.tell(event);
+        if !carrier {
+            self.after(SECOND, 30 * SECOND, Event::Carrier(at, true));
+        }
+    }
+
+    /// The sockets on a link that is gone fail.
+    pub(super) fn break_socks(&mut self, at: At) {
+        let on_it = self.socks.iter().filter(|(_, sock)| sock.open_at == Some(at)).map(|(id, _)| *id);
+        for exchange in on_it.collect::<Vec<_>>() {
+            let cause = LinkCause::NoLink(at.1.to_string());
+            self.after(10, 5 * MILLI, Event::Broken(self.run, exchange, cause));
+        }
+    }
+
+    /// Something happens to a server.
+    pub(super) fn server_fault(&mut self, lan: usize) {
+        let Some(every) = self.plan.server_faults else { return };
+        self.sometime(every, Event::Server(lan));
+        let station = self.rng.usize(..self.segments[lan].stations.len());
+        let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
+        let what = pick(&mut self.rng, &["away", "away", "restarts", "forgets", "revokes", "moves"]);
+        self.note(|| format!("SERVER {lan}.{station} {what}"));
+        self.stats.count("server faults");
+        let now = self.model_time();
+        match what {
+            "away" => self.segments[lan].away[station] = self.now + self.rng.u64(..lease * 5 / 4),
+            "moves" => {
+                let mac = [2, 0xbb, lan as u8, 1, self.rng.u8(..), station as u8];
+                self.segments[lan].stations[station].set_mac(mac);
+            }
+            _ => {
+                let Some(server) = self.segments[lan].stations[station].server_mut() else { return };
+                let held = server.leases(now).map(|(address, _)| address).collect::<Vec<_>>();
+                match what {
+                    "restarts" => server.restart(true),
+                    "forgets" => server.restart(false),
+                    _ => held.first().into_iter().for_each(|address| server.revoke(*address)),
+                }
+                let gone = match what {
+                    "restarts" => &[][..],
+                    "forgets" => &held,
+                    _ => &held[..held.len().min(1)],
+                };
+                gone.iter().for_each(|address| self.excuse(lan, *address, what));
+            }
+        }
+    }
+
+    /// Everything on the wire works from now on.
+    pub(super) fn wires_heal(&mut self) {
+        for segment in &mut self.segments {
+            segment.away.iter_mut().for_each(|until| *until = 0);
+        }
+        for at in self.actors.iter().filter_map(|actor| actor.at).collect::<Vec<_>>() {
+            if self.kernel.link(at).is_some_and(|wire| wire.up && !wire.carrier) {
+                self.after(0, SECOND, Event::Carrier(at, true));
+            }
+        }
+    }
+}
+
+fn answer_to(question: &Arp, mac: Mac) -> Arp {
+    Arp {
+        request: false,
+        sender_mac: mac.0,
+        sender: question.target,
+        target_mac: question.sender_mac,
+        target: question.sender,
+    }
+}
