@@ -11,7 +11,7 @@ use crate::wire::message::{Message, MessageType};
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { attempt: Attempt::Resolving(resolver), .. } = &self.state else { return };
+        let State::Renewing { attempt: Attempt::Resolving(resolver, _), .. } = &self.state else { return };
         if let Some(mac) = resolver.on_arp(arp) {
             self.send_renewal(now, Some(mac), out);
         }
@@ -57,7 +57,10 @@ impl Client {
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
                 self.settle(now, &message, udp, began, Some(lease), out)
             }
-            State::Renewing { lease, attempt: Attempt::Sent { xid, at, .. } } => {
+            State::Renewing {
+                lease,
+                attempt: Attempt::Sent { xid, at, .. } | Attempt::Resolving(_, Some((xid, at))),
+            } => {
                 let (xid, at, asked) = (*xid, *at, lease.server);
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;

@@ -106,6 +106,11 @@ impl Lease {
     /// Returns where a packet for the server goes first: the server itself when it is on the lease's subnet, else the
     /// lease's router, if it has one.
     pub fn next_hop(&self) -> Option<Ipv4Addr> {
-        if self.address.contains(&self.server) { Some(self.server) } else { self.gateway }
+        if self.on_link() { Some(self.server) } else { self.gateway }
+    }
+
+    /// Tells whether the server is on the lease's own subnet.
+    pub fn on_link(&self) -> bool {
+        self.address.contains(&self.server)
     }
 }

@@ -353,19 +353,18 @@ impl Client {
     /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
     fn renew(&mut self, now: Instant, out: &mut Output) {
         let State::Renewing { lease, attempt } = &mut self.state else { return };
-        if let Attempt::Sent { next, .. } = attempt {
-            if now < *next {
-                return;
-            }
-            *attempt = Attempt::Due(now);
-        }
-        if let Attempt::Due(_) = attempt {
+        let before = match attempt {
+            Attempt::Sent { next, .. } if now < *next => return,
+            Attempt::Sent { xid, at, .. } => Some((*xid, *at)),
+            Attempt::Due(_) | Attempt::Resolving(..) => None,
+        };
+        if let Attempt::Due(_) | Attempt::Sent { .. } = attempt {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
             };
-            *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now));
+            *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now), before);
         }
-        let Attempt::Resolving(resolver) = attempt else { return };
+        let Attempt::Resolving(resolver, _) = attempt else { return };
         match resolver.on_clock(now) {
             Search::Ask(frame) => out.frames.push(frame),
             Search::Wait => {}
@@ -374,12 +373,13 @@ impl Client {
     }
 
     /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
-    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast.
+    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
+    /// though no router forwards one.
     fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
         let State::Renewing { lease, attempt } = &mut self.state else { return };
         let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
         let early = now.saturating_since(t1) < t2.saturating_since(now);
-        let mac = found.unwrap_or(if early { lease.server_mac } else { Mac::BROADCAST });
+        let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
         let next = timing::next_extension(now, t1, t2);
         let xid = self.rng.u32(..);
         let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;

@@ -58,8 +58,9 @@ pub(crate) struct Transaction {
 pub(crate) enum Attempt {
     /// Begins at this instant.
     Due(Instant),
-    /// The server's Ethernet address is looked for.
-    Resolving(Resolver),
+    /// The server's Ethernet address is looked for. The try before, by its xid and when it was sent, may still be
+    /// answered.
+    Resolving(Resolver, Option<(u32, Instant)>),
     /// REQUEST is out.
     Sent {
         xid: u32,
@@ -108,7 +109,7 @@ impl State {
             Self::Bound { .. } => false,
             Self::Renewing { attempt, .. } | Self::Rebinding { attempt, .. } => match attempt {
                 Attempt::Due(at) => now >= *at,
-                Attempt::Resolving(_) => true,
+                Attempt::Resolving(..) => true,
                 Attempt::Sent { until, next, .. } => now < *until || now >= *next,
             },
         }
@@ -136,7 +137,7 @@ impl State {
             Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
                 let own = match attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
-                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
+                    Attempt::Resolving(resolver, _) => (!opening).then_some((resolver.next, Timer::Resolve)),
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let renewing = matches!(self, Self::Renewing { .. });

@@ -20,6 +20,9 @@ use ipnet::Ipv4Net;
 /// How long a CHECK may wait behind another operation and for its look at the link.
 const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a DEL may wait for the store to take note. Dockerd and kubelets give up after 30 s and more.
+const DEL_LIMIT: Duration = Duration::from_secs(20);
+
 /// One attachment: what it holds, what it is at, and who waits for that to end.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -121,6 +124,7 @@ impl Registry {
 
     /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
     fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
+        self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
         let slot = self.slots.entry(attachment.clone()).or_default();
         let (adds, others) =
             std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
@@ -294,7 +298,12 @@ impl Registry {
             let waiting_for = "the operation before it on the same attachment";
             return self.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
         }
-        match &slot.operation {
+        match &mut slot.operation {
+            Some(Operation::Deleting(requests, _)) => {
+                requests.retain(|request| *request != id);
+                let failure = Failure::TimedOut { waiting_for: "the store to take note", waited: DEL_LIMIT };
+                self.reply(id, Answer::Failed(failure));
+            }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
                 self.cancel_add(now, &attachment, Some(failure));
