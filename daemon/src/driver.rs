@@ -230,7 +230,7 @@ impl Driver {
     ) -> Result<(), StartError> {
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up(scan_spool(&socket));
-        self.feed(Input::Start { boot, records, spooled });
+        self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
         self.drain();
         let (stop, stopped) = oneshot::channel::<()>();
         let accepting = http::serve(listener, socket, self.doors.clone(), async {
@@ -387,8 +387,9 @@ fn seed() -> u64 {
 
 fn log_input(input: &Input<'_>) {
     match input {
-        Input::Start { boot, records, spooled } => {
-            debug!(%boot, records = records.len(), spooled = spooled.len(), "start");
+        Input::Start { boot, records, spooled, adoptees } => {
+            let (records, spooled, adoptees) = (records.len(), spooled.len(), adoptees.len());
+            debug!(%boot, records, spooled, adoptees, "start");
         }
         Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),
         Input::HungUp(id) => debug!(request = id.0, "hung up"),

@@ -14,14 +14,16 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::dhcpv4::timing::Timer;
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
 use crate::time::BootId;
+use crate::wire::Mac;
 pub use crate::wire::frame::FrameMeta;
 
-/// One open request. Minted by the shell, never used again in a run.
+/// One open request. Minted by the shell, below 2^63, never used again in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -45,6 +47,8 @@ pub enum Input<'a> {
         /// Calls that were left while no daemon ran. Answered like any other; the shell forgets a call when it is
         /// answered with success.
         spooled: Vec<(RequestId, Call)>,
+        /// Containers that run although the store does not know them: it is new, or had to be set aside.
+        adoptees: Vec<Adoptee>,
     },
     /// A caller asks.
     Request {
@@ -177,7 +181,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Get or keep a lease for an attachment.
-    Add(Add),
+    Add(Box<Add>),
     /// Give an attachment's lease back.
     Del {
         /// The attachment.
@@ -189,6 +193,18 @@ pub enum Call {
         attachment: Attachment,
         /// The addresses that the caller believes in (`prevResult`); empty: it did not say.
         expected: Vec<Ipv4Net>,
+    },
+    /// Give back what a network's attachments hold that the caller does not know any more (CNI GC).
+    Collect {
+        /// The network.
+        network: String,
+        /// The attachments that are still valid, by container and interface name.
+        keep: Vec<(String, String)>,
+    },
+    /// Could an ADD be served now? (CNI STATUS)
+    Status {
+        /// The host's link that ADDs of the caller's network would use, if it is known.
+        parent: Option<String>,
     },
     /// All bindings.
     List,
@@ -203,10 +219,44 @@ pub struct Add {
     pub netns: PathBuf,
     /// The wire that the interface is on.
     pub lan: Lan,
-    /// Option 61.
-    pub client_id: ClientId,
+    /// What option 61 is to be.
+    pub client_id: ClientIdRule,
+    /// The hardware address to be known by, if not the interface's own.
+    pub chaddr: Option<Mac>,
+    /// The address to ask for.
+    pub wanted: Option<Wanted>,
+    /// What the client says and wants beside.
+    pub profile: Profile,
     /// From the request to its answer, at most.
     pub timeout: Duration,
+}
+
+/// How an attachment's client identifier is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientIdRule {
+    /// These bytes.
+    Bytes(ClientId),
+    /// 1 and the hardware address (RFC 2132 §9.14).
+    Mac,
+}
+
+impl ClientIdRule {
+    /// Returns the client identifier of a client with this hardware address.
+    pub fn resolve(&self, chaddr: Mac) -> ClientId {
+        match self {
+            Self::Bytes(id) => id.clone(),
+            Self::Mac => ClientId::ethernet(chaddr),
+        }
+    }
+}
+
+/// A container that was running before this daemon knew of it, with an address from somebody else's hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adoptee {
+    /// Its ADD, as it would be now.
+    pub add: Box<Add>,
+    /// The address that it was given.
+    pub address: Ipv4Net,
 }
 
 /// An answer to a [`Call`].
@@ -218,8 +268,17 @@ pub enum Answer {
     Deleted,
     /// To `Check`: all as it was told.
     Checked,
+    /// To `Collect`: all that was to go is on its way.
+    Collected,
+    /// To `Status`: an ADD could be served.
+    Ready,
     /// To `List`, in order of attachment.
-    Bindings(Vec<Row>),
+    Bindings {
+        /// The bindings.
+        rows: Vec<Row>,
+        /// The containers that could not be adopted, and why.
+        not_adopted: Vec<(Attachment, String)>,
+    },
     /// To any: it could not be done.
     Failed(Failure),
 }
@@ -337,6 +396,20 @@ pub enum Failure {
     /// A DEL of the same attachment came while the ADD was under way.
     #[error("the ADD of {0} was cancelled by its DEL")]
     Cancelled(Attachment),
+    /// Another address than the requested one was offered, and only that one would do.
+    #[error("{offered} was offered instead of {wanted}: set ipPreferred to take another address")]
+    NotWanted {
+        /// The address that was asked for.
+        wanted: Ipv4Addr,
+        /// The address that was offered last.
+        offered: Ipv4Addr,
+    },
+    /// An ADD could not be served now.
+    #[error("{0}")]
+    NotReady(String),
+    /// Some of what was to be collected could not be given back.
+    #[error("not all was given back: {}", .0.join("; "))]
+    NotCollected(Vec<String>),
     /// The attachment is bound in another namespace, which still lives.
     #[error("{attachment} is already attached in {}: delete it first", .netns.display())]
     Attached {

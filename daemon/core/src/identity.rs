@@ -97,6 +97,11 @@ impl ClientId {
         }
     }
 
+    /// Returns the identifier that is made of a hardware address: its type, then the address (RFC 2132 §9.14).
+    pub fn ethernet(mac: Mac) -> Self {
+        Self(std::iter::once(1).chain(mac.0).collect())
+    }
+
     /// Returns the bytes of option 61.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

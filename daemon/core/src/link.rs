@@ -118,10 +118,12 @@ pub enum Step {
     Mtu(u32),
 }
 
-/// Which sockets an exchange wants. One packet socket always: it hears UDP to port 68 that is addressed to the
-/// link's Ethernet address as chaddr.
+/// Which sockets an exchange wants. One packet socket always: it hears UDP to port 68 whose chaddr is
+/// the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sockets {
+    /// The hardware address by which answers name the client: that of the messages, which need not be the link's.
+    pub chaddr: Mac,
     /// The packet socket hears ARP too.
     pub arp: bool,
     /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel

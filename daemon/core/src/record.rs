@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Profile;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::time::{BootId, Instant, Now, WallTime};
@@ -21,6 +22,9 @@ pub struct Record {
     pub attachment: Attachment,
     /// What the server knows the holder by.
     pub identity: Identity,
+    /// What its client says and wants.
+    #[serde(default)]
+    pub profile: Profile,
     /// Where its packets go.
     pub link: Link,
     /// The lease. Its instants are on the clock of `boot`.

@@ -9,7 +9,8 @@ use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::add_timeout;
 use leasehold_api::cni::{Code, Config, Dns, Error, Ip, PrevResult, Request, Route, Success, Version};
 use leasehold_core::dhcpv4::lease::{self, Lease};
-use leasehold_core::effect::{Add, Answer, Call, Failure};
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::link::LinkCause;
 
@@ -57,13 +58,16 @@ impl Asked {
         let attachment = attachment(request, config)?;
         let about = format!("{verb} of {attachment}");
         let call = match verb {
-            "ADD" => Call::Add(Add {
+            "ADD" => Call::Add(Box::new(Add {
                 netns: netns(request)?,
                 lan: lan(config, &attachment.network),
-                client_id: client_id(&attachment),
+                client_id: ClientIdRule::Bytes(client_id(&attachment)),
+                chaddr: None,
+                wanted: None,
+                profile: Profile::default(),
                 timeout: add_timeout(config.ipam.timeout),
                 attachment,
-            }),
+            })),
             "CHECK" => {
                 netns(request)?;
                 let expected = expected(config, &attachment.ifname)?;
@@ -78,9 +82,9 @@ impl Asked {
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
             Answer::Leased(lease) => Ok(success(lease).render(self.version)),
-            Answer::Deleted | Answer::Checked => Ok(String::new()),
+            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
-            Answer::Bindings(_) => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
+            Answer::Bindings { .. } => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
         }
     }
 
@@ -227,7 +231,10 @@ fn code(failure: &Failure) -> Code {
         | Failure::Store(_)
         | Failure::Held { .. }
         | Failure::Cancelled(_)
+        | Failure::NotWanted { .. }
+        | Failure::NotCollected(_)
         | Failure::Attached { .. } => Code::TryAgainLater,
+        Failure::NotReady(_) => Code::NotAvailable,
         Failure::Unknown(_) => Code::UnknownContainer,
         Failure::Differs { .. } | Failure::NotOnLink { .. } => Code::CheckFailed,
     }

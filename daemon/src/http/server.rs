@@ -187,7 +187,7 @@ fn forget_spooled(socket: &Path, request: &wire::Request) {
 
 async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings(rows)) => json(StatusCode::OK, to_json(&control::bindings(&rows))),
+        Some(Answer::Bindings { rows, .. }) => json(StatusCode::OK, to_json(&control::bindings(&rows))),
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),

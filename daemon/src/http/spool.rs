@@ -105,7 +105,9 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
     let asked = Asked::parse(&request).map_err(|error| Unreadable::Refused(error.msg))?;
     match asked.call {
         call @ Call::Del { .. } => Ok(call),
-        Call::Add(_) | Call::Check { .. } | Call::List => Err(Unreadable::NotADel),
+        Call::Add(_) | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
+            Err(Unreadable::NotADel)
+        }
     }
 }
 

@@ -54,7 +54,7 @@ impl Opened {
     /// and binding it would wait for an RCU grace period.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
-            socket.attach_filter(&filter(link.mac(), want.arp))?;
+            socket.attach_filter(&filter(want.chaddr, want.arp))?;
             let packet = PacketSocket { fd: Some(OwnedFd::from(socket)), ifindex: ifindex_of(link), reaper };
             AuxData.set(&packet, &true)?;
             IgnoreOutgoing.set(&packet, &true)?;

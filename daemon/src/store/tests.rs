@@ -19,6 +19,7 @@ use super::*;
 fn record(n: u64) -> Record {
     let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
     Record {
+        profile: leasehold_core::dhcpv4::profile::Profile::default(),
         attachment: Attachment {
             door: Door::Cni,
             network: "lan".to_owned(),

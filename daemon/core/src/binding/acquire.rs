@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
-use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Owner, Purpose, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
 use crate::effect::{Failure, Outcome, StoreCause, Why};
-use crate::identity::{Attachment, Identity, Lan};
-use crate::link::{Link, LinkCause, LinkView, Sockets, Step, Target};
+use crate::identity::{Attachment, Lan};
+use crate::link::{LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
@@ -115,14 +115,8 @@ impl Acquire {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    pub(crate) fn acquiring(
-        id: BindingId,
-        attachment: Attachment,
-        identity: Identity,
-        link: Link,
-        acquire: Acquire,
-    ) -> Self {
-        Self::new(id, attachment, identity, link, Life::Acquiring(Box::new(acquire)))
+    pub(crate) fn acquiring(id: BindingId, holder: Holder, acquire: Acquire) -> Self {
+        Self::new(id, holder, Life::Acquiring(Box::new(acquire)))
     }
 
     /// Begins the exchange: there is a permit.
@@ -175,8 +169,16 @@ impl Binding {
         self.exchange.send(frames, cx);
         match verdict {
             Some(Verdict::Won(_)) => self.make_durable(cx),
+            Some(Verdict::Unwanted { wanted, offered }) => {
+                self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
+            }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.exchange.open(self.id, &self.link, Sockets { arp: false, hold_port: None }, cx);
+                self.exchange.open(
+                    self.id,
+                    &self.link,
+                    Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None },
+                    cx,
+                );
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
         }

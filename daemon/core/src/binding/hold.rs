@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::persistence::{Persistence, Want};
-use super::{Binding, Cx, Life};
+use super::{Binding, Cx, Holder, Life};
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
-use crate::identity::{Attachment, Identity};
-use crate::link::{Link, LinkCause, Sockets};
+use crate::link::{LinkCause, Sockets};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
@@ -34,30 +34,16 @@ impl Hold {
 
 impl Binding {
     /// Returns a binding that goes on with a lease where it stands.
-    pub(crate) fn resumed(
-        id: BindingId,
-        attachment: Attachment,
-        identity: Identity,
-        link: Link,
-        lease: Lease,
-        cx: &mut Cx<'_>,
-    ) -> Self {
-        let hold = Hold::new(resume(&identity, &lease, cx), lease.clone());
+    pub(crate) fn resumed(id: BindingId, holder: Holder, lease: Lease, cx: &mut Cx<'_>) -> Self {
+        let hold = Hold::new(resume(holder.sender(), &lease, cx), lease.clone());
         let persistence = Persistence::recovered(lease);
-        Self { persistence, ..Self::new(id, attachment, identity, link, Life::Held(Box::new(hold))) }
+        Self { persistence, ..Self::new(id, holder, Life::Held(Box::new(hold))) }
     }
 
     /// Returns a binding that goes on looking for a lease where it lost the last one.
-    pub(crate) fn seeking(
-        id: BindingId,
-        attachment: Attachment,
-        identity: Identity,
-        link: Link,
-        last: Lease,
-        cx: &mut Cx<'_>,
-    ) -> Self {
-        let hold = Hold::new(seek(&identity, cx), last);
-        Self::new(id, attachment, identity, link, Life::Held(Box::new(hold)))
+    pub(crate) fn seeking(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
+        let hold = Hold::new(seek(holder.sender(), cx), last);
+        Self::new(id, holder, Life::Held(Box::new(hold)))
     }
 
     /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1).
@@ -104,8 +90,9 @@ impl Binding {
         }
         let Some(lease) = hold.client.lease().cloned() else { return };
         tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
-        let rng = cx.rng.fork();
-        hold.client = Client::confirm(self.identity.chaddr, &self.identity.client_id, lease, cx.now.boot, rng);
+        let (rng, sender) = (cx.rng.fork(), self.sender());
+        let Life::Held(hold) = &mut self.life else { return };
+        hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
         self.exchange.close(cx);
     }
 
@@ -122,7 +109,8 @@ impl Binding {
         let Life::Held(hold) = &self.life else { return };
         if listen {
             let leased = hold.client.lease().map(Lease::ip);
-            let want = Sockets { arp: leased.is_some(), hold_port: leased };
+            let chaddr = self.identity.chaddr;
+            let want = Sockets { chaddr, arp: leased.is_some(), hold_port: leased };
             self.exchange.open(self.id, &self.link, want, cx);
         } else {
             self.exchange.close(cx);
@@ -143,6 +131,8 @@ impl Binding {
                 hold.last = lease;
                 self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
+            // Only an ADD insists on an address.
+            Verdict::Unwanted { .. } => {}
             Verdict::Lost(lease, loss) => {
                 tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
                 self.persist(Want::Bound { replaces: Vec::new() }, cx);
@@ -152,11 +142,11 @@ impl Binding {
 }
 
 /// Returns a client that looks for a lease.
-pub(super) fn seek(identity: &Identity, cx: &mut Cx<'_>) -> Client {
-    Client::seek(identity.chaddr, &identity.client_id, cx.now.boot, cx.rng.fork())
+pub(super) fn seek(sender: Sender, cx: &mut Cx<'_>) -> Client {
+    Client::seek(sender, cx.now.boot, cx.rng.fork())
 }
 
 /// Returns a client that goes on with a lease.
-pub(super) fn resume(identity: &Identity, lease: &Lease, cx: &mut Cx<'_>) -> Client {
-    Client::resume(identity.chaddr, &identity.client_id, lease.clone(), cx.now.boot, cx.rng.fork())
+pub(super) fn resume(sender: Sender, lease: &Lease, cx: &mut Cx<'_>) -> Client {
+    Client::resume(sender, lease.clone(), cx.now.boot, cx.rng.fork())
 }

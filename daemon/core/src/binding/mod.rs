@@ -12,6 +12,7 @@ mod release;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -23,6 +24,8 @@ pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::message::Sender;
+use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::identity::{Attachment, Identity, IdentityKey};
 use crate::link::{Link, LinkCause};
@@ -46,10 +49,27 @@ pub(crate) struct Binding {
     pub(crate) id: BindingId,
     pub(crate) attachment: Attachment,
     pub(crate) identity: Identity,
+    pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
     pub(crate) life: Life,
     exchange: Exchange,
     persistence: Persistence,
+}
+
+/// Who a binding is for, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) attachment: Attachment,
+    pub(crate) identity: Identity,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) link: Link,
+}
+
+impl Holder {
+    /// Returns the sender of its messages.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+    }
 }
 
 /// What a binding is at.
@@ -64,9 +84,15 @@ pub(crate) enum Life {
 }
 
 impl Binding {
-    fn new(id: BindingId, attachment: Attachment, identity: Identity, link: Link, life: Life) -> Self {
+    fn new(id: BindingId, holder: Holder, life: Life) -> Self {
+        let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
-        Self { id, attachment, identity, link, life, exchange, persistence }
+        Self { id, attachment, identity, profile, link, life, exchange, persistence }
+    }
+
+    /// Returns the sender of the binding's messages.
+    fn sender(&self) -> Sender {
+        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
     }
 
     /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
@@ -205,6 +231,8 @@ impl Binding {
         let Life::Held(hold) = &self.life else { return };
         self.exchange.close(cx);
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
+            // A network may want its leases to end by themselves.
+            (Some(lease), _) if !self.profile.release => (lease, Owed::Nothing),
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&hold.last, Owed::Nothing),
@@ -219,6 +247,7 @@ impl Binding {
         Record {
             attachment: self.attachment.clone(),
             identity: self.identity.clone(),
+            profile: (*self.profile).clone(),
             link: self.link.clone(),
             lease: lease.clone(),
             state,

@@ -17,6 +17,8 @@ pub(crate) enum Owner {
     Operation(Attachment),
     /// The audit of a binding's link.
     Audit(BindingId),
+    /// A STATUS.
+    Status(RequestId),
 }
 
 /// What an effect was for.
@@ -38,6 +40,8 @@ pub(crate) enum Purpose {
     Check,
     /// Whether a binding's link is still there.
     Audit,
+    /// Whether the store can be written, a host's link is there, a socket can be made.
+    Status,
 }
 
 /// A binding's turning point, for the registry.
@@ -108,6 +112,21 @@ impl Outbox {
         self.exchanges.insert(exchange, owner);
         self.effects.push_back(Effect::Open { op, exchange, link, want });
         (op, exchange)
+    }
+
+    /// Writes nothing, to see whether it could.
+    pub(crate) fn try_store(&mut self, owner: Owner) {
+        let op = self.mint(owner, Purpose::Status);
+        self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
+    }
+
+    /// Opens sockets that nobody uses, to see whether it can be done. The caller closes them.
+    pub(crate) fn try_open(&mut self, owner: Owner, link: Link, want: Sockets) -> ExchangeId {
+        self.last_exchange += 1;
+        let exchange = ExchangeId(self.last_exchange);
+        let op = self.mint(owner, Purpose::Status);
+        self.effects.push_back(Effect::Open { op, exchange, link, want });
+        exchange
     }
 
     pub(crate) fn close(&mut self, exchange: ExchangeId) {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::hold::{Hold, resume, seek};
 use super::persistence::Want;
-use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Owner, Purpose, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause, Why};
-use crate::identity::{Attachment, Identity, Lan};
+use crate::identity::Lan;
 use crate::link::{Link, LinkCause, LinkView, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -112,31 +112,17 @@ impl Release {
 impl Binding {
     /// Returns a binding whose record says that its lease is on its way back; the next try is at `at`. Where the link
     /// is of an earlier boot it is gone.
-    pub(crate) fn releasing(
-        id: BindingId,
-        attachment: Attachment,
-        identity: Identity,
-        link: Link,
-        lease: Lease,
-        (at, link_gone): (Instant, bool),
-    ) -> Self {
+    pub(crate) fn releasing(id: BindingId, holder: Holder, lease: Lease, (at, link_gone): (Instant, bool)) -> Self {
         let mut release = Release::new(lease, Owed::Leased, if link_gone { Leave::LinkGone } else { Leave::Aborted });
         release.stage = Stage::Waiting(Some(at));
         release.told = true;
-        Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)))
+        Self::new(id, holder, Life::Releasing(Box::new(release)))
     }
 
     /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
-    pub(crate) fn forgotten(
-        id: BindingId,
-        attachment: Attachment,
-        identity: Identity,
-        link: Link,
-        last: Lease,
-        cx: &mut Cx<'_>,
-    ) -> Self {
+    pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
         let release = Release::new(last, Owed::Nothing, Leave::LinkGone);
-        let mut binding = Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)));
+        let mut binding = Self::new(id, holder, Life::Releasing(Box::new(release)));
         binding.forget(cx);
         binding
     }
@@ -223,8 +209,8 @@ impl Binding {
         if release.why == Leave::Deleted && !self.held_by_other(cx) {
             let lease = release.lease.clone();
             let client = match release.owed {
-                Owed::Leased => resume(&self.identity, &lease, cx),
-                Owed::Asked | Owed::Nothing => seek(&self.identity, cx),
+                Owed::Leased => resume(self.sender(), &lease, cx),
+                Owed::Asked | Owed::Nothing => seek(self.sender(), cx),
             };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
@@ -247,7 +233,8 @@ impl Binding {
             return self.find_parent(cx);
         }
         release.stage = Stage::Opening;
-        self.exchange.open(self.id, &self.link, RELEASE_SOCKETS, cx);
+        let want = self.release_sockets();
+        self.exchange.open(self.id, &self.link, want, cx);
     }
 
     /// Looks for the host's link that is the LAN, if the LAN is such a link.
@@ -283,17 +270,18 @@ impl Binding {
                 release.stage = Stage::Opening;
                 release.from_host = true;
                 let link = Link::Parent { ifindex: view.ifindex, mac: self.identity.chaddr };
-                self.exchange.open(self.id, &link, RELEASE_SOCKETS, cx);
+                let want = self.release_sockets();
+                self.exchange.open(self.id, &link, want, cx);
             }
             Err(_) => self.release_later(cx),
         }
     }
 
     pub(super) fn release_on_opened(&mut self, cx: &mut Cx<'_>) {
-        let identity = &self.identity;
+        let sender = self.sender();
         let Life::Releasing(release) = &mut self.life else { return };
         let lease = release.lease.clone();
-        let mut sending = dhcp::Release::new(identity.chaddr, &identity.client_id, lease, cx.now.boot, cx.rng);
+        let mut sending = dhcp::Release::new(sender, lease, cx.now.boot, cx.rng);
         let step = sending.on_clock(cx.now.boot);
         release.stage = Stage::Sending(Box::new(sending));
         self.release_step(step, cx);
@@ -403,6 +391,8 @@ impl Binding {
         }
         self.persist(Want::Gone, cx);
     }
-}
 
-const RELEASE_SOCKETS: Sockets = Sockets { arp: true, hold_port: None };
+    fn release_sockets(&self) -> Sockets {
+        Sockets { chaddr: self.identity.chaddr, arp: true, hold_port: None }
+    }
+}

@@ -42,6 +42,9 @@ pub enum Refusal {
     /// No server identifier (RFC 2131 table 3).
     #[error("server identifier missing")]
     NoServerId,
+    /// The network's configuration does not allow its server.
+    #[error("server not allowed by the configuration")]
+    Untrusted,
     /// It is from another server than the one asked.
     #[error("answer of a server that was not asked")]
     OtherServer,

@@ -32,12 +32,22 @@ impl Client {
     fn answer(&mut self, now: Instant, udp: &Udp<'_>, out: &mut Output) -> Result<(), Refused> {
         let message = Message::decode(udp.payload)?;
         match &self.state {
-            State::Selecting { tx, .. } => {
-                let tx = *tx;
+            State::Selecting { tx, wanted, second } => {
+                let (tx, wanted, waits) = (*tx, *wanted, second.is_some());
                 let server = self.addressee(&message, tx.xid)?;
+                if self.sender.profile.rapid_commit && message.options.rapid_commit && message.kind == MessageType::Ack
+                {
+                    return self.settle(now, &message, udp, tx.began, None, out);
+                }
                 accept::expect_kind(&message, &[MessageType::Offer])?;
                 let offer = accept::lease(&message, server, udp.source_mac, now)?;
                 self.tally.answers += 1;
+                if self.insists.or(wanted).is_some_and(|wanted| wanted != offer.ip()) {
+                    if let (State::Selecting { second, .. }, false) = (&mut self.state, waits) {
+                        *second = Some((Box::new(offer), now + timing::CHOICE));
+                    }
+                    return Ok(());
+                }
                 // The REQUEST is the first message of its own, under the same xid.
                 self.select(now, Transaction { began: now, sent: 0, ..tx }, offer, out);
                 Ok(())
@@ -107,10 +117,11 @@ impl Client {
         if lease.expired(now) {
             return Err(Refusal::Ended.into());
         }
-        self.asked = None;
+        (self.asked, self.insists) = (None, None);
+        let extended = self.state.lease().is_some() && asked.is_none();
         self.tally = Tally::default();
         self.state = State::Bound { lease: lease.clone() };
-        out.verdict = Some(if asked.is_some() { Verdict::Won(lease) } else { Verdict::Kept(lease) });
+        out.verdict = Some(if extended { Verdict::Kept(lease) } else { Verdict::Won(lease) });
         Ok(())
     }
 
@@ -142,6 +153,7 @@ impl Client {
 
     fn addressee(&self, message: &Message, xid: u32) -> Result<std::net::Ipv4Addr, Refusal> {
         let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: &self.sender.client_id };
-        accept::addressee(message, &expect)
+        let server = accept::addressee(message, &expect)?;
+        if self.sender.profile.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted) }
     }
 }

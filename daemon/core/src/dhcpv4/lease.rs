@@ -71,6 +71,25 @@ pub struct Times {
 }
 
 impl Lease {
+    /// Returns a lease of which nothing is known but the address.
+    pub(super) fn unknown(address: Ipv4Net, start: Instant) -> Self {
+        Self {
+            address,
+            server: Ipv4Addr::UNSPECIFIED,
+            server_mac: Mac::BROADCAST,
+            start,
+            times: None,
+            gateway: None,
+            routes: Vec::new(),
+            dns: Vec::new(),
+            domain: None,
+            search: Vec::new(),
+            ntp: Vec::new(),
+            mtu: None,
+            hostname: None,
+        }
+    }
+
     /// Returns the leased address.
     pub fn ip(&self) -> Ipv4Addr {
         self.address.addr()

@@ -10,14 +10,19 @@
 //! | RELEASE | leased | no | yes | no | leased, server |
 //! | DECLINE | 0 | yes | yes | no | 0, broadcast |
 //!
-//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). The broadcast
-//! flag is never set: our packet socket hears a unicast answer before the address is configured.
+//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and
+//! REQUEST also bear what the profile says. The broadcast flag is set only where the profile says so: our packet socket
+//! hears a unicast answer before the address is configured.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
+use super::profile::Profile;
+use crate::identity::ClientId;
 use crate::wire::Mac;
 use crate::wire::frame::Udp;
 use crate::wire::message::{ClientMessage, MessageType};
+use crate::wire::option::{self, code};
 
 /// The options that a client asks for (55), in this order on the wire: 121 before 249 before 3 and 33 (RFC 3442).
 pub const REQUEST_LIST: [u8; 16] = [1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12];
@@ -35,6 +40,8 @@ pub struct Sender {
     pub chaddr: Mac,
     /// The client identifier (61).
     pub client_id: Vec<u8>,
+    /// What the client says and wants beside.
+    pub profile: Arc<Profile>,
 }
 
 /// Where an IP unicast goes.
@@ -47,34 +54,48 @@ pub struct Hop {
 }
 
 impl Sender {
+    /// Returns the sender of a client's messages.
+    pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
+        Self { chaddr, client_id: client_id.as_bytes().to_vec(), profile }
+    }
+
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
     pub fn discover(&self, xid: u32, secs: u16, wanted: Option<Ipv4Addr>) -> Vec<u8> {
-        let message = ClientMessage { requested: wanted, ..self.asking(MessageType::Discover, xid, secs) };
-        self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
+        let mut said = self.said();
+        if self.profile.rapid_commit {
+            said.push((code::RAPID_COMMIT, Vec::new()));
+        }
+        let asking = self.asking(MessageType::Discover, xid, secs, &said);
+        self.broadcast(Ipv4Addr::UNSPECIFIED, &ClientMessage { requested: wanted, ..asking })
     }
 
     /// Takes an offer (RFC 2131 §4.3.2, SELECTING; §4.4.1 wants the DISCOVER's xid and secs).
     pub fn select(&self, xid: u32, secs: u16, offered: Ipv4Addr, server: Ipv4Addr) -> Vec<u8> {
-        let asking = self.asking(MessageType::Request, xid, secs);
+        let said = self.said();
+        let asking = self.asking(MessageType::Request, xid, secs, &said);
         let message = ClientMessage { requested: Some(offered), server_id: Some(server), ..asking };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Asks whether an address is still this client's (RFC 2131 §4.3.2, INIT-REBOOT).
     pub fn reboot(&self, xid: u32, secs: u16, address: Ipv4Addr) -> Vec<u8> {
-        let message = ClientMessage { requested: Some(address), ..self.asking(MessageType::Request, xid, secs) };
+        let said = self.said();
+        let asking = self.asking(MessageType::Request, xid, secs, &said);
+        let message = ClientMessage { requested: Some(address), ..asking };
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
     /// Extends a lease at the server that granted it (RFC 2131 §4.3.2, RENEWING).
     pub fn renew(&self, xid: u32, secs: u16, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
-        let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs) };
+        let said = self.said();
+        let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs, &said) };
         self.unicast(leased, hop, &message)
     }
 
     /// Extends a lease at any server (RFC 2131 §4.3.2, REBINDING).
     pub fn rebind(&self, xid: u32, secs: u16, leased: Ipv4Addr) -> Vec<u8> {
-        let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs) };
+        let said = self.said();
+        let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs, &said) };
         self.broadcast(leased, &message)
     }
 
@@ -101,8 +122,28 @@ impl Sender {
     }
 
     /// A DISCOVER or REQUEST: it says what the client wants to hear.
-    fn asking(&self, kind: MessageType, xid: u32, secs: u16) -> ClientMessage<'_> {
-        ClientMessage { secs, request_list: &REQUEST_LIST, max_size: Some(MAX_SIZE), ..self.plain(kind, xid) }
+    fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
+        let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
+        let (broadcast, max_size) = (self.profile.broadcast, Some(MAX_SIZE));
+        ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
+    }
+
+    /// Returns the options in which the client says more of itself.
+    fn said(&self) -> Vec<(u8, Vec<u8>)> {
+        let profile = &self.profile;
+        let text = |code: u8, text: &Option<String>| text.as_ref().map(|text| (code, text.clone().into_bytes()));
+        // RFC 3004 §4: each user class is preceded by its length.
+        let user_class = profile.user_class.as_ref().map(|class| {
+            let class = &class.as_bytes()[..class.len().min(254)];
+            (code::USER_CLASS, std::iter::once(class.len() as u8).chain(class.iter().copied()).collect())
+        });
+        let named = [
+            text(code::HOST_NAME, &profile.hostname),
+            text(code::VENDOR_CLASS, &profile.vendor_class),
+            user_class,
+            profile.fqdn.as_ref().and_then(|name| Some((code::FQDN, option::fqdn(name)?))),
+        ];
+        named.into_iter().flatten().chain(profile.provide.iter().cloned()).collect()
     }
 
     fn plain(&self, kind: MessageType, xid: u32) -> ClientMessage<'_> {

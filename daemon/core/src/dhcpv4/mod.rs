@@ -8,6 +8,7 @@ pub mod accept;
 mod answer;
 pub mod lease;
 pub mod message;
+pub mod profile;
 pub mod release;
 mod resolve;
 mod state;
@@ -18,15 +19,16 @@ pub mod timing;
 use std::net::Ipv4Addr;
 
 use fastrand::Rng;
+use ipnet::Ipv4Net;
 
 use self::accept::Refusal;
 use self::lease::Lease;
 use self::message::{Hop, Sender};
+use self::profile::Wanted;
 use self::resolve::{Resolver, Search};
 pub use self::state::Silence;
 use self::state::{Attempt, State, Transaction};
 use self::timing::{Phase, Timer};
-use crate::identity::ClientId;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, Udp};
@@ -69,6 +71,13 @@ pub enum Verdict {
     Kept(Lease),
     /// There is no lease any more. The client looks for a new one.
     Lost(Lease, Loss),
+    /// Another address than the wanted one was offered, and none but that would do.
+    Unwanted {
+        /// The address that was asked for.
+        wanted: Ipv4Addr,
+        /// The address that was offered.
+        offered: Ipv4Addr,
+    },
 }
 
 /// Why a lease was lost.
@@ -131,6 +140,8 @@ pub struct Client {
     state: State,
     line: Line,
     waited_for: bool,
+    /// The only address that will do, until there is a lease.
+    insists: Option<Ipv4Addr>,
     /// What a server was asked to commit, as long as it may have done so without our knowing.
     asked: Option<Lease>,
     tally: Tally,
@@ -139,19 +150,27 @@ pub struct Client {
 
 impl Client {
     /// Returns a client in INIT that looks for a lease at once, because a caller waits for it.
-    pub fn acquire(chaddr: Mac, client_id: &ClientId, now: Instant, rng: Rng) -> Self {
-        Self::new(chaddr, client_id, State::Init { at: now, wanted: None }, true, rng)
+    pub fn acquire(sender: Sender, wanted: Option<Wanted>, now: Instant, rng: Rng) -> Self {
+        let insists = wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address);
+        let state = State::Init { at: now, wanted: wanted.map(|wanted| wanted.address) };
+        Self { insists, ..Self::new(sender, state, true, rng) }
+    }
+
+    /// Returns a client in INIT-REBOOT that takes over an address which it knows nothing else of. No other will do.
+    pub fn adopt(sender: Sender, address: Ipv4Net, now: Instant, rng: Rng) -> Self {
+        let lease = Lease::unknown(address, now);
+        Self { insists: Some(address.addr()), ..Self::reacquire(sender, lease, now, rng) }
     }
 
     /// Returns a client in INIT-REBOOT that takes over a lease of before, because a caller waits for it.
-    pub fn reacquire(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, rng: Rng) -> Self {
+    pub fn reacquire(sender: Sender, lease: Lease, now: Instant, rng: Rng) -> Self {
         let state = State::InitReboot { at: now, lease, silence: Silence::Discover };
-        Self::new(chaddr, client_id, state, true, rng)
+        Self::new(sender, state, true, rng)
     }
 
     /// Returns a client that goes on with a lease where it stands. What is overdue is put off a little, so that all
     /// the leases of a restart do not ask at once.
-    pub fn resume(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, mut rng: Rng) -> Self {
+    pub fn resume(sender: Sender, lease: Lease, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
             Phase::Held { .. } => State::Bound { lease },
@@ -159,27 +178,26 @@ impl Client {
             Phase::Rebinding { until } => State::Rebinding { attempt: Attempt::Due(due(Some(until), &mut rng)), lease },
             Phase::Over => State::Init { at: due(None, &mut rng), wanted: Some(lease.ip()) },
         };
-        Self::new(chaddr, client_id, state, false, rng)
+        Self::new(sender, state, false, rng)
     }
 
     /// Returns a client in INIT that looks for a lease soon; nobody waits for it.
-    pub fn seek(chaddr: Mac, client_id: &ClientId, now: Instant, mut rng: Rng) -> Self {
+    pub fn seek(sender: Sender, now: Instant, mut rng: Rng) -> Self {
         let at = now + timing::overdue_delay(now, None, &mut rng);
-        Self::new(chaddr, client_id, State::Init { at, wanted: None }, false, rng)
+        Self::new(sender, State::Init { at, wanted: None }, false, rng)
     }
 
     /// Returns a client that confirms a lease of before, soon, and uses it meanwhile.
-    pub fn confirm(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, mut rng: Rng) -> Self {
+    pub fn confirm(sender: Sender, lease: Lease, now: Instant, mut rng: Rng) -> Self {
         if lease.expired(now) {
-            return Self::resume(chaddr, client_id, lease, now, rng);
+            return Self::resume(sender, lease, now, rng);
         }
         let at = now + timing::overdue_delay(now, lease.expires(), &mut rng);
-        Self::new(chaddr, client_id, State::InitReboot { at, lease, silence: Silence::Keep }, false, rng)
+        Self::new(sender, State::InitReboot { at, lease, silence: Silence::Keep }, false, rng)
     }
 
-    fn new(chaddr: Mac, client_id: &ClientId, state: State, waited_for: bool, rng: Rng) -> Self {
-        let sender = Sender { chaddr, client_id: client_id.as_bytes().to_vec() };
-        Self { sender, state, line: Line::Closed, waited_for, asked: None, tally: Tally::default(), rng }
+    fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
+        Self { sender, state, line: Line::Closed, waited_for, insists: None, asked: None, tally: Tally::default(), rng }
     }
 
     /// Takes an event in.
@@ -244,7 +262,7 @@ impl Client {
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.
-        if matches!(out.verdict, Some(Verdict::Won(_))) {
+        if matches!(out.verdict, Some(Verdict::Won(_) | Verdict::Unwanted { .. })) {
             return;
         }
         self.on_lease_clock(now, out);
@@ -256,7 +274,8 @@ impl Client {
                 let wanted = *wanted;
                 self.discover(now, wanted, None, out);
             }
-            State::Selecting { tx, wanted } if now >= tx.next => {
+            State::Selecting { second: Some((_, until)), .. } if now >= *until => self.choose(now, out),
+            State::Selecting { tx, wanted, second: None } if now >= tx.next => {
                 let (tx, wanted) = (*tx, *wanted);
                 self.discover(now, wanted, Some(tx), out);
             }
@@ -314,7 +333,18 @@ impl Client {
         let tx = self.transact(now, before);
         self.tally.discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
-        self.state = State::Selecting { tx, wanted };
+        self.state = State::Selecting { tx, wanted, second: None };
+    }
+
+    /// Makes do with the offer of another address than the wanted one, or not.
+    fn choose(&mut self, now: Instant, out: &mut Output) {
+        let State::Selecting { tx, second, .. } = &mut self.state else { return };
+        let tx = *tx;
+        let Some((offer, _)) = second.take() else { return };
+        match self.insists {
+            Some(wanted) => out.verdict = Some(Verdict::Unwanted { wanted, offered: offer.ip() }),
+            None => self.select(now, Transaction { began: now, sent: 0, ..tx }, *offer, out),
+        }
     }
 
     /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).

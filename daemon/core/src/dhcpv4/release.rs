@@ -5,7 +5,6 @@ use fastrand::Rng;
 use super::lease::Lease;
 use super::message::{Hop, Sender};
 use super::resolve::{Resolver, Search};
-use crate::identity::ClientId;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -32,9 +31,9 @@ pub enum ReleaseStep {
 
 impl Release {
     /// Begins to give `lease` back.
-    pub fn new(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
-        let resolver = lease.next_hop().map(|hop| Resolver::new((chaddr, lease.ip()), hop, now));
-        Self { sender: Sender { chaddr, client_id: client_id.as_bytes().to_vec() }, lease, resolver, xid: rng.u32(..) }
+    pub fn new(sender: Sender, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
+        let resolver = lease.next_hop().map(|hop| Resolver::new((sender.chaddr, lease.ip()), hop, now));
+        Self { sender, lease, resolver, xid: rng.u32(..) }
     }
 
     /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast; one behind a

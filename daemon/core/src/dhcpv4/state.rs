@@ -12,8 +12,8 @@ use crate::time::Instant;
 pub(crate) enum State {
     /// No lease; discovery begins at `at`, asking for `wanted`.
     Init { at: Instant, wanted: Option<Ipv4Addr> },
-    /// DISCOVER is out.
-    Selecting { tx: Transaction, wanted: Option<Ipv4Addr> },
+    /// DISCOVER is out. An offer of another address than the wanted one, `second`, waits for a better one until then.
+    Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
     /// An offer was taken, REQUEST is out.
     Requesting { tx: Transaction, offer: Lease },
     /// A lease of before is to be confirmed, from `at` on.
@@ -103,6 +103,7 @@ impl State {
     pub(crate) fn listens(&self, now: Instant) -> bool {
         match self {
             Self::Init { at, .. } | Self::InitReboot { at, .. } => now >= *at,
+            Self::Selecting { second: Some(_), .. } => true,
             Self::Selecting { tx, .. } | Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => {
                 now < tx.until || now >= tx.next
             }
@@ -127,9 +128,11 @@ impl State {
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
             Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(Lease::expires)),
-            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => {
-                (window(tx.until, tx.next, Timer::Retransmit), None)
+            Self::Selecting { tx, second, .. } => {
+                let own = window(tx.until, tx.next, Timer::Retransmit);
+                return earlier(own, second.as_ref().map(|(_, at)| (*at, Timer::Choose)));
             }
+            Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
             Self::Rebooting { tx, .. } => {
                 (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(Lease::expires))
             }

@@ -12,6 +12,9 @@ use crate::time::Instant;
 /// A slow server behind a relay answers within a second; the sockets of an idle lease are closed after this.
 pub(crate) const RECEIVE_WINDOW: Duration = Duration::from_secs(4);
 
+/// How long an offer of another address than the wanted one waits for a better one.
+pub(crate) const CHOICE: Duration = Duration::from_millis(200);
+
 /// REQUESTs to one server before its offer is given up.
 pub(crate) const MAX_REQUESTS: u32 = 3;
 
@@ -29,6 +32,8 @@ const CAP_BACKGROUND: Duration = Duration::from_secs(60);
 pub enum Timer {
     /// A pause before discovery is over.
     Discover,
+    /// An offer of another address than the wanted one has waited for a better one.
+    Choose,
     /// An unanswered message is sent again, or given up.
     Retransmit,
     /// Nothing came within the receive window: the sockets close.

@@ -1,13 +1,17 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
 //! identity. From there on the ADD is its binding's.
 
+use std::sync::Arc;
+
+use ipnet::Ipv4Net;
+
 use super::Registry;
 use super::cni::{Operation, whole_millis};
 use super::timers::Key;
-use crate::binding::{Acquire, Binding, Leave, Life, Owed, Owner, Purpose, Stage};
+use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Answer, Failure, OpId, RequestId};
+use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
 use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target};
 use crate::record::BindingId;
@@ -17,9 +21,11 @@ use crate::time::{Instant, Now};
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) request: RequestId,
-    add: Add,
+    add: Box<Add>,
     began: Instant,
     step: Ready,
+    /// The address that the interface has already, when the container is being adopted.
+    adopts: Option<Ipv4Net>,
 }
 
 /// How far an ADD's link is.
@@ -65,16 +71,29 @@ impl Admission {
     }
 
     fn identity(&self, view: &LinkView) -> Identity {
-        Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.clone(), chaddr: view.mac }
+        let chaddr = self.add.chaddr.unwrap_or(view.mac);
+        Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.resolve(chaddr), chaddr }
     }
 }
 
 impl Registry {
-    pub(super) fn begin_add(&mut self, request: RequestId, add: Add, began: Instant) {
+    pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant) {
         let attachment = add.attachment.clone();
         let target = Target::Named { netns: add.netns.clone(), ifname: attachment.ifname.clone() };
         let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, vec![Step::Up]);
-        let admission = Admission { request, add, began, step: Ready::Preparing(op) };
+        let admission = Admission { request, add, began, step: Ready::Preparing(op), adopts: None };
+        self.begin(&attachment, Operation::Adding(Box::new(admission)));
+    }
+
+    /// Begins the ADD of a container that runs already: its link is looked at, not changed.
+    pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
+        let Adoptee { add, address } = adoptee;
+        let attachment = add.attachment.clone();
+        let target = Target::Named { netns: add.netns.clone(), ifname: attachment.ifname.clone() };
+        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
+        let (step, adopts) = (Ready::Preparing(op), Some(address));
+        self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
+        let admission = Admission { request, add, began: now.boot, step, adopts };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -84,6 +103,11 @@ impl Registry {
             Err(cause) => {
                 let failure = admission.link_failure(cause);
                 self.refuse(now, attachment, failure);
+            }
+            Ok(view) if admission.adopts.is_some_and(|address| !view.addresses.contains(&address)) => {
+                let Some(address) = admission.adopts else { return };
+                let (attachment, ifname) = (attachment.clone(), view.ifname);
+                self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
             }
             Ok(view) if !view.carrier => {
                 let first = matches!(admission.step, Ready::Preparing(_));
@@ -235,21 +259,29 @@ impl Registry {
     fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
-        let key = identity.key();
-        let replaces: Vec<_> = self.releasing.get(&key).into_iter().flatten().copied().collect();
-        let (chaddr, client_id) = (identity.chaddr, &identity.client_id);
-        let client = match self.lease_to_take_over(&replaces, now.boot) {
-            Some(lease) => Client::reacquire(chaddr, client_id, lease, now.boot, self.rng.fork()),
-            None => Client::acquire(chaddr, client_id, now.boot, self.rng.fork()),
+        let (wanted, adopts) = (admission.add.wanted, admission.adopts);
+        let profile = Arc::new(admission.add.profile.clone());
+        let replaces: Vec<_> = self.releasing.get(&identity.key()).into_iter().flatten().copied().collect();
+        let holder = Holder { attachment: attachment.clone(), identity, profile, link };
+        let lease = self.lease_to_take_over(&replaces, now.boot);
+        let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());
+        let client = match lease.filter(will_do) {
+            _ if adopts.is_some() => {
+                let Some(address) = adopts else { return };
+                Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
+            }
+            Some(lease) => Client::reacquire(holder.sender(), lease, now.boot, self.rng.fork()),
+            None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
         let acquire = Acquire { client, began, limit, mtu, replaces: replaces.clone(), stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
-        self.insert(Binding::acquiring(id, attachment.clone(), identity.clone(), link, acquire));
+        let lan = holder.identity.lan.clone();
+        self.insert(Binding::acquiring(id, holder, acquire));
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
-        if self.pacing.ask(&identity.lan, id) {
+        if self.pacing.ask(&lan, id) {
             self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }

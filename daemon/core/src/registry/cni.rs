@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Registry;
 use super::add::Admission;
 use super::timers::Key;
+use super::{Errand, Registry};
 use crate::binding::{Abort, Leave, Owner, Purpose};
 use crate::effect::{Answer, Call, Failure, OpId, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
@@ -63,7 +63,9 @@ impl Registry {
         }
         let limit = match &call {
             Call::Add(add) => add.timeout,
-            Call::Check { .. } | Call::Del { .. } | Call::List => CHECK_LIMIT,
+            Call::Check { .. } | Call::Del { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
+                CHECK_LIMIT
+            }
         };
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
         let slot = self.slots.entry(attachment.clone()).or_default();
@@ -87,7 +89,7 @@ impl Registry {
                 Call::Add(add) => self.begin_add(id, add, since),
                 Call::Del { .. } => self.begin_delete(now, attachment, id),
                 Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
-                Call::List => {}
+                Call::Collect { .. } | Call::Status { .. } | Call::List => {}
             }
         }
     }
@@ -116,14 +118,19 @@ impl Registry {
             Purpose::Prepare => self.prepared(now, &attachment, view),
             Purpose::Rival(rival) => self.rival_seen(now, &attachment, rival, view),
             Purpose::Check => self.checked(now, &attachment, view),
-            Purpose::Open(_) | Purpose::Persist | Purpose::Size | Purpose::FindParent | Purpose::Audit => {}
+            Purpose::Open(_)
+            | Purpose::Persist
+            | Purpose::Size
+            | Purpose::FindParent
+            | Purpose::Audit
+            | Purpose::Status => {}
         }
     }
 
     // DEL
 
     /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
-    fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
+    pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
         self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
         let slot = self.slots.entry(attachment.clone()).or_default();
         let (adds, others) =
@@ -267,6 +274,9 @@ impl Registry {
     /// A caller went away: what it waited for is given up, but for a DEL.
     pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
+        if self.collections.remove(&id).is_some() || self.forget_status(id) {
+            return;
+        }
         let Some(attachment) = self.requests.remove(&id) else {
             self.unknown += 1;
             return;
@@ -290,7 +300,10 @@ impl Registry {
     /// A call has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
-        let Some(attachment) = self.requests.get(&id).cloned() else { return };
+        self.collection_timed_out(id);
+        self.status_timed_out(id);
+        let own = self.errands.get(&id).map(Errand::attachment);
+        let Some(attachment) = self.requests.get(&id).or(own).cloned() else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
             let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);

@@ -3,13 +3,16 @@
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
-//! binding, `recover` the start with records, `watch` what the
+//! binding, `collect` and `status` GC and STATUS, `adopt` what ran before, `recover` the start with records, `watch` what the
 //! kernel tells, `pacing` the permits.
 
 mod add;
+mod adopt;
 mod cni;
+mod collect;
 mod pacing;
 mod recover;
+mod status;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -21,7 +24,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use self::cni::Slot;
+use self::collect::Collection;
 use self::pacing::Pacing;
+use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Outbox, Owner, Report};
@@ -49,6 +54,26 @@ impl Default for Config {
     }
 }
 
+/// Requests that the core makes of itself have ids from here on.
+const OWN_REQUESTS: u64 = 1 << 63;
+
+/// A request that the core makes of itself: what for.
+#[derive(Debug)]
+enum Errand {
+    /// A DEL on behalf of this collection.
+    Collect(RequestId, Attachment),
+    /// The ADD of a container that was running before.
+    Adopt(Attachment),
+}
+
+impl Errand {
+    fn attachment(&self) -> &Attachment {
+        match self {
+            Self::Collect(_, attachment) | Self::Adopt(attachment) => attachment,
+        }
+    }
+}
+
 /// The core: all that leasehold knows and decides.
 #[derive(Debug)]
 pub struct Registry {
@@ -68,6 +93,12 @@ pub struct Registry {
     by_netns: BTreeMap<Cookie, BTreeSet<BindingId>>,
     slots: BTreeMap<Attachment, Slot>,
     requests: BTreeMap<RequestId, Attachment>,
+    collections: BTreeMap<RequestId, Collection>,
+    status: BTreeMap<RequestId, StatusCheck>,
+    /// What the core asks of itself.
+    errands: BTreeMap<RequestId, Errand>,
+    last_errand: u64,
+    not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
     timers: Timers,
     /// Bindings whose deadline may have changed during the input at hand.
@@ -93,6 +124,11 @@ impl Registry {
             by_netns: BTreeMap::new(),
             slots: BTreeMap::new(),
             requests: BTreeMap::new(),
+            collections: BTreeMap::new(),
+            status: BTreeMap::new(),
+            errands: BTreeMap::new(),
+            last_errand: OWN_REQUESTS,
+            not_adopted: BTreeMap::new(),
             pacing,
             timers: Timers::default(),
             touched: BTreeSet::new(),
@@ -104,7 +140,7 @@ impl Registry {
     /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
         match input {
-            Input::Start { boot, records, spooled } => self.start(now, boot, records, spooled),
+            Input::Start { boot, records, spooled, adoptees } => self.start(now, boot, records, spooled, adoptees),
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => self.hung_up(now, id),
             Input::Done { op, outcome } => self.done(now, op, outcome),
@@ -151,8 +187,11 @@ impl Registry {
             Call::List => {
                 let mut rows: Vec<_> = self.bindings.values().map(|binding| binding.row(now.boot)).collect();
                 rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
-                return self.out.reply(id, Answer::Bindings(rows));
+                let not_adopted = self.not_adopted.clone().into_iter().collect();
+                return self.out.reply(id, Answer::Bindings { rows, not_adopted });
             }
+            Call::Collect { network, keep } => return self.collect(now, id, network, keep),
+            Call::Status { parent } => return self.status(now, id, parent.clone()),
             Call::Add(add) => add.attachment.clone(),
             Call::Del { attachment } | Call::Check { attachment, .. } => attachment.clone(),
         };
@@ -167,6 +206,7 @@ impl Registry {
             }
             Some((Owner::Operation(attachment), purpose)) => self.operation_done(now, attachment, purpose, outcome),
             Some((Owner::Audit(id), _)) => self.audited(now, id, outcome),
+            Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
             None => self.unknown += 1,
         }
     }
@@ -299,6 +339,21 @@ impl Registry {
         self.bindings.get(&id).map(|binding| binding.attachment.clone())
     }
 
+    fn mint_errand(&mut self, errand: Errand) -> RequestId {
+        self.last_errand += 1;
+        let id = RequestId(self.last_errand);
+        self.errands.insert(id, errand);
+        id
+    }
+
+    fn errand_done(&mut self, id: RequestId, errand: Errand, answer: Answer) {
+        tracing::debug!(?id, ?errand, "done");
+        match errand {
+            Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
+            Errand::Adopt(attachment) => self.adopted(attachment, answer),
+        }
+    }
+
     fn mint_binding(&mut self) -> BindingId {
         self.last_binding += 1;
         BindingId(self.last_binding)
@@ -307,6 +362,9 @@ impl Registry {
     /// Answers a request, unless it was answered or hung up.
     fn reply(&mut self, id: RequestId, answer: Answer) {
         self.timers.set(Key::Call(id), None);
+        if let Some(errand) = self.errands.remove(&id) {
+            return self.errand_done(id, errand, answer);
+        }
         if self.requests.remove(&id).is_some() {
             self.out.reply(id, answer);
         }

@@ -5,10 +5,11 @@
 //! over by INIT-REBOOT, and is given back otherwise.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::Registry;
-use crate::binding::{Binding, Cx};
-use crate::effect::{Call, RequestId};
+use crate::binding::{Binding, Cx, Holder};
+use crate::effect::{Adoptee, Call, RequestId};
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
 
@@ -19,6 +20,7 @@ impl Registry {
         boot: BootId,
         records: Vec<(BindingId, Record)>,
         spooled: Vec<(RequestId, Call)>,
+        adoptees: Vec<Adoptee>,
     ) {
         self.boot = boot;
         self.last_binding = records.iter().map(|(id, _)| id.0).max().unwrap_or(0);
@@ -30,28 +32,30 @@ impl Registry {
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
         self.audit_all();
+        adoptees.into_iter().for_each(|adoptee| self.adopt(now, adoptee));
     }
 
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
-        let Record { attachment, identity, link, lease, state, .. } = record;
+        let Record { attachment, identity, profile, link, lease, state, .. } = record;
         let taken = self.holders.contains_key(&identity.key());
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
         }
+        let holder = Holder { attachment, identity, profile: Arc::new(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
         let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => Binding::resumed(id, attachment, identity, link, lease, &mut cx),
-            (RecordState::Seeking, true) if !taken => Binding::seeking(id, attachment, identity, link, lease, &mut cx),
+            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, &mut cx),
+            (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, &mut cx),
             (RecordState::Bound, false) => {
                 let at = now.boot.max(Instant::from_boot(self.config.reboot_grace));
-                Binding::releasing(id, attachment, identity, link, lease, (at, true))
+                Binding::releasing(id, holder, lease, (at, true))
             }
-            (RecordState::Seeking, _) => Binding::forgotten(id, attachment, identity, link, lease, &mut cx),
+            (RecordState::Seeking, _) => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound | RecordState::Releasing, _) => {
-                Binding::releasing(id, attachment, identity, link, lease, (now.boot, !same_boot))
+                Binding::releasing(id, holder, lease, (now.boot, !same_boot))
             }
         };
         self.insert(binding);

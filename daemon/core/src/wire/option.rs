@@ -72,12 +72,37 @@ pub(crate) mod code {
     pub(crate) const MAX_MESSAGE_SIZE: u8 = 57;
     pub(crate) const T1: u8 = 58;
     pub(crate) const T2: u8 = 59;
+    pub(crate) const VENDOR_CLASS: u8 = 60;
     pub(crate) const CLIENT_ID: u8 = 61;
+    pub(crate) const USER_CLASS: u8 = 77;
     pub(crate) const RAPID_COMMIT: u8 = 80;
+    pub(crate) const FQDN: u8 = 81;
     pub(crate) const DOMAIN_SEARCH: u8 = 119;
     pub(crate) const CLASSLESS_ROUTES: u8 = 121;
     pub(crate) const MICROSOFT_ROUTES: u8 = 249;
     pub(crate) const END: u8 = 255;
+}
+
+/// Returns the value of option 81 for a client that lets the server update DNS (RFC 4702 §2): the flags S and E, two
+/// bytes of zero, and the name in DNS wire form, ended by the root where the name is qualified. `None` for what is no
+/// domain name.
+pub fn fqdn(name: &str) -> Option<Vec<u8>> {
+    const FLAGS_E_AND_S: u8 = 0b0101;
+    let labels = name.strip_suffix('.').unwrap_or(name);
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.is_ascii();
+    if labels.len() > 251 || !labels.split('.').all(is_label) {
+        return None;
+    }
+    let mut value = vec![FLAGS_E_AND_S, 0, 0];
+    for label in labels.split('.') {
+        value.push(label.len() as u8);
+        value.extend(label.bytes());
+    }
+    // A name of one label is a partial one (RFC 4702 §2.3.1): no root behind it.
+    if labels.contains('.') || name.ends_with('.') {
+        value.push(0);
+    }
+    Some(value)
 }
 
 /// Most addresses that a list of servers or routers keeps. Resolvers read three; nobody lists sixteen.

@@ -6,6 +6,7 @@ use leasehold_api::cni::{Code, Request};
 use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::link::LinkCause;
+use leasehold_core::wire::Mac;
 
 use super::super::cni::Asked;
 use super::{CONFIG, lease, request};
@@ -20,7 +21,7 @@ fn with_config(verb: &str, config: &str) -> Request {
 
 fn add(request: &Request) -> leasehold_core::effect::Add {
     match Asked::parse(request).unwrap().call {
-        Call::Add(add) => add,
+        Call::Add(add) => *add,
         other => panic!("{other:?}"),
     }
 }
@@ -31,7 +32,7 @@ fn an_add_is_passed_on_whole() {
     assert_eq!(add.attachment, attachment());
     assert_eq!(add.netns, PathBuf::from("/run/netns/abc"));
     assert_eq!(add.lan, Lan::Link { parent: "eth0".into(), vlan: 0 });
-    assert_eq!(add.client_id.as_bytes(), b"\0abc/lan/net1");
+    assert_eq!(add.client_id.resolve(Mac::default()).as_bytes(), b"\0abc/lan/net1");
     assert_eq!(add.timeout, Duration::from_secs(30));
 }
 
@@ -45,7 +46,7 @@ fn the_configuration_says_how_long_an_add_may_take() {
 fn the_client_identifier_is_the_incumbents_cut_to_one_option() {
     let mut request = request("ADD");
     request.env.container_id = Some("c".repeat(255));
-    let id = add(&request).client_id;
+    let id = add(&request).client_id.resolve(Mac::default());
     assert_eq!(id.as_bytes().len(), 255);
     assert_eq!(id.as_bytes()[0], 0);
     assert!(id.as_bytes()[1..].iter().all(|b| *b == b'c'));

@@ -12,7 +12,7 @@ use super::lab::{Answer, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete,
 use crate::net::NetEvent;
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
-const WITH_ARP: Sockets = Sockets { arp: true, hold_port: None };
+const WITH_ARP: Sockets = Sockets { arp: true, ..PLAIN };
 
 #[test]
 fn only_what_is_ours_comes_in() {
@@ -176,9 +176,9 @@ fn a_held_port_is_not_unreachable() {
         netns.run(|| [held, free].map(|address| add_address(ifindex, address, 24)));
         let host0 = lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap();
         add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
-        lab.open(inside.clone(), Sockets { arp: false, hold_port: Some(held) }).await.unwrap();
+        lab.open(inside.clone(), Sockets { hold_port: Some(held), ..PLAIN }).await.unwrap();
         let none = Ipv4Addr::new(203, 0, 113, 1);
-        lab.open(inside, Sockets { arp: false, hold_port: Some(none) })
+        lab.open(inside, Sockets { hold_port: Some(none), ..PLAIN })
             .await
             .expect("it cannot be held, which is no failure");
 

@@ -34,7 +34,7 @@ pub(super) const MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
 /// That of its other end, in the host.
 pub(super) const PEER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0b]);
 /// What an exchange needs.
-pub(super) const PLAIN: Sockets = Sockets { arp: false, hold_port: None };
+pub(super) const PLAIN: Sockets = Sockets { chaddr: MAC, arp: false, hold_port: None };
 
 /// A net whose host is a namespace of the test's own.
 pub(super) struct Lab {
@@ -150,7 +150,8 @@ impl Lab {
     pub(super) async fn open(&mut self, link: Link, want: Sockets) -> Result<ExchangeId, LinkCause> {
         let op = self.op();
         let exchange = ExchangeId(op.0);
-        self.net.open(op, exchange, link, want);
+        let chaddr = link.mac();
+        self.net.open(op, exchange, link, Sockets { chaddr, ..want });
         match self.done(op).await {
             Outcome::Opened(result) => result.map(|()| exchange),
             other => panic!("{other:?}"),

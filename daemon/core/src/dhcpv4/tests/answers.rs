@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::super::lease::Lease;
 use super::super::release::{Release, ReleaseStep};
 use super::super::{Loss, Refused, Verdict};
-use super::script::{ACK, LEASED, MAC, NAK, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, client_id, lease, sent};
+use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, lease, plain, sent};
 use crate::wire::Mac;
 
 /// Brings a client to REQUESTING; returns its xid.
@@ -196,7 +196,7 @@ fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
 #[test]
 fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
     let far = Lease { server: Ipv4Addr::new(198, 51, 100, 1), gateway: Some(SERVER), ..lease() };
-    let mut release = Release::new(MAC, &client_id(), far, at(0.0), &mut Rng::with_seed(1));
+    let mut release = Release::new(plain(), far, at(0.0), &mut Rng::with_seed(1));
     let mut now = at(0.0);
     let frame = loop {
         match release.on_clock(now) {

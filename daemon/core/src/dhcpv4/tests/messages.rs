@@ -3,14 +3,14 @@
 use std::net::Ipv4Addr;
 
 use super::super::message::{Hop, Sender};
-use super::script::{LEASED, MAC, SERVER, SERVER_MAC, Sent, client_id, sent};
+use super::script::{LEASED, MAC, SERVER, SERVER_MAC, Sent, client_id, plain, sent};
 use crate::wire::Mac;
 
 const XID: u32 = 0x1234_5678;
 const NONE: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
 fn sender() -> Sender {
-    Sender { chaddr: MAC, client_id: client_id().as_bytes().to_vec() }
+    plain()
 }
 
 /// A BOOTREQUEST of table 5: fixed fields, magic cookie, options in order of code, end, zeros up to 300 bytes.

@@ -1,11 +1,14 @@
 //! A client on stage: time is set, frames are read as they would be on the wire, answers are made of bytes.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
 use super::super::lease::Lease;
+use super::super::message::Sender;
+use super::super::profile::Profile;
 use super::super::timing::Timer;
 use super::super::{Client, Event, Output};
 use crate::identity::ClientId;
@@ -24,6 +27,11 @@ pub(super) fn at(seconds: f64) -> Instant {
 
 pub(super) fn client_id() -> ClientId {
     ClientId::new(b"\0c1/lan/eth0".to_vec()).expect("long enough")
+}
+
+/// The sender of a client without any wishes.
+pub(super) fn plain() -> Sender {
+    Sender::new(MAC, &client_id(), Arc::new(Profile::default()))
 }
 
 /// What a client sent, as a server reads it.
@@ -164,13 +172,13 @@ impl Stage {
 
     /// A client that a caller waits for, in INIT at zero.
     pub(super) fn acquiring() -> Self {
-        Self::new(Client::acquire(MAC, &client_id(), at(0.0), Rng::with_seed(7)))
+        Self::new(Client::acquire(plain(), None, at(0.0), Rng::with_seed(7)))
     }
 
     /// A client that has held a lease since zero, with these seconds to T1, T2 and the end.
     pub(super) fn bound(t1: u32, t2: u32, end: u32) -> Self {
         let times = super::super::timing::times(end, Some(t1), Some(t2));
-        Self::new(Client::resume(MAC, &client_id(), Lease { times, ..lease() }, at(0.0), Rng::with_seed(7)))
+        Self::new(Client::resume(plain(), Lease { times, ..lease() }, at(0.0), Rng::with_seed(7)))
     }
 
     /// Lets the time be `now`; sockets that are wanted open at once.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::super::*;
 use crate::dhcpv4::lease::{Lease, Times};
-use crate::effect::{Add, StoreCause};
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::identity::{ClientId, Door, Identity, Lan};
 use crate::link::{Link, LinkView, Target};
 use crate::record::{Change, Record, RecordState};
@@ -75,7 +76,7 @@ impl Rig {
             sent: vec![],
             req: 0,
         };
-        rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![] });
+        rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees: vec![] });
         rig
     }
     pub(super) fn now(&self) -> Now {
@@ -91,13 +92,16 @@ impl Rig {
         self.req
     }
     pub(super) fn add(&mut self, who: &str, netns: u64, id: &str) -> u64 {
-        let call = Call::Add(Add {
+        let call = Call::Add(Box::new(Add {
             attachment: attachment(who),
             netns: PathBuf::from(format!("/ns/{netns}")),
             lan: Lan::Link { parent: "br0".into(), vlan: 0 },
-            client_id: ClientId::new(format!("\0{id}").into_bytes()).unwrap(),
+            client_id: ClientIdRule::Bytes(ClientId::new(format!("\0{id}").into_bytes()).unwrap()),
+            chaddr: None,
+            wanted: None,
+            profile: Profile::default(),
             timeout: Duration::from_secs(30),
-        });
+        }));
         self.request(call)
     }
     pub(super) fn del(&mut self, who: &str) -> u64 {
@@ -271,7 +275,7 @@ impl Rig {
     }
     pub(super) fn rows(&mut self) -> Vec<crate::effect::Row> {
         let id = self.request(Call::List);
-        let Some(Answer::Bindings(rows)) = self.answers.remove(&id) else { panic!() };
+        let Some(Answer::Bindings { rows, .. }) = self.answers.remove(&id) else { panic!() };
         rows
     }
 }
@@ -288,6 +292,7 @@ pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
             client_id: ClientId::new(b"\0id".to_vec()).unwrap(),
             chaddr: Mac([2, 0, 0, 0, 1, 1]),
         },
+        profile: Profile::default(),
         link: Link::InNetns { path: "/ns/1".into(), cookie: Cookie(1), ifindex: 2, mac: Mac([2, 0, 0, 0, 1, 1]) },
         lease: Lease {
             address: "192.0.2.50/24".parse().unwrap(),

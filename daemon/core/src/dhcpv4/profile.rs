@@ -1,0 +1,75 @@
+//! What a client says of itself and wants, beyond what RFC 2131 makes it.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+/// The choices of one attachment's network configuration. They outlive a restart with the attachment's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    /// Host name (12), sent as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Fully qualified domain name (81), sent in the wire form of RFC 4702 with the flags E and S.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fqdn: Option<String>,
+    /// Vendor class identifier (60).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vendor_class: Option<String>,
+    /// User class (77), one instance, as RFC 3004 has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_class: Option<String>,
+    /// Further options, as code and bytes. None of those that the protocol itself sets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub provide: Vec<(u8, Vec<u8>)>,
+    /// The parameter request list (55), in place of the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Vec<u8>>,
+    /// Asks servers to answer by broadcast.
+    pub broadcast: bool,
+    /// Offers to take a lease in two messages (80, RFC 4039).
+    pub rapid_commit: bool,
+    /// Only these servers' answers are believed; empty: all but `deny`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<Ipv4Addr>,
+    /// These servers' answers are not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<Ipv4Addr>,
+    /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
+    pub release: bool,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            hostname: None,
+            fqdn: None,
+            vendor_class: None,
+            user_class: None,
+            provide: Vec::new(),
+            request: None,
+            broadcast: false,
+            rapid_commit: false,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            release: true,
+        }
+    }
+}
+
+impl Profile {
+    /// Tells whether a server's answers are believed.
+    pub fn trusts(&self, server: Ipv4Addr) -> bool {
+        (self.allow.is_empty() || self.allow.contains(&server)) && !self.deny.contains(&server)
+    }
+}
+
+/// An address that is asked for (50).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Whether another one will do.
+    pub preferred: bool,
+}

@@ -1,0 +1,83 @@
+//! STATUS: could an ADD be served now? The store is written to, the network's host link looked at, a socket opened.
+
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::binding::{Owner, Purpose};
+use crate::effect::{Answer, ExchangeId, Failure, Outcome, RequestId, Why};
+use crate::link::{Link, LinkCause, Sockets, Target};
+use crate::time::Now;
+use crate::wire::Mac;
+
+/// How long the looks may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The loopback link's index in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// A STATUS under way.
+#[derive(Debug)]
+pub(super) struct StatusCheck {
+    left: usize,
+    sockets: ExchangeId,
+    fault: Option<String>,
+}
+
+impl Registry {
+    pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) {
+        let owner = || Owner::Status(id);
+        self.out.try_store(owner());
+        let link = Link::Parent { ifindex: LOOPBACK, mac: Mac::default() };
+        let want = Sockets { chaddr: Mac::default(), arp: true, hold_port: None };
+        let sockets = self.out.try_open(owner(), link, want);
+        let parents = usize::from(parent.is_some());
+        if let Some(ifname) = parent {
+            self.out.inspect(owner(), Purpose::Status, Target::Host { ifname });
+        }
+        self.status.insert(id, StatusCheck { left: 2 + parents, sockets, fault: None });
+        self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
+    }
+
+    pub(super) fn status_seen(&mut self, id: RequestId, outcome: Outcome) {
+        let fault = match outcome {
+            Outcome::Persisted(Err(cause)) => Some(cause.to_string()),
+            // A socket was made; that its link is down is another matter.
+            Outcome::Opened(Err(LinkCause::Down)) => None,
+            Outcome::Opened(Err(cause)) => Some(format!("no packet sockets: {cause}")),
+            Outcome::Inspected(Err(cause)) => Some(format!("the network's parent link: {cause}")),
+            Outcome::Persisted(Ok(()))
+            | Outcome::Opened(Ok(()))
+            | Outcome::Inspected(Ok(_))
+            | Outcome::Applied { .. } => None,
+        };
+        let Some(check) = self.status.get_mut(&id) else { return };
+        check.fault = check.fault.take().or(fault);
+        check.left -= 1;
+        if check.left == 0 {
+            self.end_status(id);
+        }
+    }
+
+    pub(super) fn status_timed_out(&mut self, id: RequestId) {
+        if let Some(check) = self.status.get_mut(&id) {
+            check.fault.get_or_insert_with(|| format!("the store or the kernel did not answer within {LIMIT:?}"));
+            self.end_status(id);
+        }
+    }
+
+    /// Drops a STATUS whose caller went away; false when it is none.
+    pub(super) fn forget_status(&mut self, id: RequestId) -> bool {
+        let check = self.status.remove(&id);
+        check.as_ref().into_iter().for_each(|check| self.out.close(check.sockets));
+        check.is_some()
+    }
+
+    fn end_status(&mut self, id: RequestId) {
+        self.timers.set(Key::Call(id), None);
+        let Some(check) = self.status.remove(&id) else { return };
+        self.out.close(check.sockets);
+        let answer = check.fault.map_or(Answer::Ready, |fault| Answer::Failed(Failure::NotReady(fault)));
+        self.out.reply(id, answer);
+    }
+}
