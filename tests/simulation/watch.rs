@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Link, Target};
@@ -77,6 +78,8 @@ pub(crate) struct Holder {
     pub(crate) lan: usize,
     /// The client identifier.
     pub(crate) client_id: ClientId,
+    /// Its link's Ethernet address.
+    pub(crate) mac: Mac,
     /// The address.
     pub(crate) address: Ipv4Addr,
 }
@@ -263,8 +266,15 @@ impl Watch {
         if self.silent.get(&source).is_some_and(|until| now < *until) {
             return Some(breach(Rule::Chatty, format!("a frame from {source} on {exchange:?} after a restart")));
         }
-        let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Release))?;
+        let message = message_of(frame)?;
+        if message.kind() == Some(Kind::Discover) {
+            // Who looks for a lease has none: it was lost since.
+            self.holders.retain(|_, holder| Some(holder.lan) != lan || holder.mac != source);
+        }
         let ClientKey::Id(released) = message.key() else { return None };
+        if message.kind() != Some(Kind::Release) {
+            return None;
+        }
         let (attachment, holder) = self
             .holders
             .iter()
@@ -285,7 +295,9 @@ impl Watch {
             }
             (Call::Add(add), Answer::Leased(lease)) => {
                 let durable = store.durable.values().any(|record| {
-                    record.attachment == add.attachment && record.state == RecordState::Bound && record.lease == **lease
+                    record.attachment == add.attachment
+                        && record.state == RecordState::Bound
+                        && (record.lease == **lease || extends(&record.lease, lease))
                 });
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
             }
@@ -296,6 +308,11 @@ impl Watch {
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }
     }
+}
+
+/// Tells whether a lease is a later extension of another: the store may be further than the core knows.
+fn extends(later: &Lease, lease: &Lease) -> bool {
+    later.address == lease.address && later.start > lease.start
 }
 
 /// Returns a breach of a rule.

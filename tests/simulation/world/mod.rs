@@ -125,7 +125,9 @@ pub(crate) struct World {
     watch: Watch,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The same as the client knows it, by the ACKs that it heard.
+    /// Each client's last REQUEST: its xid and when it was sent.
+    latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
+    /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
     heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
@@ -173,6 +175,7 @@ impl World {
             actors,
             watch: Watch::default(),
             granted: BTreeMap::new(),
+            latest: BTreeMap::new(),
             heard: BTreeMap::new(),
             carried: BTreeMap::new(),
             crashes: plan.crashes.iter().copied().collect(),

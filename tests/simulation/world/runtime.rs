@@ -191,7 +191,7 @@ impl World {
             return self.ask_audit(Some(attachment));
         }
         if let Act::Released(address) = act {
-            return self.must_be_released(actor, address);
+            return self.must_be_released(actor, generation, address);
         }
         if self.actors[actor].generation != generation {
             return;
@@ -230,7 +230,7 @@ impl World {
             return;
         }
         let spooled = self.spool.iter().any(|spooled| spooled.attachment == self.actors[index].attachment);
-        let same = self.rng.u32(..4) == 0 && self.actors[index].generation > 0 && !spooled;
+        let same = self.rng.u32(..4) == 0 && self.actors[index].container > 0 && !spooled;
         let same_mac = self.rng.u32(..6) == 0;
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
