@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long connections may take to close after that.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Threads that work in namespaces. A visit takes some 30 microseconds; a second thread is there for a visit that hangs.
+/// Threads that work in namespaces. A visit takes some 30 microseconds: more than one only for visits that hang.
 const WORKERS: usize = 4;
 
 /// Events taken from each source before the effects are drained and the runtime gets its turn.
@@ -279,7 +279,7 @@ impl Driver {
                 self.feed(Input::Frame { exchange, bytes: &bytes, meta });
             }
             Wake::Net(NetEvent::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
-            Wake::Net(NetEvent::Kernel(event)) => self.feed(Input::Kernel(event)),
+            Wake::Net(NetEvent::Kernel(news)) => self.feed(Input::Kernel(news.into_event())),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
             Wake::Door(Event::Asked { id, call, reply }) if matches!(self.phase, Phase::Running) => {
                 self.open.insert(id, Asker::Caller(reply));

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold_api::cni::{Env, Request};
+use leasehold_api::cni::{Env, PATH, Request};
 use leasehold_api::spool;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -30,11 +30,22 @@ struct Home {
 }
 
 impl Home {
-    fn new() -> Self {
+    /// `None` where namespaces cannot be made: the test is skipped then, which on CI is a failure.
+    fn new() -> Option<Self> {
+        let unshare = Command::new("unshare").args(["--map-root-user", "--net", "true"]).status();
+        if !unshare.is_ok_and(|status| status.success()) {
+            let line = "skipped: a daemon of its own needs the right to make namespaces";
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}; on CI a skip is a failure");
+            eprintln!("{line}");
+            if let Some(skips) = std::env::var_os("LEASEHOLD_SKIPS") {
+                writeln!(fs::OpenOptions::new().append(true).open(skips).unwrap(), "{line}").unwrap();
+            }
+            return None;
+        }
         let dir = TempDir::new().unwrap();
         let notify = UnixDatagram::bind(dir.path().join("notify")).unwrap();
         notify.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { dir, notify }
+        Some(Self { dir, notify })
     }
 
     fn socket(&self) -> PathBuf {
@@ -130,7 +141,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn a_ready_daemon_answers_and_stops_cleanly() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let daemon = home.start();
     assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
     assert_eq!((mode(&home.state()), mode(&home.state().join("leases.redb"))), (0o700, 0o600));
@@ -150,9 +161,64 @@ fn a_ready_daemon_answers_and_stops_cleanly() {
     assert!(!log.contains("ERROR"), "{log}");
 }
 
+/// A namespace with an interface that nobody answers on; gone when dropped.
+struct Silence(Pid);
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn an_add_under_way_is_cut_off_without_an_answer() {
+    let Some(home) = Home::new() else { return };
+    let mut shell = Command::new("unshare");
+    // The namespace belongs to the same user namespace as the daemon, so the daemon may enter it.
+    let inner =
+        "ip link add eth0 type veth peer name peer && ip link set peer up && echo $$ && exec sleep 600 >/dev/null 2>&1";
+    let outer = "unshare --net sh -ec \"$1\" & exec \"$0\" daemon";
+    shell.args(["--map-root-user", "--net", "sh", "-c", outer, LEASEHOLD, inner]);
+    home.environment(&mut shell);
+    shell.stdout(Stdio::piped());
+    let mut daemon = home.ready(shell);
+    let mut pid = String::new();
+    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+    let silence = Silence(Pid::from_raw(pid.trim().parse().unwrap()));
+
+    let request = Request {
+        env: Env {
+            command: Some("ADD".to_owned()),
+            container_id: Some("c1".to_owned()),
+            ifname: Some("eth0".to_owned()),
+            netns: Some(format!("/proc/{}/ns/net", silence.0)),
+            ..Env::default()
+        },
+        config: r#"{"cniVersion":"1.0.0","name":"lan","type":"macvlan","master":"eth0","ipam":{"type":"dhcp"}}"#
+            .to_owned(),
+    };
+    let body = serde_json::to_string(&request).unwrap();
+    let mut caller = UnixStream::connect(home.socket()).unwrap();
+    caller.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!("POST {PATH} HTTP/1.1\r\nHost: leasehold\r\nContent-Length: {}\r\n\r\n", body.len());
+    caller.write_all((head + &body).as_bytes()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !text(&home.list(&[]).stdout).contains("lan/c1/eth0") {
+        assert!(Instant::now() < deadline, "no binding appeared");
+    }
+
+    daemon.signal(Signal::SIGTERM);
+    let mut answer = Vec::new();
+    // Cut, in one of the two ways in which a connection can be.
+    let _ = caller.read_to_end(&mut answer);
+    assert_eq!(text(&answer), "", "the shim asks the next daemon only when it got no answer");
+    let (status, log) = daemon.ended();
+    assert!(status.success(), "{log}");
+}
+
 #[test]
 fn an_interrupt_stops_it_too() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let daemon = home.start();
     daemon.signal(Signal::SIGINT);
     assert!(daemon.ended().0.success());
@@ -160,7 +226,7 @@ fn an_interrupt_stops_it_too() {
 
 #[test]
 fn after_kill_9_the_next_daemon_takes_the_socket_and_the_store() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let mut first = home.start();
     first.0.kill().unwrap();
     first.0.wait().unwrap();
@@ -173,7 +239,7 @@ fn after_kill_9_the_next_daemon_takes_the_socket_and_the_store() {
 
 #[test]
 fn a_second_daemon_is_told_who_has_the_socket() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let first = home.start();
     let (status, log) = Daemon(home.command().spawn().unwrap()).ended();
     assert_eq!(status.code(), Some(1));
@@ -184,7 +250,7 @@ fn a_second_daemon_is_told_who_has_the_socket() {
 
 #[test]
 fn a_second_daemon_is_told_who_has_the_state_and_leaves_no_socket() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let first = home.start();
     let other = home.dir.path().join("other.sock");
     let (status, log) = Daemon(home.command().env("LEASEHOLD_SOCKET", &other).spawn().unwrap()).ended();
@@ -195,7 +261,7 @@ fn a_second_daemon_is_told_who_has_the_state_and_leaves_no_socket() {
 
 #[test]
 fn a_socket_of_systemd_is_used_and_left() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("activated.sock");
     let listener = UnixListener::bind(&path).unwrap();
     // As systemd does it: descriptor 3, and a LISTEN_PID that is the daemon's own.
@@ -221,7 +287,7 @@ fn a_socket_of_systemd_is_used_and_left() {
 
 #[test]
 fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let mut shell = Command::new("sh");
     shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3</dev/null", LEASEHOLD]);
     home.environment(&mut shell);
@@ -231,8 +297,8 @@ fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
 }
 
 #[test]
-fn a_del_that_was_spooled_is_carried_out_before_readiness_is_long_past() {
-    let home = Home::new();
+fn a_spooled_del_is_carried_out_at_the_start() {
+    let Some(home) = Home::new() else { return };
     fs::create_dir(home.socket().parent().unwrap()).unwrap();
     let request = Request {
         env: Env {
@@ -258,7 +324,7 @@ fn a_del_that_was_spooled_is_carried_out_before_readiness_is_long_past() {
 
 #[test]
 fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     fs::create_dir(home.state()).unwrap();
     fs::write(home.state().join("leases.redb"), [7; 5000]).unwrap();
     let daemon = home.start();
@@ -270,7 +336,7 @@ fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
 
 #[test]
 fn the_log_can_be_json() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let mut command = home.command();
     command.args(["--log-format", "json", "--log", "debug"]);
     let daemon = home.ready(command);
@@ -283,7 +349,7 @@ fn the_log_can_be_json() {
 
 #[test]
 fn a_filter_that_is_none_is_refused() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let output = home.command().args(["--log", "leasehold=loud"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("leasehold: log filter \"leasehold=loud\""), "{}", text(&output.stderr));
@@ -291,7 +357,7 @@ fn a_filter_that_is_none_is_refused() {
 
 #[test]
 fn a_list_without_a_daemon_says_how_to_start_one() {
-    let home = Home::new();
+    let Some(home) = Home::new() else { return };
     let output = home.list(&[]);
     assert_eq!(output.status.code(), Some(1));
     let expected = format!(

@@ -89,7 +89,7 @@ impl Capture {
             }
             if !readable(&self.socket, deadline)? {
                 let context = format!("; the capture has:\n{self}");
-                return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context });
+                return Err(Error::timed_out(awaited, limit, context));
             }
         }
     }
@@ -109,6 +109,8 @@ impl Capture {
 
 impl std::fmt::Display for Capture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.packets.iter().try_for_each(|packet| writeln!(f, "  {packet}"))
+        let known = self.packets.iter().filter(|packet| !matches!(packet, Packet::Other(_)));
+        known.clone().try_for_each(|packet| writeln!(f, "  {packet}"))?;
+        write!(f, "  and {} other frames", self.packets.len() - known.count())
     }
 }

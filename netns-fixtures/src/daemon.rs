@@ -53,7 +53,7 @@ impl Daemon {
         let ready = listen(&notify)?;
         let mut command = Command::new(binary("leasehold")?);
         command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
-        command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("RUST_LOG", "debug");
+        command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
         let process = Process::start(netns, "leasehold daemon", command)?;
         let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
         daemon.wait_until_ready(&ready)?;
@@ -130,8 +130,7 @@ impl Daemon {
                 Err(e) => return Err(e).doing(|| "hear from the daemon".to_owned()),
             }
             if !first_readable(&[socket.as_fd(), self.process.lifeline()], deadline)? {
-                let context = format!("; it said:\n{}", self.log().tail());
-                return Err(Error::TimedOut { awaited: "READY=1 of the daemon".into(), waited: DEADLINE, context });
+                return Err(Error::timed_out("READY=1 of the daemon", DEADLINE, String::new()));
             }
             self.process.still_runs("its readiness")?;
         }

@@ -54,7 +54,8 @@ impl Containerd {
     pub fn run(&self, id: &str, command: &[&str]) -> Result<String, Error> {
         let (socket, root) = (self.dir.join("sock"), self.dir.join("rootfs"));
         let (socket, root) = (socket.to_string_lossy(), root.to_string_lossy());
-        let args = ["--address", &socket, "run", "--rm", "--cni", "--rootfs", &root, id, "/bin/busybox"];
+        let args =
+            ["--address", &socket, "run", "--rm", "--cgroup", "", "--cni", "--rootfs", &root, id, "/bin/busybox"];
         self.host.run_command("ctr", &[&args, command].concat(), "")
     }
 

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use crate::process::something_went_wrong;
+
 /// Why a fixture could not do what it was asked.
 #[derive(thiserror::Error)]
 pub enum Error {
@@ -74,6 +76,11 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn timed_out(awaited: &str, waited: Duration, context: String) -> Self {
+        something_went_wrong();
+        Self::TimedOut { awaited: awaited.to_owned(), waited, context }
+    }
+
     /// Tells whether the kernel refused because the thing is there already.
     pub(crate) fn is_exists(&self) -> bool {
         let Self::Netlink { source: rtnetlink::Error::NetlinkError(message), .. } = self else {

@@ -6,6 +6,7 @@
 //! ```
 
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -75,7 +76,7 @@ impl Lan {
 
     /// Returns the CNI configuration of a network of macvlans on this LAN whose addresses come from the daemon that
     /// listens at `socket`.
-    pub fn cni_config(socket: &std::path::Path) -> Value {
+    pub fn cni_config(socket: &Path) -> Value {
         json!({
             "cniVersion": "1.0.0",
             "name": "lan",

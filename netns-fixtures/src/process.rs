@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,15 @@ use crate::netns::Netns;
 /// How long a fixture waits for what should happen at once. Generous: a busy machine is no failure.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A running process. Dropping it kills it; in a panic it first shows what the process said.
+/// Whether something went wrong in this run.
+static WENT_WRONG: AtomicBool = AtomicBool::new(false);
+
+/// Makes processes tell what they said when they are dropped: an error is on its way to a person.
+pub(crate) fn something_went_wrong() {
+    WENT_WRONG.store(true, Ordering::Relaxed);
+}
+
+/// A running process. Dropping it kills it; where something went wrong it then shows what the process said.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -67,11 +76,7 @@ impl Process {
     pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
         match self.log.wait_for(text, DEADLINE) {
             Heard::Yes => Ok(()),
-            Heard::No => Err(Error::TimedOut {
-                awaited: format!("line \"{text}\" of {}", self.name),
-                waited: DEADLINE,
-                context: format!("; it said:\n{}", self.log.tail()),
-            }),
+            Heard::No => Err(Error::timed_out(&format!("line \"{text}\" of {}", self.name), DEADLINE, String::new())),
             Heard::Ended => {
                 let status = self.child.wait().doing(|| format!("wait for {}", self.name))?;
                 Err(Error::Ended {
@@ -126,7 +131,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // A process that cannot be killed has ended already.
         let _ = self.end();
-        if thread::panicking() {
+        if thread::panicking() || WENT_WRONG.load(Ordering::Relaxed) {
             eprintln!("---- {} said ----\n{}", self.name, self.log.tail());
         }
     }

@@ -10,6 +10,7 @@ use crate::binaries::binary;
 use crate::container::Container;
 use crate::error::{Doing, Error};
 use crate::netns::{Netns, feed};
+use crate::process::something_went_wrong;
 
 /// The CNI plugin `dhcp` of this workspace, or another one in its place.
 #[derive(Clone, Debug)]
@@ -148,6 +149,7 @@ impl ShimCall {
         }
         let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
         let code = answer["code"].as_u64().ok_or_else(bad)?;
+        something_went_wrong();
         let error = CniError { code, msg: text("msg"), details: text("details") };
         Err(CallError::Cni { verb: self.verb, container: self.container.clone(), error })
     }

@@ -27,7 +27,7 @@ pub fn until_file<T>(
             return Ok(found);
         }
         if !watch.changed_by(deadline)? {
-            return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context: String::new() });
+            return Err(Error::timed_out(awaited, limit, String::new()));
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Kea, KeaConfig, OTHER_POOL, POOL};
+use netns_fixtures::server::{Kea, KeaConfig, POOL};
 use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, sandbox};
+
+use serde_json::{Value, json};
 
 use crate::witness;
 
@@ -24,10 +26,11 @@ fn add_gives_what_kea_granted() -> Result<(), CallError> {
     let lab = Lab::new(&sandbox)?;
     let mut config = short_leases();
     config.options.extend([
-        ("domain-name-servers".to_owned(), "10.7.0.53, 10.7.0.54".to_owned()),
-        ("domain-name".to_owned(), "lan.example".to_owned()),
-        ("interface-mtu".to_owned(), "1400".to_owned()),
-        ("classless-static-route".to_owned(), "0.0.0.0/0 - 10.7.0.1, 192.0.2.0/24 - 10.7.0.9".to_owned()),
+        json!({ "name": "domain-name-servers", "data": "10.7.0.53, 10.7.0.54" }),
+        json!({ "name": "domain-name", "data": "lan.example" }),
+        json!({ "name": "interface-mtu", "data": "1400" }),
+        // 0.0.0.0/0 by 10.7.0.1, 192.0.2.0/24 by 10.7.0.9
+        json!({ "code": 121, "space": "dhcp4", "csv-format": false, "data": "000A07000118C000020A070009" }),
     ]);
     let server = Kea::start(&lab.lan, config)?;
     let member = lab.attach("c1")?;
@@ -39,7 +42,7 @@ fn add_gives_what_kea_granted() -> Result<(), CallError> {
     assert_eq!(lease.client_id, client_id, "the incumbent's client identifier, so that leases outlive the change");
     assert_eq!(
         member.result,
-        serde_json::json!({
+        json!({
             "cniVersion": "1.0.0",
             "ips": [{ "address": format!("{}/16", member.address), "gateway": "10.7.0.1" }],
             "routes": [{ "dst": "0.0.0.0/0", "gw": "10.7.0.1" }, { "dst": "192.0.2.0/24", "gw": "10.7.0.9" }],
@@ -105,12 +108,12 @@ fn a_nak_sends_the_client_back_to_init() -> Result<(), CallError> {
     let mut server = Kea::start(&lab.lan, short_leases())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;
-    server.stop()?;
-    server.forget_leases()?;
-    server.restart(Some(KeaConfig { pool: OTHER_POOL, ..short_leases() }))?;
+    // The administrator keeps the address for another machine from now on.
+    let reservations = vec![([2, 0, 0, 0, 0, 1], member.address)];
+    server.restart(Some(KeaConfig { reservations, ..short_leases() }))?;
 
     let next = witness::new_lease_after_nak(&mut seen, &member, T2 + DEADLINE)?;
-    assert!(OTHER_POOL.contains(&next), "{next}");
+    assert!(POOL.contains(&next) && next != member.address, "{next}");
     let error = lab.check(&member).expect_err("the container has an address that is not its own").cni();
     assert!(error.msg.contains(&member.address.to_string()), "{error}");
     lab.detach(&member)?;
@@ -129,6 +132,6 @@ fn del_gives_the_address_back() -> Result<(), CallError> {
     witness::release(&mut seen, &member, DEADLINE)?;
     server.wait_until_free()?;
     lab.detach(&member)?;
-    assert_eq!(lab.daemon().list()?, Vec::<serde_json::Value>::new());
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
     Ok(())
 }

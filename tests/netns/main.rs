@@ -3,6 +3,7 @@
 //! Every test makes its own LAN. Those that need a server or a tool that is not there say which and are skipped.
 
 mod crash;
+mod demo;
 mod dnsmasq;
 mod fixtures;
 mod hangup;

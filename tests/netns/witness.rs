@@ -18,7 +18,7 @@ pub(crate) fn renewal(witness: &mut Capture, member: &Member, limit: Duration) -
 /// Waits for a REBIND of a member: a REQUEST from its address to everybody.
 pub(crate) fn rebinding(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
     let request = witness.wait_for_dhcp(Kind::Request, limit, |m| {
-        m.ciaddr == member.address && m.chaddr == member.container.mac && !m.is_unicast()
+        m.ciaddr == member.address && m.chaddr == member.container.mac && m.destination.is_broadcast()
     })?;
     assert_eq!((request.source, request.destination), (member.address, Ipv4Addr::BROADCAST));
     assert_eq!(request.option(code::SERVER), None, "a REBIND names no server (RFC 2131 table 5)");

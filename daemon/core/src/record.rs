@@ -39,6 +39,8 @@ pub struct Record {
 pub enum RecordState {
     /// The attachment holds the lease.
     Bound,
+    /// The attachment holds none: this was its last, which ended or was refused. Another is being looked for.
+    Seeking,
     /// The attachment is gone; the server may not know yet.
     Releasing,
 }

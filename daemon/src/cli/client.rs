@@ -69,7 +69,8 @@ fn exchange(socket: &Path, url: &str) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer).map_err(|e| match e.kind() {
         // What a read time-out of a Unix socket is called.
@@ -101,6 +102,7 @@ fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
     use std::thread;
 
@@ -114,11 +116,10 @@ mod tests {
         let socket = dir.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
         let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 1024];
-            let length = stream.read(&mut request).unwrap();
-            assert!(request[..length].starts_with(b"GET /v1/bindings HTTP/1.1\r\n"));
-            stream.write_all(answer).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            let head = BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty());
+            assert_eq!(head.collect::<Vec<_>>()[0], "GET /v1/bindings HTTP/1.1");
+            (&stream).write_all(answer).unwrap();
         });
         let result = get(&socket, "/v1/bindings");
         server.join().unwrap();

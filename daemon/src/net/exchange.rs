@@ -57,7 +57,7 @@ impl Exchange {
         self,
         op: OpId,
         opening: impl Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>,
-        outbox: Outbox<Vec<u8>>,
+        mut outbox: Outbox<Vec<u8>>,
     ) {
         let opened = opening.await.flatten().and_then(|Opened { packet, hold }| {
             let packet = Ready::new(packet);
@@ -75,7 +75,9 @@ impl Exchange {
             return;
         };
         let mut tally = Tally::default();
-        if let Err(cause) = self.pump(&packet, outbox, &mut tally).await {
+        if let Err(cause) = self.pump(&packet, &mut outbox, &mut tally).await
+            && !outbox.is_closed()
+        {
             debug!(exchange = self.id.0, %cause, "exchange broken");
             self.tell(NetEvent::Broken { exchange: self.id, cause });
         }
@@ -85,7 +87,7 @@ impl Exchange {
     async fn pump(
         &self,
         packet: &Ready<PacketSocket>,
-        mut outbox: Outbox<Vec<u8>>,
+        outbox: &mut Outbox<Vec<u8>>,
         tally: &mut Tally,
     ) -> Result<(), LinkCause> {
         let places = Arc::new(Semaphore::new(UNTAKEN));
@@ -101,7 +103,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 next = outbox.recv(), if retry.is_none() => match next {
-                    Some(frame) => retry = self.send(packet, Retry::first(frame), tally)?,
+                    Some(frame) => retry = self.send(packet, Retry::first(frame, Instant::now()), tally)?,
                     None => return Ok(()),
                 },
                 () = again => {
@@ -130,7 +132,7 @@ impl Exchange {
                 return Ok(None);
             }
             Sent::Gone => return Err(packet.no_link()),
-            Sent::Busy(errno) => match it.later() {
+            Sent::Busy(errno) => match it.later(Instant::now()) {
                 Some(retry) => return Ok(Some(retry)),
                 None => errno,
             },
@@ -148,18 +150,13 @@ impl Exchange {
 }
 
 impl Retry {
-    fn first(frame: Vec<u8>) -> Self {
-        let now = Instant::now();
+    fn first(frame: Vec<u8>, now: Instant) -> Self {
         Self { frame, at: now, pause: FIRST_PAUSE, until: now + PATIENCE }
     }
 
-    /// Returns it for its next try, the last at the end of the patience; `None` when that is past.
-    fn later(self) -> Option<Self> {
-        (self.at < self.until).then(|| Self {
-            at: (Instant::now() + self.pause).min(self.until),
-            pause: self.pause * 2,
-            ..self
-        })
+    /// Returns it for its next try, the last at the end of the patience; `None` when that was the last.
+    fn later(self, now: Instant) -> Option<Self> {
+        (self.at < self.until).then(|| Self { at: (now + self.pause).min(self.until), pause: self.pause * 2, ..self })
     }
 }
 
@@ -185,5 +182,23 @@ async fn receive(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_tried_for_fifty_milliseconds_at_growing_intervals() {
+        let start = Instant::now();
+        let mut tries = Vec::new();
+        let mut next = Some(Retry::first(Vec::new(), start));
+        while let Some(retry) = next {
+            tries.push((retry.at - start).as_millis());
+            let at = retry.at;
+            next = retry.later(at);
+        }
+        assert_eq!(tries, [0, 1, 3, 7, 15, 31, 50]);
     }
 }

@@ -5,7 +5,8 @@
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); [`netlink`] looks at links and changes
 //!   them there.
 //! * [`packet`]: the sockets of an exchange; [`exchange`] sends and receives through them; [`reaper`] closes them.
-//! * [`watch`] hears what happens in the namespaces that were looked at.
+//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
+//! * [`inherit`] takes the socket that systemd passes.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
 
@@ -17,7 +18,11 @@ mod packet;
 mod pool;
 mod ready;
 mod reaper;
+mod registrar;
 mod watch;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::io;
@@ -41,7 +46,8 @@ use netns::Host;
 use pool::Pool;
 pub(crate) use ready::Ready;
 use reaper::Reaper;
-use watch::{Registrar, Watch};
+use registrar::Registrar;
+use watch::Watch;
 
 /// How long an operation may take until it is answered with [`LinkCause::TimedOut`].
 const LIMIT: Duration = Duration::from_secs(10);
@@ -100,7 +106,7 @@ pub(crate) enum NetEvent {
         cause: LinkCause,
     },
     /// The kernel told something.
-    Kernel(KernelEvent),
+    Kernel(News),
 }
 
 /// The bytes of a received frame.
@@ -120,6 +126,22 @@ impl Deref for Received {
     }
 }
 
+/// What the kernel told.
+///
+/// The watch has only so much of it out at a time: taking the event lets the next be read.
+#[derive(Debug)]
+pub(crate) struct News {
+    event: KernelEvent,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl News {
+    /// Returns what the kernel told.
+    pub(crate) fn into_event(self) -> KernelEvent {
+        self.event
+    }
+}
+
 /// Namespaces, links and packet sockets. Dropping it closes every exchange.
 #[derive(Debug)]
 pub(crate) struct Net {
@@ -134,8 +156,8 @@ pub(crate) struct Net {
 impl Net {
     /// Starts the threads and the watch. The calling thread's namespace is the host's from now on.
     ///
-    /// Must be called inside a runtime with I/O and time; what happens is told to `events`. The driver takes events
-    /// without waiting for anything else in between, or the kernel's news pile up there.
+    /// Must be called inside a runtime with I/O and time; what happens is told to `events`. That has no bound of its own
+    /// and needs none: operations are the caller's, and frames and news each have so many places there.
     pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetEvent>) -> Result<Self, NetError> {
         let registrar = Registrar::open().map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;

@@ -18,6 +18,7 @@ use netlink_packet_core::{
     NetlinkMessage, NlasIterator,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, address::AddressMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::libc;
@@ -102,6 +103,14 @@ impl Netlink {
             taken();
         }
         self.view(Which::Index(index), cookie)
+    }
+
+    /// Tells whether a namespace has that number in the socket's own. Where the kernel cannot be asked, one may have.
+    pub(super) fn has_number(&mut self, number: i32) -> bool {
+        let mut request = NsidMessage::default();
+        request.attributes.push(NsidAttribute::Id(number));
+        let asked = self.request(RouteNetlinkMessage::GetNsId(request), 0, |_, _| Ok(()));
+        !matches!(asked, Err(NetlinkError::Kernel { errno: libc::ENOENT, .. }))
     }
 
     fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {

@@ -22,7 +22,7 @@ use tracing::{debug, error};
 use super::netlink::{Netlink, Which};
 use super::packet::Opened;
 use super::reaper::Reaper;
-use super::watch::Registrar;
+use super::registrar::Registrar;
 
 sockopt_impl!(
     /// Which namespace a socket is in (Linux 5.14).
@@ -79,15 +79,23 @@ impl Host {
 /// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
 /// is one.
 ///
-/// The kernel follows no magic link in that mode, and `/proc/<pid>/ns/net` is one. So where it finds one the path is
-/// opened as it reads, which is right for such a path: no other link lies on its way.
+/// The kernel follows no magic link in that mode (EXDEV), and `/proc/<pid>/ns/net` is one. So where it finds one the
+/// path is opened as it reads, which is right for such a path: no other link lies on its way.
 fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
     let root = open(prefix, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
     match openat2(root, relative, how) {
-        Err(Errno::ELOOP | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
+        Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
         opened => opened,
     }
+}
+
+/// Whether a namespace lives, as far as can be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Alive,
+    Dead,
+    Unclear,
 }
 
 /// A thread's own part in the work.
@@ -142,13 +150,26 @@ impl Worker {
         }
     }
 
-    /// Tells whether `path` leads to the namespace of that cookie.
-    pub(super) fn verify(&mut self, path: &Path, cookie: Cookie) -> Result<(), LinkCause> {
+    /// Finds out whether a namespace lives: whether it has its number still, or the path leads to it.
+    ///
+    /// Its number alone is no proof of life. The next namespace may have got it already.
+    pub(super) fn find(&mut self, number: i32, path: &Path, cookie: Cookie) -> Found {
+        if let Ok(false) = self.here().map(|netlink| netlink.has_number(number)) {
+            return Found::Dead;
+        }
         let host = Arc::clone(&self.host);
-        self.within(path, |_| {
+        let there = self.within(path, |_| {
             let netlink = Netlink::open().map_err(unopened)?;
-            check(&host, &netlink, path, Some(cookie)).map(drop)
-        })
+            check(&host, &netlink, path, Some(cookie))
+        });
+        match there {
+            Ok(_) => Found::Alive,
+            Err(cause) if cause.is_gone() => Found::Dead,
+            Err(cause) => {
+                debug!(?cookie, %cause, "it cannot be found out whether a namespace lives");
+                Found::Unclear
+            }
+        }
     }
 
     fn apply_within(
@@ -169,11 +190,16 @@ impl Worker {
     }
 
     fn apply_here(&mut self, which: Which<'_>, steps: &[Step], taken: impl FnMut()) -> Result<LinkView, LinkCause> {
-        let netlink = match &mut self.netlink {
-            Some(netlink) => netlink,
-            none => none.insert(Netlink::open().map_err(unopened)?),
-        };
-        netlink.apply(which, self.host.cookie, steps, taken)
+        let cookie = self.host.cookie;
+        self.here()?.apply(which, cookie, steps, taken)
+    }
+
+    /// Returns the socket in the host's namespace.
+    fn here(&mut self) -> Result<&mut Netlink, LinkCause> {
+        match &mut self.netlink {
+            Some(netlink) => Ok(netlink),
+            none => Ok(none.insert(Netlink::open().map_err(unopened)?)),
+        }
     }
 
     /// Runs `work` inside the namespace at `path`, which it is given the file of.

@@ -4,8 +4,7 @@
 //! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the hook
 //! `ingress` of the family netdev, which stops frames on their way to one that asked for IP. And on a parent one that
 //! asked for IP does not see what is addressed to a child's Ethernet address. A filter in the kernel picks ours out.
-//! What is *sent* does pass the hook `egress` of the family netdev and tc, as of every other sender; going around them
-//! (`PACKET_QDISC_BYPASS`) would hide our frames from tcpdump too.
+//! What is *sent* passes the hook `egress` of the family netdev, as everything does; a rule there refuses it (ENOBUFS).
 #![allow(unsafe_code)] // One conversion: see `everything_at`.
 
 use std::io::{self, IoSliceMut};
@@ -19,8 +18,8 @@ use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
-    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, bind, getsockname, recvmsg, send,
-    sockopt,
+    ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, SockaddrStorage, bind, getsockname,
+    recvmsg, send, sockopt,
 };
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
@@ -135,8 +134,7 @@ impl PacketSocket {
 
     /// Makes the link take in what is addressed to `mac`, where that is not its own address.
     fn hear_also(&self, mac: Mac) -> Result<(), LinkCause> {
-        let own: LinkAddr =
-            getsockname(self.as_raw_fd()).map_err(|errno| refused("look at a packet socket", &errno.into()))?;
+        let own = self.bound().map_err(|errno| refused("look at a packet socket", &errno.into()))?;
         if own.addr() == Some(mac.0) {
             return Ok(());
         }
@@ -193,10 +191,17 @@ impl PacketSocket {
             return refused("receive", error);
         }
         // A socket whose link is gone is bound to -1.
-        match getsockname::<LinkAddr>(self.as_raw_fd()) {
-            Ok(bound) if bound.as_ref().sll_ifindex <= 0 => self.no_link(),
+        match self.bound() {
+            Ok(to) if to.as_ref().sll_ifindex <= 0 => self.no_link(),
             _ => LinkCause::Down,
         }
+    }
+
+    /// Returns what it is bound to, with the link's own Ethernet address.
+    fn bound(&self) -> nix::Result<LinkAddr> {
+        // The kernel's answer is shorter than a LinkAddr wants to be read from.
+        let address: SockaddrStorage = getsockname(self.as_raw_fd())?;
+        address.as_link_addr().copied().ok_or(Errno::EAFNOSUPPORT)
     }
 
     /// Says that the socket's link does not exist.

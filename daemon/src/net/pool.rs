@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -48,9 +49,12 @@ struct Queue {
     closed: bool,
 }
 
+type Tell = Box<dyn FnOnce() + Send>;
+
 struct Job {
     ticket: Arc<Ticket>,
-    work: Box<dyn FnOnce(&mut Worker) + Send>,
+    /// Returns what tells the result.
+    work: Box<dyn FnOnce(&mut Worker) -> Tell + Send>,
 }
 
 /// How far a piece of work is, as both its asker and its thread see it.
@@ -92,8 +96,10 @@ impl Pool {
     {
         let (tell, told) = oneshot::channel();
         let ticket = Arc::new(Ticket(AtomicU8::new(WAITING)));
-        // The result is sent only when `work` has returned, and so has the thread to its own namespace.
-        let work = Box::new(move |worker: &mut Worker| drop(tell.send(work(worker))));
+        let work = Box::new(move |worker: &mut Worker| {
+            let result = work(worker);
+            Box::new(move || drop(tell.send(result))) as Tell
+        });
         let shared = Arc::clone(&self.0.0);
         shared.submit(Job { ticket: Arc::clone(&ticket), work });
         async move {
@@ -159,6 +165,15 @@ impl Shared {
         }
     }
 
+    fn leave(&self, written_off: bool) {
+        let mut queue = self.queue();
+        if written_off {
+            queue.stuck -= 1;
+        } else {
+            queue.alive -= 1;
+        }
+    }
+
     /// Waits for work that is still wanted; `None` when the pool is closed.
     fn next(&self) -> Option<Job> {
         let mut queue = self.queue();
@@ -179,33 +194,21 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Counts a thread out when it ends, whatever ends it.
-struct Leaving<'a> {
-    shared: &'a Shared,
-    written_off: bool,
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.shared.queue();
-        if self.written_off {
-            queue.stuck -= 1;
-        } else {
-            queue.alive -= 1;
-        }
-    }
-}
-
 fn serve(shared: &Arc<Shared>) {
-    let mut leaving = Leaving { shared, written_off: false };
     let mut worker = Worker::new(Arc::clone(&shared.host));
     while let Some(job) = shared.next() {
-        (job.work)(&mut worker);
-        if !job.ticket.moves(TAKEN, DONE) {
-            leaving.written_off = true;
-            return;
+        // A panic is a mistake of ours. It costs the one piece of work: the thread is back in its own namespace.
+        let told = catch_unwind(AssertUnwindSafe(|| (job.work)(&mut worker)));
+        let written_off = !job.ticket.moves(TAKEN, DONE);
+        let leaving = written_off || worker.is_stranded();
+        if leaving {
+            shared.leave(written_off);
         }
-        if worker.is_stranded() {
+        // Told last, so that whoever hears it finds this thread counted out.
+        if let Ok(tell) = told {
+            tell();
+        }
+        if leaving {
             return;
         }
     }

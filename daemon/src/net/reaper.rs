@@ -24,9 +24,13 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Enough for a thread that only calls `close`.
 const STACK: usize = 64 * 1024;
 
-/// Where packet sockets are left to be closed.
+/// Where packet sockets are left to be closed. The threads end when the last of these goes and all is closed.
 #[derive(Clone, Debug)]
-pub(super) struct Reaper(Arc<Shared>);
+pub(super) struct Reaper(Arc<Handle>);
+
+/// Ends the threads when dropped: they themselves hold only what is shared.
+#[derive(Debug)]
+struct Handle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -39,21 +43,30 @@ struct Queue {
     sockets: VecDeque<OwnedFd>,
     threads: usize,
     idle: usize,
+    closed: bool,
 }
 
 impl Reaper {
     /// Starts the first thread.
     pub(super) fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new() });
-        shared.queue().threads = 1;
+        shared.queue().threads = FEWEST;
         spawn(&shared)?;
-        Ok(Self(shared))
+        Ok(Self(Arc::new(Handle(shared))))
     }
 
     /// Takes a socket to be closed soon. Never waits.
     pub(super) fn close(&self, socket: OwnedFd) {
-        self.0.queue().sockets.push_back(socket);
-        self.0.arrived.notify_one();
+        let shared = &self.0.0;
+        shared.queue().sockets.push_back(socket);
+        shared.arrived.notify_one();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.queue().closed = true;
+        self.0.arrived.notify_all();
     }
 }
 
@@ -69,14 +82,28 @@ impl Shared {
             if let Some(socket) = queue.sockets.pop_front() {
                 return Some(socket);
             }
+            if queue.closed {
+                return None;
+            }
             queue.idle += 1;
-            let (woken, wait) =
-                self.arrived.wait_timeout(queue, IDLE).expect("nothing panics while it holds the queue");
+            let spare = queue.threads > FEWEST;
+            let (woken, timed_out) = self.wait(queue, spare.then_some(IDLE));
             queue = woken;
             queue.idle -= 1;
-            if wait.timed_out() && queue.sockets.is_empty() && queue.threads > FEWEST {
+            if timed_out && queue.sockets.is_empty() && queue.threads > FEWEST {
                 queue.threads -= 1;
                 return None;
+            }
+        }
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, limit: Option<Duration>) -> (MutexGuard<'a, Queue>, bool) {
+        const INVARIANT: &str = "nothing panics while it holds the queue";
+        match limit {
+            None => (self.arrived.wait(queue).expect(INVARIANT), false),
+            Some(limit) => {
+                let (queue, wait) = self.arrived.wait_timeout(queue, limit).expect(INVARIANT);
+                (queue, wait.timed_out())
             }
         }
     }

@@ -85,7 +85,7 @@ impl Dnsmasq {
     pub fn lose_acks(&self) -> Result<(), Error> {
         // Its first option is the message type: 8 bytes of UDP, 240 of the message, code and length before the value.
         let rules =
-            "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; } }";
+            "table ip wall { chain out { type filter hook output priority 0; udp sport 67 @th,2000,8 5 drop; }; }";
         self.netns.run_command("nft", &["-f", "-"], rules).map(drop)
     }
 
@@ -148,15 +148,9 @@ impl Dnsmasq {
         let (first, last) = (self.config.pool.start(), self.config.pool.end());
         let seconds = self.config.lease_time.as_secs();
         let mut command = Command::new("dnsmasq");
+        // Debug mode stays in the foreground and as the user that it is, which a user namespace wants.
         command
-            .args([
-                "--conf-file=/dev/null",
-                "--keep-in-foreground",
-                "--user=root",
-                "--group=root",
-                "--log-facility=-",
-                "--log-dhcp",
-            ])
+            .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-", "--log-dhcp"])
             .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
             .arg(format!("--interface={}", Lan::IFNAME))
             .arg("--except-interface=lo")

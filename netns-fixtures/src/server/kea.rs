@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::POOL;
 use crate::error::{Doing, Error};
 use crate::lan::Lan;
+use crate::link::{Mac, mac_text};
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
 use crate::wait::until_file;
@@ -25,14 +26,16 @@ pub struct KeaConfig {
     pub lease_time: Duration,
     /// T1 and T2, where the server is to name them.
     pub timers: Option<(Duration, Duration)>,
-    /// Options by Kea's names, as text: `("routers", "10.7.0.1")`.
-    pub options: Vec<(String, String)>,
+    /// Options, as Kea's configuration has them: `{"name": "routers", "data": "10.7.0.1"}`.
+    pub options: Vec<Value>,
+    /// Addresses kept for one hardware address each.
+    pub reservations: Vec<(Mac, Ipv4Addr)>,
 }
 
 impl Default for KeaConfig {
     fn default() -> Self {
-        let options = vec![("routers".to_owned(), Lan::SERVER.to_string())];
-        Self { pool: POOL, lease_time: Duration::from_secs(3600), timers: None, options }
+        let options = vec![json!({ "name": "routers", "data": Lan::SERVER })];
+        Self { pool: POOL, lease_time: Duration::from_secs(3600), timers: None, options, reservations: Vec::new() }
     }
 }
 
@@ -164,23 +167,23 @@ impl Kea {
     }
 
     fn config_json(&self) -> Value {
-        let KeaConfig { pool, lease_time, timers, options } = &self.config;
-        let option = |(name, data): &(String, String)| json!({ "name": name, "data": data });
+        let KeaConfig { pool, lease_time, timers, options, reservations } = &self.config;
+        let reserve = |(mac, address): &(Mac, Ipv4Addr)| json!({ "hw-address": mac_text(*mac), "ip-address": address });
         let mut dhcp4 = json!({
             "interfaces-config": { "interfaces": [Lan::IFNAME], "dhcp-socket-type": "raw" },
             "lease-database": { "type": "memfile", "persist": true, "name": self.lease_file(), "lfc-interval": 0 },
             "valid-lifetime": lease_time.as_secs(),
             "authoritative": true,
-            "option-data": options.iter().map(option).collect::<Vec<_>>(),
+            "option-data": options,
             "subnet4": [{
                 "id": 1,
                 "subnet": Lan::SUBNET,
                 "pools": [{ "pool": format!("{} - {}", pool.start(), pool.end()) }],
+                "reservations": reservations.iter().map(reserve).collect::<Vec<_>>(),
             }],
             "loggers": [{
                 "name": "kea-dhcp4",
-                "severity": "DEBUG",
-                "debuglevel": 40,
+                "severity": "INFO",
                 "output_options": [{ "output": "stdout", "flush": true }],
             }],
         });

@@ -102,7 +102,7 @@ impl ModelServer {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let context = format!("; the server saw: {:?}", state.events);
-                return Err(Error::TimedOut { awaited: awaited.to_owned(), waited: limit, context });
+                return Err(Error::timed_out(awaited, limit, context));
             }
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }

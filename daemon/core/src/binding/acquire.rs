@@ -46,6 +46,8 @@ pub(crate) enum Stage {
     Persisting { aborted: bool },
     /// The link's MTU is being set.
     Sizing,
+    /// It was given up; the registry is about to hear of it.
+    Over,
 }
 
 /// Whether the caller of an acquisition that is given up still waits for an answer.
@@ -58,14 +60,24 @@ pub(crate) enum Abort {
 }
 
 impl Acquire {
+    /// Tells whether somebody still wants the lease.
+    pub(super) fn is_wanted(&self) -> bool {
+        match self.stage {
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Persisting { aborted: false } | Stage::Sizing => true,
+            Stage::Persisting { aborted: true } | Stage::Over => false,
+        }
+    }
+
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Stage::AwaitingPermit | Stage::Persisting { .. } | Stage::Sizing => None,
+            Stage::AwaitingPermit | Stage::Persisting { .. } | Stage::Sizing | Stage::Over => None,
         };
         let limit = match self.stage {
-            Stage::Persisting { aborted: true } => None,
-            _ => Some((self.limit, Why::Call)),
+            Stage::Persisting { aborted: true } | Stage::Over => None,
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Persisting { aborted: false } | Stage::Sizing => {
+                Some((self.limit, Why::Call))
+            }
         };
         [own, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
@@ -74,7 +86,7 @@ impl Acquire {
     fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
         let waited = Duration::from_millis(now.saturating_since(self.began).as_millis() as u64);
         let waiting_for = match self.stage {
-            Stage::AwaitingPermit => "its turn: other ADDs on the same LAN wait for the DHCP server",
+            Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
             Stage::Persisting { .. } => "the store to write the lease",
             Stage::Sizing => "the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, waited),
@@ -110,22 +122,21 @@ impl Binding {
         link: Link,
         acquire: Acquire,
     ) -> Self {
-        Self::new(id, attachment, identity, link, Life::Acquiring(acquire))
+        Self::new(id, attachment, identity, link, Life::Acquiring(Box::new(acquire)))
     }
 
     /// Begins the exchange: there is a permit.
     pub(crate) fn on_permit(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.stage != Stage::AwaitingPermit {
             return;
-        };
+        }
         acquire.stage = Stage::Exchanging;
         self.acquire_event(Event::Clock, cx);
     }
 
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &self.life else { return };
         if cx.now.boot < acquire.limit {
             return self.acquire_event(Event::Clock, cx);
         }
@@ -146,18 +157,14 @@ impl Binding {
 
     /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
     pub(super) fn acquire_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &self.life else { return };
         if acquire.stage == Stage::Exchanging {
             self.fail_link(cause, cx);
         }
     }
 
     fn acquire_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         if acquire.stage != Stage::Exchanging {
             return;
         }
@@ -177,9 +184,7 @@ impl Binding {
 
     /// The lease is there; the sockets stay open in case it has to go back.
     fn make_durable(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
         cx.out.report(self.id, Report::ExchangeOver);
@@ -187,12 +192,11 @@ impl Binding {
     }
 
     pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
-            return;
-        };
-        let Stage::Persisting { aborted } = acquire.stage else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Stage::Persisting { aborted } = acquire.stage else { return };
+        if result.is_ok() {
+            cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
+        }
         match (result, aborted) {
             (Ok(()), false) => {
                 self.exchange.close(cx);
@@ -211,14 +215,14 @@ impl Binding {
 
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
         match acquire.stage {
+            Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging => {
+                acquire.stage = Stage::Over;
                 self.undo_exchange(cx);
                 cx.out.report(self.id, Report::ExchangeOver);
                 cx.out.report(self.id, Report::Over);
@@ -234,11 +238,13 @@ impl Binding {
         self.abort(Abort::Because(Failure::Link { target, cause }), cx);
     }
 
-    /// Closes the exchange. What a server was asked to commit is released first, on the same sockets.
+    /// Closes the exchange. What a server was asked to commit is released first, on the same sockets, unless another
+    /// binding has taken the identity over meanwhile.
     fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
-            return;
-        };
+        if self.held_by_other(cx) {
+            return self.exchange.close(cx);
+        }
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
         self.exchange.close(cx);
@@ -246,22 +252,16 @@ impl Binding {
 
     /// Gives a durable lease back that nobody wants any more.
     fn give_back_won(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else {
-            return;
-        };
-        let Some(lease) = acquire.client.lease().cloned() else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease().cloned() else { return };
         self.exchange.close(cx);
-        self.life = Life::Releasing(Release::new(lease, true, Leave::Aborted));
+        self.life = Life::Releasing(Box::new(Release::new(lease, true, Leave::Aborted)));
         self.release_begin(cx);
     }
 
     /// Sets the MTU if the server gave one, at most the parent's; without a parent, at most what the link has.
     fn size(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
             return self.held(cx);
         }
@@ -276,12 +276,8 @@ impl Binding {
     }
 
     fn resize(&mut self, parent: Option<&LinkView>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else {
-            return;
-        };
-        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
         let mtu = u32::from(wanted).min(parent.map_or(acquire.mtu, |view| view.mtu));
         if mtu == acquire.mtu {
             return self.held(cx);
@@ -308,17 +304,13 @@ impl Binding {
 
     /// The lease is durable and its link ready: the ADD may hear of it.
     fn held(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else {
-            return;
-        };
-        let Some(lease) = acquire.client.lease().cloned() else {
-            return;
-        };
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease().cloned() else { return };
         log_acquired(&self.attachment, &lease);
         let mut client = acquire.client.clone();
         client.not_waited_for();
-        cx.out.report(self.id, Report::Leased(Box::new(lease.clone()), acquire.replaces.clone()));
-        self.life = Life::Held(Hold::new(client, lease));
+        cx.out.report(self.id, Report::Leased(Box::new(lease.clone())));
+        self.life = Life::Held(Box::new(Hold::new(client, lease)));
     }
 }
 

@@ -22,13 +22,21 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Lease,
+    /// The last lease that was made durable: what callers may hear of.
+    durable: Lease,
     /// Since when the link has no carrier.
     carrier_lost: Option<Instant>,
 }
 
 impl Hold {
     pub(super) fn new(client: Client, last: Lease) -> Self {
-        Self { client, last, carrier_lost: None }
+        Self { client, durable: last.clone(), last, carrier_lost: None }
+    }
+
+    /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1).
+    pub(super) fn told(&self) -> Option<&Lease> {
+        let lease = self.client.lease()?;
+        Some(if lease.grants_the_same(&self.durable) { lease } else { &self.durable })
     }
 }
 
@@ -43,7 +51,26 @@ impl Binding {
         cx: &mut Cx<'_>,
     ) -> Self {
         let hold = Hold::new(resume(&identity, &lease, cx), lease);
-        Self::new(id, attachment, identity, link, Life::Held(hold))
+        Self::new(id, attachment, identity, link, Life::Held(Box::new(hold)))
+    }
+
+    /// Returns a binding that goes on looking for a lease where it lost the last one.
+    pub(crate) fn seeking(
+        id: BindingId,
+        attachment: Attachment,
+        identity: Identity,
+        link: Link,
+        last: Lease,
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let hold = Hold::new(seek(&identity, cx), last);
+        Self::new(id, attachment, identity, link, Life::Held(Box::new(hold)))
+    }
+
+    pub(super) fn hold_on_persisted(&mut self) {
+        if let Life::Held(hold) = &mut self.life {
+            hold.durable = hold.last.clone();
+        }
     }
 
     pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {
@@ -71,9 +98,7 @@ impl Binding {
 
     /// Takes note of the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT.
     pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else {
-            return;
-        };
+        let Life::Held(hold) = &mut self.life else { return };
         if !up {
             hold.carrier_lost.get_or_insert(cx.now.boot);
             return;
@@ -82,9 +107,7 @@ impl Binding {
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        let Some(lease) = hold.client.lease().cloned() else {
-            return;
-        };
+        let Some(lease) = hold.client.lease().cloned() else { return };
         tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
         let rng = cx.rng.fork();
         hold.client = Client::confirm(self.identity.chaddr, &self.identity.client_id, lease, cx.now.boot, rng);
@@ -92,9 +115,7 @@ impl Binding {
     }
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else {
-            return;
-        };
+        let Life::Held(hold) = &mut self.life else { return };
         let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
         if let Some(refused) = refused {
             cx.out.refused(&refused);
@@ -114,9 +135,7 @@ impl Binding {
     }
 
     fn hold_verdict(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else {
-            return;
-        };
+        let Life::Held(hold) = &mut self.life else { return };
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let (attachment, address, server) = (&self.attachment, lease.address, lease.server);
@@ -131,9 +150,15 @@ impl Binding {
             }
             Verdict::Lost(lease, loss) => {
                 tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+                self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
         }
     }
+}
+
+/// Returns a client that looks for a lease.
+pub(super) fn seek(identity: &Identity, cx: &mut Cx<'_>) -> Client {
+    Client::seek(identity.chaddr, &identity.client_id, cx.now.boot, cx.rng.fork())
 }
 
 /// Returns a client that goes on with a lease.

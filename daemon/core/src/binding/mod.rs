@@ -1,7 +1,7 @@
 //! One holder of a lease, from the moment its link is known: it acquires, holds, and gives back.
 //!
 //! A binding knows nothing of other bindings. It works through a [`Cx`], and tells the registry of turning points by
-//! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect under way.
+//! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect that counts under way.
 
 mod acquire;
 mod exchange;
@@ -56,11 +56,11 @@ pub(crate) struct Binding {
 #[derive(Debug)]
 pub(crate) enum Life {
     /// An ADD waits for a lease.
-    Acquiring(Acquire),
+    Acquiring(Box<Acquire>),
     /// A lease is held, or looked for again.
-    Held(Hold),
+    Held(Box<Hold>),
     /// The lease is on its way back.
-    Releasing(Release),
+    Releasing(Box<Release>),
 }
 
 impl Binding {
@@ -73,7 +73,7 @@ impl Binding {
     pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.life {
             Life::Acquiring(_) => None,
-            Life::Held(hold) => hold.client.lease(),
+            Life::Held(hold) => hold.told(),
             Life::Releasing(release) => Some(&release.lease),
         }
     }
@@ -94,12 +94,17 @@ impl Binding {
         }
     }
 
-    /// Tells whether the binding is the live holder of its identity.
+    /// Tells whether the binding is the live holder of its identity. One that was given up is not.
     pub(crate) fn is_live(&self) -> bool {
-        match self.life {
-            Life::Acquiring(_) | Life::Held(_) => true,
+        match &self.life {
+            Life::Acquiring(acquire) => acquire.is_wanted(),
+            Life::Held(_) => true,
             Life::Releasing(_) => false,
         }
+    }
+
+    fn held_by_other(&self, cx: &Cx<'_>) -> bool {
+        cx.holders.get(&self.identity.key()).is_some_and(|holder| *holder != self.id)
     }
 
     /// Returns when the clock next matters, and why.
@@ -187,13 +192,21 @@ impl Binding {
         }
     }
 
-    /// Ends a held binding: the lease is given back.
+    /// Closes the binding's sockets, whatever it is at.
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
+        self.exchange.close(cx);
+    }
+
+    /// Ends a held binding: the lease is given back, or all that a server may hold for it.
     pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
+        if matches!(self.life, Life::Releasing(_)) && why == Leave::Deleted {
+            return self.hurry(cx);
+        }
         let Life::Held(hold) = &self.life else { return };
         self.exchange.close(cx);
-        let lease = hold.client.lease().unwrap_or(&hold.last).clone();
-        let owed = hold.client.lease().is_some();
-        self.life = Life::Releasing(Release::new(lease, owed, why));
+        let lease = hold.client.owed().unwrap_or(&hold.last).clone();
+        let owed = hold.client.owed().is_some();
+        self.life = Life::Releasing(Box::new(Release::new(lease, owed, why)));
         self.release_begin(cx);
     }
 

@@ -45,13 +45,16 @@ pub(crate) enum Purpose {
 pub(crate) enum Report {
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// The lease is durable; the ADD may hear of it. The binding is held, and these others are gone.
-    Leased(Box<Lease>, Vec<BindingId>),
+    /// The lease is durable; the records of these others went with that write.
+    Replaced(Vec<BindingId>),
+    /// The ADD may hear of its lease. The binding is held.
+    Leased(Box<Lease>),
     /// The acquisition came to nothing. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.
     GivenBack,
-    /// The store refused to note that the lease is being given back: the binding is held as before.
+    /// The store refused to note that the lease is being given back. A binding that can is held as before; any other goes
+    /// on trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
     /// Nothing is left of the binding.
     Over,

@@ -14,7 +14,7 @@ pub(super) enum Want {
     /// Nothing was asked for yet.
     #[default]
     AsIs,
-    /// Its record as bound, in place of these others'.
+    /// Its record as bound (or seeking, when there is no lease), in place of these others'.
     Bound { replaces: Vec<BindingId> },
     /// Its record as releasing.
     Releasing,
@@ -39,6 +39,11 @@ impl Persistence {
         self.retry
     }
 
+    /// Wants the store to hold this when it is next written.
+    pub(super) fn want_again(&mut self, want: Want) {
+        self.want = want;
+    }
+
     /// Tells whether a write is under way.
     pub(super) fn busy(&self) -> bool {
         self.in_flight.is_some()
@@ -61,13 +66,15 @@ impl Binding {
         }
     }
 
-    fn write(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn write(&mut self, cx: &mut Cx<'_>) {
         if self.persistence.in_flight.is_some() || !self.persistence.dirty {
             return;
         }
-        let Some(changes) = self.changes(cx) else {
+        // The write of the binding that took over removes this record; one that came after it would bring it back.
+        if matches!(self.life, Life::Releasing(_)) && self.persistence.want != Want::Gone && self.held_by_other(cx) {
             return;
-        };
+        }
+        let Some(changes) = self.changes(cx) else { return };
         self.persistence.dirty = false;
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
     }
@@ -75,12 +82,17 @@ impl Binding {
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
         let lease = match &self.life {
             Life::Acquiring(acquire) => acquire.client.lease(),
-            Life::Held(_) | Life::Releasing(_) => self.lease(),
+            Life::Held(hold) => hold.client.lease(),
+            Life::Releasing(release) => Some(&release.lease),
         };
         match &self.persistence.want {
             Want::AsIs => None,
             Want::Bound { replaces } => {
-                let record = self.record(lease?, RecordState::Bound, cx);
+                let record = match (&self.life, lease) {
+                    (_, Some(lease)) => self.record(lease, RecordState::Bound, cx),
+                    (Life::Held(hold), None) => self.record(&hold.last, RecordState::Seeking, cx),
+                    (Life::Acquiring(_) | Life::Releasing(_), None) => return None,
+                };
                 let put = Change::Put(self.id, Box::new(record));
                 Some(std::iter::once(put).chain(replaces.iter().map(|id| Change::Remove(*id))).collect())
             }
@@ -108,7 +120,7 @@ impl Binding {
         }
         match (&self.life, result) {
             (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
-            (Life::Held(_), Ok(())) => {}
+            (Life::Held(_), Ok(())) => self.hold_on_persisted(),
             (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
             (Life::Held(_), Err(cause)) => self.persist_later(&cause, cx),
             (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),

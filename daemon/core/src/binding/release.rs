@@ -5,19 +5,22 @@
 
 use std::time::Duration;
 
-use super::hold::{Hold, resume};
+use super::hold::{Hold, resume, seek};
 use super::persistence::Want;
 use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::dhcpv4::timing;
-use crate::effect::{StoreCause, Why};
+use crate::effect::{OpId, StoreCause, Why};
 use crate::identity::{Attachment, Identity, Lan};
 use crate::link::{Link, LinkCause, LinkView, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
+
+/// How long a DEL waits for the RELEASE to leave once it is noted. Three ARP requests take 0.6 s.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -38,6 +41,8 @@ pub(crate) struct Release {
     tries: u32,
     /// A DEL that waits was told.
     told: bool,
+    /// When a DEL is told at the latest.
+    tell_by: Option<Instant>,
 }
 
 /// How far a release is.
@@ -50,7 +55,7 @@ enum Stage {
     /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
     Waiting(Option<Instant>),
     /// The host's link is being looked for.
-    Finding,
+    Finding(OpId),
     /// Sockets are being opened.
     Opening,
     /// The RELEASE is on its way.
@@ -62,7 +67,17 @@ enum Stage {
 impl Release {
     pub(super) fn new(lease: Lease, owed: bool, why: Leave) -> Self {
         let link_gone = why == Leave::LinkGone;
-        Self { lease, owed, why, stage: Stage::Marking, link_gone, from_host: false, tries: 0, told: false }
+        Self {
+            lease,
+            owed,
+            why,
+            stage: Stage::Marking,
+            link_gone,
+            from_host: false,
+            tries: 0,
+            told: false,
+            tell_by: None,
+        }
     }
 
     pub(super) fn speaks_from_host(&self) -> bool {
@@ -74,11 +89,12 @@ impl Release {
         let own = match &self.stage {
             // The store answers.
             Stage::Marking | Stage::Forgetting => return None,
-            Stage::Paused { .. } | Stage::Finding | Stage::Opening => None,
+            Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening => None,
             Stage::Waiting(at) => at.map(|at| (at, Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
-        [own, ends].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
+        [own, ends, tell].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 }
 
@@ -96,13 +112,46 @@ impl Binding {
         let mut release = Release::new(lease, true, if link_gone { Leave::LinkGone } else { Leave::Aborted });
         release.stage = Stage::Waiting(Some(at));
         release.told = true;
-        Self::new(id, attachment, identity, link, Life::Releasing(release))
+        Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)))
+    }
+
+    /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
+    pub(crate) fn forgotten(
+        id: BindingId,
+        attachment: Attachment,
+        identity: Identity,
+        link: Link,
+        last: Lease,
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let release = Release::new(last, false, Leave::LinkGone);
+        let mut binding = Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)));
+        binding.forget(cx);
+        binding
+    }
+
+    /// A DEL asks for what is on its way already: a release that waits is tried at once.
+    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        let told = std::mem::replace(&mut release.told, false);
+        match release.stage {
+            Stage::Waiting(Some(_)) => {
+                release.stage = Stage::Marking;
+                self.persist(Want::Releasing, cx);
+            }
+            _ if told => self.tell(cx),
+            Stage::Waiting(None) => self.tell(cx),
+            Stage::Marking
+            | Stage::Paused { .. }
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Sending(_)
+            | Stage::Forgetting => {}
+        }
     }
 
     pub(super) fn release_begin(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         if !release.owed {
             return self.forget(cx);
         }
@@ -114,10 +163,12 @@ impl Binding {
     }
 
     pub(super) fn release_on_clock(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         let over = release.lease.expired(cx.now.boot);
+        if release.tell_by.is_some_and(|at| cx.now.boot >= at) {
+            self.tell(cx);
+        }
+        let Life::Releasing(release) = &mut self.life else { return };
         match &mut release.stage {
             Stage::Marking | Stage::Forgetting => {}
             _ if over => {
@@ -129,43 +180,45 @@ impl Binding {
                 let step = sending.on_clock(cx.now.boot);
                 self.release_step(step, cx);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding | Stage::Opening => {}
+            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening => {}
         }
     }
 
     pub(super) fn release_on_persisted(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
-            Stage::Marking => self.try_release(cx),
+            Stage::Marking => {
+                release.tell_by = Some(cx.now.boot + PATIENCE);
+                self.try_release(cx);
+            }
             Stage::Forgetting => {
                 self.tell(cx);
                 cx.out.report(self.id, Report::Over);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) => {}
+            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {}
         }
     }
 
     /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
     pub(super) fn release_on_unpersisted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &self.life else {
-            return;
-        };
-        if release.why != Leave::Deleted || release.told || self.held_by_other(cx) {
+        let Life::Releasing(release) = &self.life else { return };
+        if release.told {
             return self.persist_later(&cause, cx);
         }
-        let lease = release.lease.clone();
-        self.life = Life::Held(Hold::new(resume(&self.identity, &lease, cx), lease));
+        if release.why == Leave::Deleted && !self.held_by_other(cx) {
+            let lease = release.lease.clone();
+            let client = if release.owed { resume(&self.identity, &lease, cx) } else { seek(&self.identity, cx) };
+            self.life = Life::Held(Box::new(Hold::new(client, lease)));
+            self.persistence.want_again(Want::Bound { replaces: Vec::new() });
+        }
+        self.persist_later(&cause, cx);
         cx.out.report(self.id, Report::NotGivenBack(cause));
     }
 
     /// Finds a way to the server and takes it.
     fn try_release(&mut self, cx: &mut Cx<'_>) {
         let held = self.held_by_other(cx);
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         if held {
             release.stage = Stage::Paused { marked: true };
             return self.tell(cx);
@@ -187,13 +240,11 @@ impl Binding {
             Lan::Link { parent, vlan: 0 } => Some(parent.clone()),
             Lan::Link { .. } | Lan::Network(_) => None,
         };
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         match parent {
             Some(ifname) => {
-                release.stage = Stage::Finding;
-                cx.out.inspect(Owner::Binding(self.id), Purpose::FindParent, Target::Host { ifname });
+                let target = Target::Host { ifname };
+                release.stage = Stage::Finding(cx.out.inspect(Owner::Binding(self.id), Purpose::FindParent, target));
             }
             None if !release.link_gone => self.release_later(cx),
             None if release.lease.times.is_some() => release.stage = Stage::Waiting(None),
@@ -205,10 +256,8 @@ impl Binding {
     }
 
     pub(super) fn on_parent(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
-        if !matches!(release.stage, Stage::Finding) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !matches!(release.stage, Stage::Finding(_)) {
             return;
         }
         match result {
@@ -224,9 +273,7 @@ impl Binding {
 
     pub(super) fn release_on_opened(&mut self, cx: &mut Cx<'_>) {
         let identity = &self.identity;
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         let lease = release.lease.clone();
         let mut sending = dhcp::Release::new(identity.chaddr, &identity.client_id, lease, cx.now.boot, cx.rng);
         let step = sending.on_clock(cx.now.boot);
@@ -235,12 +282,8 @@ impl Binding {
     }
 
     pub(super) fn release_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
-        let (Stage::Sending(sending), Frame::Arp(arp)) = (&mut release.stage, frame) else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
+        let (Stage::Sending(sending), Frame::Arp(arp)) = (&mut release.stage, frame) else { return };
         let step = sending.on_arp(arp);
         self.release_step(step, cx);
     }
@@ -252,9 +295,7 @@ impl Binding {
             ReleaseStep::Send(frame) => {
                 self.exchange.send(vec![frame], cx);
                 self.exchange.close(cx);
-                let Life::Releasing(release) = &mut self.life else {
-                    return;
-                };
+                let Life::Releasing(release) = &mut self.life else { return };
                 release.owed = false;
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
                 self.tell(cx);
@@ -265,9 +306,7 @@ impl Binding {
 
     /// A way that failed from inside is followed by the way from the host; then comes a pause.
     pub(super) fn release_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         if !matches!(release.stage, Stage::Opening | Stage::Sending(_)) {
             return;
         }
@@ -280,9 +319,7 @@ impl Binding {
     }
 
     pub(super) fn release_on_link_gone(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         if release.link_gone {
             return;
         }
@@ -292,26 +329,25 @@ impl Binding {
                 self.exchange.close(cx);
                 self.find_parent(cx);
             }
-            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding | Stage::Forgetting => {}
+            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
         }
     }
 
     fn release_later(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         let pause = Duration::from_secs(1 << release.tries.min(9)).min(LONGEST_PAUSE);
         release.stage = Stage::Waiting(Some(cx.now.boot + timing::jittered(pause, cx.rng)));
     }
 
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
-            Stage::Waiting(_) | Stage::Finding | Stage::Opening | Stage::Sending(_) => {
-                release.stage = Stage::Paused { marked: true };
+            Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {
+                let before = std::mem::replace(&mut release.stage, Stage::Paused { marked: true });
+                if let Stage::Finding(op) = before {
+                    cx.out.forget(op);
+                }
                 self.exchange.close(cx);
                 self.tell(cx);
             }
@@ -321,29 +357,21 @@ impl Binding {
 
     /// Goes on: nobody holds the identity any more.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
             Stage::Paused { marked: true } => self.try_release(cx),
             Stage::Paused { marked: false } => {
                 release.stage = Stage::Marking;
                 self.persist(Want::Releasing, cx);
             }
-            Stage::Marking
-            | Stage::Waiting(_)
-            | Stage::Finding
-            | Stage::Opening
-            | Stage::Sending(_)
-            | Stage::Forgetting => {}
+            Stage::Marking => self.write(cx),
+            Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) | Stage::Forgetting => {}
         }
     }
 
     /// Lets a DEL that waits be answered.
     fn tell(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
+        let Life::Releasing(release) = &mut self.life else { return };
         if !std::mem::replace(&mut release.told, true) {
             cx.out.report(self.id, Report::GivenBack);
         }
@@ -351,15 +379,11 @@ impl Binding {
 
     fn forget(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
-        let Life::Releasing(release) = &mut self.life else {
-            return;
-        };
-        release.stage = Stage::Forgetting;
+        let Life::Releasing(release) = &mut self.life else { return };
+        if let Stage::Finding(op) = std::mem::replace(&mut release.stage, Stage::Forgetting) {
+            cx.out.forget(op);
+        }
         self.persist(Want::Gone, cx);
-    }
-
-    fn held_by_other(&self, cx: &Cx<'_>) -> bool {
-        cx.holders.get(&self.identity.key()).is_some_and(|holder| *holder != self.id)
     }
 }
 

@@ -57,6 +57,9 @@ pub enum Refusal {
     /// No lease time (RFC 2131 table 3).
     #[error("lease time missing")]
     NoLeaseTime,
+    /// The lease had ended before its ACK came.
+    #[error("acknowledged a lease that has ended since")]
+    Ended,
     /// A lease of no time.
     #[error("lease time zero")]
     ZeroLeaseTime,

@@ -11,9 +11,7 @@ use crate::wire::message::{Message, MessageType};
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { attempt: Attempt::Resolving(resolver), .. } = &self.state else {
-            return;
-        };
+        let State::Renewing { attempt: Attempt::Resolving(resolver, _), .. } = &self.state else { return };
         if let Some(mac) = resolver.on_arp(arp) {
             self.send_renewal(now, Some(mac), out);
         }
@@ -59,7 +57,10 @@ impl Client {
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
                 self.settle(now, &message, udp, began, Some(lease), out)
             }
-            State::Renewing { lease, attempt: Attempt::Sent { xid, at, .. } } => {
+            State::Renewing {
+                lease,
+                attempt: Attempt::Sent { xid, at, .. } | Attempt::Resolving(_, Some((xid, at))),
+            } => {
                 let (xid, at, asked) = (*xid, *at, lease.server);
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
@@ -103,6 +104,10 @@ impl Client {
         if asked.as_ref().is_some_and(|a| a.ip() != lease.ip()) {
             return Err(Refusal::OtherAddress.into());
         }
+        if lease.expired(now) {
+            return Err(Refusal::Ended.into());
+        }
+        self.asked = None;
         self.tally = Tally::default();
         self.state = State::Bound { lease: lease.clone() };
         out.verdict = Some(if asked.is_some() { Verdict::Won(lease) } else { Verdict::Kept(lease) });
@@ -130,6 +135,7 @@ impl Client {
             n => timing::acquisition_wait(n - 1, self.waited_for, &mut self.rng),
         };
         self.state = State::Init { at: now + pause, wanted: None };
+        self.asked = None;
         self.tally.naks = naks;
         self.tally.nak = address.map(|address| (server, address, message));
     }

@@ -76,6 +76,13 @@ impl Lease {
         self.address.addr()
     }
 
+    /// Tells whether another lease grants the same, but for how long and as of when.
+    pub fn grants_the_same(&self, other: &Self) -> bool {
+        let timeless =
+            |lease: &Self| Self { start: self.start, times: None, server_mac: Mac::default(), ..lease.clone() };
+        timeless(self) == timeless(other)
+    }
+
     /// Returns when to begin renewing; `None` when the lease never ends.
     pub fn t1(&self) -> Option<Instant> {
         self.times.map(|t| self.start + t.t1)
@@ -99,6 +106,11 @@ impl Lease {
     /// Returns where a packet for the server goes first: the server itself when it is on the lease's subnet, else the
     /// lease's router, if it has one.
     pub fn next_hop(&self) -> Option<Ipv4Addr> {
-        if self.address.contains(&self.server) { Some(self.server) } else { self.gateway }
+        if self.on_link() { Some(self.server) } else { self.gateway }
+    }
+
+    /// Tells whether the server is on the lease's own subnet.
+    pub fn on_link(&self) -> bool {
+        self.address.contains(&self.server)
     }
 }

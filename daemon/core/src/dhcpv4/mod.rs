@@ -131,6 +131,8 @@ pub struct Client {
     state: State,
     line: Line,
     waited_for: bool,
+    /// What a server was asked to commit, as long as it may have done so without our knowing.
+    asked: Option<Lease>,
     tally: Tally,
     rng: Rng,
 }
@@ -160,6 +162,12 @@ impl Client {
         Self::new(chaddr, client_id, state, false, rng)
     }
 
+    /// Returns a client in INIT that looks for a lease soon; nobody waits for it.
+    pub fn seek(chaddr: Mac, client_id: &ClientId, now: Instant, mut rng: Rng) -> Self {
+        let at = now + timing::overdue_delay(now, None, &mut rng);
+        Self::new(chaddr, client_id, State::Init { at, wanted: None }, false, rng)
+    }
+
     /// Returns a client that confirms a lease of before, soon, and uses it meanwhile.
     pub fn confirm(chaddr: Mac, client_id: &ClientId, lease: Lease, now: Instant, mut rng: Rng) -> Self {
         if lease.expired(now) {
@@ -171,7 +179,7 @@ impl Client {
 
     fn new(chaddr: Mac, client_id: &ClientId, state: State, waited_for: bool, rng: Rng) -> Self {
         let sender = Sender { chaddr, client_id: client_id.as_bytes().to_vec() };
-        Self { sender, state, line: Line::Closed, waited_for, tally: Tally::default(), rng }
+        Self { sender, state, line: Line::Closed, waited_for, asked: None, tally: Tally::default(), rng }
     }
 
     /// Takes an event in.
@@ -219,15 +227,18 @@ impl Client {
         self.waited_for = false;
     }
 
+    /// Returns the lease that a server holds for this client, as far as can be known: the one held, or else the last
+    /// one that a server was asked to commit and did not refuse.
+    pub fn owed(&self) -> Option<&Lease> {
+        self.state.lease().or(self.asked.as_ref())
+    }
+
     /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
     /// sent on the same sockets at once.
     pub fn abort(&mut self) -> Option<Vec<u8>> {
-        let lease = match &self.state {
-            State::Requesting { offer, .. } => offer,
-            other => other.lease()?,
-        };
-        let hop = Hop { server: lease.server, mac: lease.server_mac };
-        Some(self.sender.release(self.rng.u32(..), lease.ip(), hop))
+        let lease = self.owed()?;
+        let (leased, hop) = (lease.ip(), Hop { server: lease.server, mac: lease.server_mac });
+        Some(self.sender.release(self.rng.u32(..), leased, hop))
     }
 
     /// Moves on as far as the clock and the sockets allow.
@@ -273,9 +284,7 @@ impl Client {
     /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
     fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
         loop {
-            let Some(lease) = self.state.lease() else {
-                return;
-            };
+            let Some(lease) = self.state.lease() else { return };
             let phase = timing::phase(lease, now);
             let lease = lease.clone();
             match (&self.state, phase) {
@@ -313,6 +322,7 @@ impl Client {
         let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
         self.tally.requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
+        self.asked = Some(offer.clone());
         self.state = State::Requesting { tx, offer };
     }
 
@@ -342,24 +352,19 @@ impl Client {
 
     /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
     fn renew(&mut self, now: Instant, out: &mut Output) {
-        let State::Renewing { lease, attempt } = &mut self.state else {
-            return;
+        let State::Renewing { lease, attempt } = &mut self.state else { return };
+        let before = match attempt {
+            Attempt::Sent { next, .. } if now < *next => return,
+            Attempt::Sent { xid, at, .. } => Some((*xid, *at)),
+            Attempt::Due(_) | Attempt::Resolving(..) => None,
         };
-        if let Attempt::Sent { next, .. } = attempt {
-            if now < *next {
-                return;
-            }
-            *attempt = Attempt::Due(now);
-        }
-        if let Attempt::Due(_) = attempt {
+        if let Attempt::Due(_) | Attempt::Sent { .. } = attempt {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
             };
-            *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now));
+            *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now), before);
         }
-        let Attempt::Resolving(resolver) = attempt else {
-            return;
-        };
+        let Attempt::Resolving(resolver, _) = attempt else { return };
         match resolver.on_clock(now) {
             Search::Ask(frame) => out.frames.push(frame),
             Search::Wait => {}
@@ -368,16 +373,13 @@ impl Client {
     }
 
     /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
-    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast.
+    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
+    /// though no router forwards one.
     fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
-        let State::Renewing { lease, attempt } = &mut self.state else {
-            return;
-        };
-        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else {
-            return;
-        };
+        let State::Renewing { lease, attempt } = &mut self.state else { return };
+        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
         let early = now.saturating_since(t1) < t2.saturating_since(now);
-        let mac = found.unwrap_or(if early { lease.server_mac } else { Mac::BROADCAST });
+        let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
         let next = timing::next_extension(now, t1, t2);
         let xid = self.rng.u32(..);
         let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
@@ -387,12 +389,8 @@ impl Client {
 
     /// Asks all servers (RFC 2131 §4.4.5).
     fn rebind(&mut self, now: Instant, out: &mut Output) {
-        let State::Rebinding { lease, attempt } = &mut self.state else {
-            return;
-        };
-        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
-            return;
-        };
+        let State::Rebinding { lease, attempt } = &mut self.state else { return };
+        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
         if matches!(attempt, Attempt::Sent { next, .. } if now < *next) {
             return;
         }
@@ -415,15 +413,11 @@ impl Client {
             }
             State::Bound { .. } => {}
             State::Renewing { lease, attempt } => {
-                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else {
-                    return;
-                };
+                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
                 *attempt = Attempt::Due(timing::next_extension(now, t1, t2));
             }
             State::Rebinding { lease, attempt } => {
-                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else {
-                    return;
-                };
+                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
                 *attempt = Attempt::Due(timing::next_extension(now, t2, end));
             }
         }

@@ -37,12 +37,14 @@ impl Release {
         Self { sender: Sender { chaddr, client_id: client_id.as_bytes().to_vec() }, lease, resolver, xid: rng.u32(..) }
     }
 
-    /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast.
+    /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast; one behind a
+    /// router gets it where the last ACK came from, since no router forwards what it got in a broadcast.
     pub fn on_clock(&mut self, now: Instant) -> ReleaseStep {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
             Some(Search::Ask(frame)) => ReleaseStep::Ask(frame),
             Some(Search::Wait) => ReleaseStep::Wait,
-            Some(Search::Unresolved) | None => self.send(Mac::BROADCAST),
+            Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST),
+            Some(Search::Unresolved) | None => self.send(self.lease.server_mac),
         }
     }
 

@@ -58,8 +58,9 @@ pub(crate) struct Transaction {
 pub(crate) enum Attempt {
     /// Begins at this instant.
     Due(Instant),
-    /// The server's Ethernet address is looked for.
-    Resolving(Resolver),
+    /// The server's Ethernet address is looked for. The try before, by its xid and when it was sent, may still be
+    /// answered.
+    Resolving(Resolver, Option<(u32, Instant)>),
     /// REQUEST is out.
     Sent {
         xid: u32,
@@ -108,7 +109,7 @@ impl State {
             Self::Bound { .. } => false,
             Self::Renewing { attempt, .. } | Self::Rebinding { attempt, .. } => match attempt {
                 Attempt::Due(at) => now >= *at,
-                Attempt::Resolving(_) => true,
+                Attempt::Resolving(..) => true,
                 Attempt::Sent { until, next, .. } => now < *until || now >= *next,
             },
         }
@@ -125,16 +126,18 @@ impl State {
         let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
-            Self::InitReboot { at, lease, .. } => (due(*at, Timer::Discover), lease.expires()),
+            Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(Lease::expires)),
             Self::Selecting { tx, .. } | Self::Requesting { tx, .. } => {
                 (window(tx.until, tx.next, Timer::Retransmit), None)
             }
-            Self::Rebooting { tx, lease, .. } => (window(tx.until, tx.next, Timer::Retransmit), lease.expires()),
+            Self::Rebooting { tx, .. } => {
+                (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(Lease::expires))
+            }
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
                 let own = match attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
-                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
+                    Attempt::Resolving(resolver, _) => (!opening).then_some((resolver.next, Timer::Resolve)),
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let renewing = matches!(self, Self::Renewing { .. });

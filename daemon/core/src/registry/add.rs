@@ -27,8 +27,8 @@ pub(super) struct Admission {
 enum Ready {
     /// It is being set up and looked at.
     Preparing(OpId),
-    /// It is up, without carrier.
-    AwaitingCarrier(LinkView),
+    /// It is up, without carrier; perhaps it is looked at once more.
+    AwaitingCarrier(LinkView, Option<OpId>),
     /// A rival's link is looked at: does it live?
     AwaitingRival(OpId, LinkView),
 }
@@ -38,7 +38,7 @@ impl Admission {
     pub(super) fn op(&self) -> Option<OpId> {
         match &self.step {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
-            Ready::AwaitingCarrier(_) => None,
+            Ready::AwaitingCarrier(_, op) => *op,
         }
     }
 
@@ -54,7 +54,7 @@ impl Admission {
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
         let waited = whole_millis(now.saturating_since(self.began));
         match &self.step {
-            Ready::AwaitingCarrier(view) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
             Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
             Ready::AwaitingRival(..) => Failure::TimedOut { waiting_for: "a look at the identity's holder", waited },
         }
@@ -79,15 +79,20 @@ impl Registry {
     }
 
     pub(super) fn prepared(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
-            return;
-        };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         match view {
             Err(cause) => {
                 let failure = admission.link_failure(cause);
                 self.refuse(now, attachment, failure);
             }
-            Ok(view) if !view.carrier => admission.step = Ready::AwaitingCarrier(view),
+            Ok(view) if !view.carrier => {
+                let first = matches!(admission.step, Ready::Preparing(_));
+                admission.step = Ready::AwaitingCarrier(view, None);
+                // Carrier may have come since the look; what comes from here on the kernel tells.
+                if first {
+                    self.look_again(attachment);
+                }
+            }
             Ok(view) => self.settle_rivals(now, attachment, view),
         }
     }
@@ -95,6 +100,7 @@ impl Registry {
     pub(super) fn carrier_up(&mut self, now: Now, cookie: Cookie, ifindex: u32) {
         for (attachment, view) in self.awaiting_carrier() {
             if view.cookie == cookie && view.ifindex == ifindex {
+                self.forget_look(&attachment);
                 self.settle_rivals(now, &attachment, LinkView { carrier: true, ..view });
             }
         }
@@ -103,21 +109,35 @@ impl Registry {
     /// Looks again at the links of ADDs that wait for carrier: its coming may have been missed.
     pub(super) fn look_for_carrier(&mut self) {
         for (attachment, _) in self.awaiting_carrier() {
-            let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
-                continue;
-            };
-            let target = admission.target();
-            let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
-            if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
-                admission.step = Ready::Preparing(op);
-            }
+            self.look_again(&attachment);
+        }
+    }
+
+    /// Looks once more at the link of an ADD that waits for carrier, and goes on waiting.
+    fn look_again(&mut self, attachment: &Attachment) {
+        self.forget_look(attachment);
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let target = admission.target();
+        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        if let Ready::AwaitingCarrier(_, look) = &mut admission.step {
+            *look = Some(op);
+        }
+    }
+
+    /// Makes the outcome of a look that is under way count for nothing.
+    fn forget_look(&mut self, attachment: &Attachment) {
+        if let Some(Operation::Adding(admission)) = self.operation(attachment)
+            && let Some(op) = admission.op()
+        {
+            self.out.forget(op);
         }
     }
 
     fn awaiting_carrier(&self) -> Vec<(Attachment, LinkView)> {
         let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
-                Ready::AwaitingCarrier(view) => Some((attachment.clone(), view.clone())),
+                Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
                 Ready::Preparing(_) | Ready::AwaitingRival(..) => None,
             },
             _ => None,
@@ -129,9 +149,7 @@ impl Registry {
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for (attachment, view) in self.awaiting_carrier() {
             if view.cookie == cookie && ifindex.is_none_or(|index| index == view.ifindex) {
-                let Some(Operation::Adding(admission)) = self.operation(&attachment) else {
-                    continue;
-                };
+                let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
                 let failure = admission.link_failure(LinkCause::NoLink(view.ifname));
                 self.refuse(now, &attachment, failure);
             }
@@ -141,16 +159,12 @@ impl Registry {
     /// Settles with the bindings that stand in an ADD's way: the attachment's own from before, and the holder of its
     /// identity. One that lives fails the ADD; one whose link is gone yields.
     fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
-            return;
-        };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (link, identity) = (admission.link(&view), admission.identity(&view));
         let own = self.slots.get(attachment).and_then(|slot| slot.holder);
         let rivals = [own, self.holders.get(&identity.key()).copied()];
         for rival in rivals.into_iter().flatten() {
-            let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else {
-                continue;
-            };
+            let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
             let same_place = binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease().filter(|lease| !lease.expired(now.boot)).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
@@ -181,12 +195,8 @@ impl Registry {
         rival: BindingId,
         seen: Result<LinkView, LinkCause>,
     ) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
-            return;
-        };
-        let Ready::AwaitingRival(_, view) = &admission.step else {
-            return;
-        };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Ready::AwaitingRival(_, view) = &admission.step else { return };
         let (view, identity) = (view.clone(), admission.identity(view));
         let gone = matches!(&seen, Err(cause) if cause.is_gone());
         match self.bindings.get(&rival).filter(|binding| binding.is_live()) {
@@ -223,9 +233,7 @@ impl Registry {
     /// Takes the identity: from here on the ADD is its binding's. What is on its way back under the same identity stops,
     /// and its lease, if the server does not know yet, is asked for again.
     fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else {
-            return;
-        };
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let key = identity.key();
         let replaces: Vec<_> = self.releasing.get(&key).into_iter().flatten().copied().collect();
@@ -255,23 +263,15 @@ impl Registry {
     }
 
     pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease) {
-        let Some(attachment) = self.attachment(id) else {
-            return;
-        };
-        let Some(slot) = self.slots.get_mut(&attachment) else {
-            return;
-        };
+        let Some(attachment) = self.attachment(id) else { return };
+        let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
         self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
     }
 
     pub(super) fn acquisition_failed(&mut self, id: BindingId, failure: Failure) {
-        let Some(attachment) = self.attachment(id) else {
-            return;
-        };
-        let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else {
-            return;
-        };
+        let Some(attachment) = self.attachment(id) else { return };
+        let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
         tracing::warn!(%attachment, %failure, "ADD failed");
         self.reply(request, Answer::Failed(failure));

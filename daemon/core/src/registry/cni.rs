@@ -20,6 +20,9 @@ use ipnet::Ipv4Net;
 /// How long a CHECK may wait behind another operation and for its look at the link.
 const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a DEL may wait for the store to take note. Dockerd and kubelets give up after 30 s and more.
+const DEL_LIMIT: Duration = Duration::from_secs(20);
+
 /// One attachment: what it holds, what it is at, and who waits for that to end.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -121,6 +124,7 @@ impl Registry {
 
     /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
     fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
+        self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
         let slot = self.slots.entry(attachment.clone()).or_default();
         let (adds, others) =
             std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
@@ -129,9 +133,7 @@ impl Registry {
         for add in cancelled {
             self.reply(add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
         }
-        let Some(slot) = self.slots.get_mut(&attachment) else {
-            return;
-        };
+        let Some(slot) = self.slots.get_mut(&attachment) else { return };
         if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
             return requests.push(id);
         }
@@ -175,9 +177,7 @@ impl Registry {
 
     /// A binding has no more to do with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: Attachment) {
-        let Some(slot) = self.slots.get_mut(&attachment) else {
-            return;
-        };
+        let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder.take_if(|holder| *holder == id);
         match &slot.operation {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
@@ -192,18 +192,26 @@ impl Registry {
         }
     }
 
-    /// The store refused to note a DEL: the attachment holds its lease as before.
+    /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
+    /// held as before; another goes on trying, and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
-        let Some(binding) = self.bindings.get(&id) else {
-            return;
-        };
+        let Some(binding) = self.bindings.get(&id) else { return };
         let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
-        super::remove_from(&mut self.releasing, &key, id);
-        self.holders.insert(key, id);
-        let Some(Operation::Deleting(requests, _)) = self.operation(&attachment) else {
-            return;
+        if binding.is_live() {
+            super::remove_from(&mut self.releasing, &key, id);
+            for other in self.releasing.get(&key).cloned().unwrap_or_default() {
+                self.with(now, other, |binding, cx| binding.pause(cx));
+            }
+            self.holders.insert(key, id);
+        }
+        let requests = match self.operation(&attachment) {
+            Some(Operation::Deleting(requests, binding)) if *binding == id => std::mem::take(requests),
+            Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
+            _ => return,
         };
-        let requests = std::mem::take(requests);
+        if let Some(slot) = self.slots.get_mut(&attachment) {
+            slot.holder = Some(id);
+        }
         tracing::warn!(%attachment, %cause, "DEL failed");
         for request in requests {
             self.reply(request, Answer::Failed(Failure::Store(cause.clone())));
@@ -233,9 +241,7 @@ impl Registry {
     }
 
     fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
-        let Some(Operation::Checking(id, ..)) = self.operation(attachment) else {
-            return;
-        };
+        let Some(Operation::Checking(id, ..)) = self.operation(attachment) else { return };
         let id = *id;
         let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
         let binding = holder.and_then(|holder| self.bindings.get(&holder));
@@ -265,10 +271,8 @@ impl Registry {
             self.unknown += 1;
             return;
         };
-        let Some(slot) = self.slots.get_mut(&attachment) else {
-            return;
-        };
-        slot.waiting.retain(|waiting| waiting.id != id);
+        let Some(slot) = self.slots.get_mut(&attachment) else { return };
+        slot.waiting.retain(|waiting| waiting.id != id || matches!(waiting.call, Call::Del { .. }));
         match &mut slot.operation {
             Some(Operation::Adding(admission)) if admission.request == id => self.cancel_add(now, &attachment, None),
             Some(Operation::Acquiring(request, _)) if *request == id => self.cancel_add(now, &attachment, None),
@@ -286,19 +290,20 @@ impl Registry {
     /// A call has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
-        let Some(attachment) = self.requests.get(&id).cloned() else {
-            return;
-        };
-        let Some(slot) = self.slots.get_mut(&attachment) else {
-            return;
-        };
+        let Some(attachment) = self.requests.get(&id).cloned() else { return };
+        let Some(slot) = self.slots.get_mut(&attachment) else { return };
         if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
             let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);
             let waited = whole_millis(now.boot.saturating_since(waited));
             let waiting_for = "the operation before it on the same attachment";
             return self.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
         }
-        match &slot.operation {
+        match &mut slot.operation {
+            Some(Operation::Deleting(requests, _)) => {
+                requests.retain(|request| *request != id);
+                let failure = Failure::TimedOut { waiting_for: "the store to take note", waited: DEL_LIMIT };
+                self.reply(id, Answer::Failed(failure));
+            }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
                 self.cancel_add(now, &attachment, Some(failure));

@@ -10,6 +10,8 @@ mod add;
 mod cni;
 mod pacing;
 mod recover;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod watch;
 
@@ -194,9 +196,7 @@ impl Registry {
 
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
-        let Some(binding) = self.bindings.get_mut(&id) else {
-            return;
-        };
+        let Some(binding) = self.bindings.get_mut(&id) else { return };
         let mut cx = Cx { now, boot: &self.boot, out: &mut self.out, rng: &mut self.rng, holders: &self.holders };
         f(binding, &mut cx);
         self.touched.insert(id);
@@ -234,10 +234,8 @@ impl Registry {
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
             Report::ExchangeOver => self.give_permit_back(now, id),
-            Report::Leased(lease, replaced) => {
-                replaced.into_iter().for_each(|old| self.remove(now, old));
-                self.leased(now, id, *lease);
-            }
+            Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
+            Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Failed(failure) => self.acquisition_failed(id, failure),
             Report::GivenBack => {
                 if let Some(attachment) = self.attachment(id) {
@@ -245,20 +243,21 @@ impl Registry {
                 }
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
-            Report::Over => {
-                let attachment = self.attachment(id);
-                self.remove(now, id);
-                if let Some(attachment) = attachment {
-                    self.given_back(now, id, attachment);
-                }
-            }
+            Report::Over => self.over(now, id),
+        }
+    }
+
+    /// Removes a binding of which nothing is left; who waits for that goes on.
+    fn over(&mut self, now: Now, id: BindingId) {
+        let attachment = self.attachment(id);
+        self.remove(now, id);
+        if let Some(attachment) = attachment {
+            self.given_back(now, id, attachment);
         }
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else {
-            return;
-        };
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
         if let Some(next) = self.pacing.leave(&lan, id) {
             self.with(now, next, |binding, cx| binding.on_permit(cx));
         }
@@ -282,9 +281,8 @@ impl Registry {
     /// Removes a binding and all that is known of it elsewhere.
     fn remove(&mut self, now: Now, id: BindingId) {
         self.give_permit_back(now, id);
-        let Some(binding) = self.bindings.remove(&id) else {
-            return;
-        };
+        self.with(now, id, |binding, cx| binding.close(cx));
+        let Some(binding) = self.bindings.remove(&id) else { return };
         let key = binding.identity.key();
         if self.holders.get(&key) == Some(&id) {
             self.holders.remove(&key);

@@ -4,11 +4,13 @@
 //! before is left; its lease waits a while for the container to come back under the same identity, which then takes it
 //! over by INIT-REBOOT, and is given back otherwise.
 
+use std::cmp::Reverse;
+
 use super::Registry;
 use crate::binding::{Binding, Cx};
 use crate::effect::{Call, RequestId};
 use crate::record::{BindingId, Record, RecordState};
-use crate::time::{BootId, Now};
+use crate::time::{BootId, Instant, Now};
 
 impl Registry {
     pub(super) fn start(
@@ -21,7 +23,10 @@ impl Registry {
         self.boot = boot;
         self.last_binding = records.iter().map(|(id, _)| id.0).max().unwrap_or(0);
         let count = records.len();
-        records.into_iter().for_each(|(id, record)| self.recover(now, id, record));
+        // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
+        let mut latest_first = records;
+        latest_first.sort_by_key(|(id, _)| Reverse(*id));
+        latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
         self.audit_all();
@@ -32,17 +37,19 @@ impl Registry {
         record.rebase(&self.boot, now);
         let Record { attachment, identity, link, lease, state, .. } = record;
         let taken = self.holders.contains_key(&identity.key());
+        if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
+            self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
+        }
+        let (out, rng) = (&mut self.out, &mut self.rng);
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => {
-                self.slots.entry(attachment.clone()).or_default().holder = Some(id);
-                let (out, rng) = (&mut self.out, &mut self.rng);
-                let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
-                Binding::resumed(id, attachment, identity, link, lease, &mut cx)
-            }
+            (RecordState::Bound, true) if !taken => Binding::resumed(id, attachment, identity, link, lease, &mut cx),
+            (RecordState::Seeking, true) if !taken => Binding::seeking(id, attachment, identity, link, lease, &mut cx),
             (RecordState::Bound, false) => {
-                let at = now.boot + self.config.reboot_grace;
+                let at = now.boot.max(Instant::from_boot(self.config.reboot_grace));
                 Binding::releasing(id, attachment, identity, link, lease, (at, true))
             }
+            (RecordState::Seeking, _) => Binding::forgotten(id, attachment, identity, link, lease, &mut cx),
             (RecordState::Bound | RecordState::Releasing, _) => {
                 Binding::releasing(id, attachment, identity, link, lease, (now.boot, !same_boot))
             }

@@ -71,12 +71,8 @@ impl Registry {
 
     fn audit_next(&mut self) {
         while self.audit.under_way < self.config.audits.max(1) {
-            let Some(id) = self.audit.waiting.pop_front() else {
-                return;
-            };
-            let Some(binding) = self.bindings.get(&id) else {
-                continue;
-            };
+            let Some(id) = self.audit.waiting.pop_front() else { return };
+            let Some(binding) = self.bindings.get(&id) else { continue };
             if matches!(binding.life, Life::Held(_)) {
                 self.audit.under_way += 1;
                 self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));

@@ -3,9 +3,12 @@
 use std::net::Ipv4Addr;
 
 use super::super::accept::Refusal;
+use fastrand::Rng;
+
 use super::super::lease::Lease;
+use super::super::release::{Release, ReleaseStep};
 use super::super::{Loss, Refused, Verdict};
-use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, sent};
+use super::script::{ACK, LEASED, MAC, NAK, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, client_id, lease, sent};
 use crate::wire::Mac;
 
 /// Brings a client to REQUESTING; returns its xid.
@@ -177,4 +180,29 @@ fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
     let mut stage = Stage::acquiring();
     stage.clock(at(0.0));
     assert_eq!(stage.client.abort(), None, "before REQUEST there is nothing to give back");
+}
+
+#[test]
+fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
+    let mut stage = Stage::bound(5, 8, 10);
+    stage.clock(at(5.0));
+    let xid = sent(&stage.arp(at(5.0), SERVER_MAC).frames[0]).xid();
+    stage.clock(at(6.5));
+    let output = stage.answer(at(6.6), &Reply::new(ACK, xid, 10));
+    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
+    assert_eq!(lease.start, at(5.0), "the lease counts from the REQUEST that was answered");
+}
+
+#[test]
+fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
+    let far = Lease { server: Ipv4Addr::new(198, 51, 100, 1), gateway: Some(SERVER), ..lease() };
+    let mut release = Release::new(MAC, &client_id(), far, at(0.0), &mut Rng::with_seed(1));
+    let mut now = at(0.0);
+    let frame = loop {
+        match release.on_clock(now) {
+            ReleaseStep::Send(frame) => break sent(&frame),
+            ReleaseStep::Ask(_) | ReleaseStep::Wait => now = release.deadline().expect("it goes on"),
+        }
+    };
+    assert_eq!((now, frame.kind(), frame.to), (at(0.6), "RELEASE", SERVER_MAC));
 }

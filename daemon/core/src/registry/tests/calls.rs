@@ -1,0 +1,227 @@
+//! What one call does to another, and to what is under way.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::StoreCause;
+use crate::link::KernelEvent;
+
+#[test]
+fn adds_that_time_out_together_leave_no_exchange_open() {
+    let mut rig = Rig::new(1);
+    rig.server = Server::Silent;
+    let (a, b) = (rig.add("a", 1, "a"), rig.add("b", 2, "b"));
+    rig.run_until(1040.0);
+    assert!(rig.answers.contains_key(&a) && rig.answers.contains_key(&b));
+    assert!(rig.rows().is_empty());
+    assert!(rig.open.is_empty(), "left open: {:?}", rig.open);
+}
+
+#[test]
+fn a_del_is_answered_though_its_binding_was_taken_over() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.disk = Disk::Slow;
+    let del = rig.del("a");
+    let add = rig.add("b", 2, "same"); // takes the identity over; its DORA runs, its Persist waits
+    let (op, _) = rig.slow.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    rig.run_until(2000.0);
+    assert!(rig.answers.contains_key(&del), "DEL never answered");
+}
+
+#[test]
+fn a_replaced_record_is_not_written_again() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.disk = Disk::Full;
+    rig.run_until(1050.5); // renewed at T1, not written
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 2, "same"); // yields, asks, wins, writes: slowly
+    assert_eq!(rig.slow.len(), 1);
+    rig.run_until(1055.0); // the old binding's retry
+    assert!(!rig.answers.contains_key(&add));
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert_eq!(rig.stored.len(), 1);
+}
+
+#[test]
+fn a_restart_after_a_take_over_sends_no_release() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.disk = Disk::Full;
+    rig.run_until(1050.5);
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    rig.add("a", 2, "same");
+    rig.run_until(1055.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    let records = std::mem::take(&mut rig.stored).into_iter().collect();
+    let at = rig.at;
+    let mut next = Rig::new(8);
+    next.reg = Registry::new(Config::default(), 8);
+    next.at = at;
+    next.live.remove(&1);
+    next.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![] });
+    next.run_until(1060.0);
+    let rows: Vec<_> = next.rows().into_iter().map(|r| (r.link, r.state)).collect();
+    assert!(
+        !next.sent.iter().any(|(kind, _)| *kind == 7),
+        "RELEASE under the live container: {:?} {:?}",
+        next.sent,
+        rows
+    );
+}
+
+#[test]
+fn a_lease_that_ends_while_it_is_taken_over_does_not_spin() {
+    let mut rig = Rig::new(8);
+    rig.lease = 3;
+    rig.add("a", 1, "same");
+    rig.run_until(1000.5);
+    rig.server = Server::Silent;
+    rig.live.remove(&1);
+    rig.disk = Disk::Good;
+    rig.at = Duration::from_secs_f64(1001.4);
+    rig.add("a", 2, "same");
+    assert_eq!(rig.state("a"), ["RELEASING", "REBOOTING"]);
+    let wakes = rig.run_until(1010.0);
+    assert!(wakes < 50, "woke {wakes} times by {:?}", rig.at);
+}
+
+#[test]
+fn a_del_whose_caller_hangs_up_behind_a_check_is_carried_out() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.hold_looks = true;
+    rig.request(Call::Check { attachment: attachment("a"), expected: vec![] });
+    let del = rig.del("a");
+    rig.input(Input::HungUp(RequestId(del)));
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    rig.run_until(1010.0);
+    assert!(rig.rows().is_empty(), "not released");
+}
+
+#[test]
+fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
+    let mut rig = Rig::new(8);
+    rig.carrier = false;
+    rig.hold_looks = true;
+    let add = rig.add("a", 1, "a");
+    // The worker has looked: no carrier. Then the kernel tells of carrier, then the outcome comes in.
+    rig.carrier = true;
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true }));
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    rig.run_until(1031.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)), "{:?}", rig.answers[&add]);
+}
+
+#[test]
+fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
+    let mut rig = Rig::new(8);
+    for n in 1..9 {
+        rig.add(&format!("c{n}"), n, "same");
+        rig.live.remove(&n);
+    }
+    assert_eq!(rig.rows().len(), 1);
+    assert_eq!(rig.reg.slots.len(), 1, "slots {:?}", rig.reg.slots.keys());
+}
+
+#[test]
+fn a_thousand_calls_behind_one_operation_are_all_answered() {
+    let mut rig = Rig::new(8);
+    rig.hold_looks = true;
+    rig.add("a", 1, "a");
+    for _ in 0..1024 {
+        rig.request(Call::Check { attachment: attachment("a"), expected: vec![] });
+    }
+    let (op, _) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome: Outcome::Applied { taken: 0, result: Err(LinkCause::Down) } });
+    assert_eq!(rig.answers.len(), 1025);
+}
+
+#[test]
+fn an_aborted_take_over_releases_once() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 2, "same");
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1040.0);
+    assert!(rig.rows().is_empty());
+    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 1, "{:?}", rig.sent);
+}
+
+#[test]
+fn an_add_given_up_after_unanswered_requests_releases() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::OffersOnly; // commits; the ACKs are lost
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1000.1);
+    rig.server = Server::Silent;
+    while rig.state("a") != ["SELECTING"] {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
+    }
+    rig.input(Input::HungUp(RequestId(add)));
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
+}
+
+#[test]
+fn an_add_that_was_given_up_does_not_hold_its_identity() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Slow;
+    let a = rig.add("a", 1, "same");
+    rig.input(Input::HungUp(RequestId(a)));
+    rig.del("a");
+    rig.disk = Disk::Good;
+    let b = rig.add("b", 2, "same");
+    rig.flush();
+    rig.run_until(1020.0);
+    assert!(
+        matches!(rig.answers[&b], Answer::Leased(_)),
+        "{}",
+        match &rig.answers[&b] {
+            Answer::Failed(f) => f.to_string(),
+            _ => String::new(),
+        }
+    );
+}
+
+#[test]
+fn a_stale_look_is_not_the_answer_to_a_newer_one() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.live.remove(&1);
+    rig.hold_looks = true;
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) })); // Finding, look 1
+    assert_eq!(rig.looks.len(), 1);
+    let look = rig.looks.pop_front().unwrap();
+    rig.hold_looks = false;
+    rig.server = Server::Silent;
+    let add = rig.add("a", 2, "same"); // pauses it
+    rig.hold_looks = true;
+    rig.input(Input::HungUp(RequestId(add))); // goes on: look 2
+    let stages: usize = rig.looks.len();
+    assert_eq!(stages, 1);
+    let before = rig.open.len();
+    rig.input(Input::Done { op: look.0, outcome: Outcome::Inspected(Err(LinkCause::TimedOut)) });
+    let (at, why) = rig.reg.poll_timeout().unwrap();
+    assert!(why != Why::Release, "the first look's failure ended the second try: {before} {at:?} {why:?}");
+}

@@ -1,0 +1,5 @@
+//! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
+
+mod calls;
+mod rig;
+mod store;

@@ -1,0 +1,315 @@
+//! A registry with a whole fake shell around it: a disk that is good, full or slow, a server that answers, is silent,
+//! refuses or never acknowledges, looks that can be held back. Effects are carried out at once; a request that is answered
+//! twice panics.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::super::*;
+use crate::dhcpv4::lease::{Lease, Times};
+use crate::effect::{Add, StoreCause};
+use crate::identity::{ClientId, Door, Identity, Lan};
+use crate::link::{Link, LinkView, Target};
+use crate::record::{Change, Record, RecordState};
+use crate::time::WallTime;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp, Frame, Udp};
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Disk {
+    Good,
+    Full,
+    Slow,
+}
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Server {
+    Up,
+    Silent,
+    Naks,
+    OffersOnly,
+}
+
+pub(super) struct Rig {
+    pub(super) reg: Registry,
+    pub(super) at: Duration,
+    pub(super) disk: Disk,
+    pub(super) server: Server,
+    pub(super) give: Ipv4Addr,
+    pub(super) lease: u32,
+    pub(super) carrier: bool,
+    pub(super) hold_looks: bool,
+    pub(super) looks: VecDeque<(OpId, Outcome)>,
+    pub(super) live: BTreeSet<u64>,
+    pub(super) stored: BTreeMap<BindingId, Record>,
+    pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
+    persists: Vec<Vec<Change>>,
+    pub(super) answers: BTreeMap<u64, Answer>,
+    pub(super) open: BTreeSet<ExchangeId>,
+    pub(super) sent: Vec<(u8, Ipv4Addr)>,
+    req: u64,
+}
+
+impl Rig {
+    pub(super) fn new(permits: usize) -> Self {
+        let mut rig = Self {
+            reg: Registry::new(Config { permits, ..Config::default() }, 7),
+            at: Duration::from_secs(1000),
+            disk: Disk::Good,
+            server: Server::Up,
+            give: Ipv4Addr::new(192, 0, 2, 50),
+            lease: 100,
+            carrier: true,
+            hold_looks: false,
+            looks: VecDeque::new(),
+            live: (1..10).collect(),
+            stored: BTreeMap::new(),
+            slow: VecDeque::new(),
+            persists: vec![],
+            answers: BTreeMap::new(),
+            open: BTreeSet::new(),
+            sent: vec![],
+            req: 0,
+        };
+        rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![] });
+        rig
+    }
+    pub(super) fn now(&self) -> Now {
+        Now { boot: Instant::from_boot(self.at), wall: WallTime::from_epoch(self.at + Duration::from_secs(1 << 30)) }
+    }
+    pub(super) fn input(&mut self, input: Input<'_>) {
+        self.reg.handle(self.now(), input);
+        self.drain();
+    }
+    pub(super) fn request(&mut self, call: Call) -> u64 {
+        self.req += 1;
+        self.input(Input::Request { id: RequestId(self.req), call });
+        self.req
+    }
+    pub(super) fn add(&mut self, who: &str, netns: u64, id: &str) -> u64 {
+        let call = Call::Add(Add {
+            attachment: attachment(who),
+            netns: PathBuf::from(format!("/ns/{netns}")),
+            lan: Lan::Link { parent: "br0".into(), vlan: 0 },
+            client_id: ClientId::new(format!("\0{id}").into_bytes()).unwrap(),
+            timeout: Duration::from_secs(30),
+        });
+        self.request(call)
+    }
+    pub(super) fn del(&mut self, who: &str) -> u64 {
+        self.request(Call::Del { attachment: attachment(who) })
+    }
+    /// Lets the time come that the core waits for; returns how often it woke.
+    pub(super) fn run_until(&mut self, seconds: f64) -> u32 {
+        let end = Duration::from_secs_f64(seconds);
+        let mut wakes = 0;
+        while let Some((at, _)) = self.reg.poll_timeout() {
+            if at.since_boot() > end {
+                break;
+            }
+            self.at = self.at.max(at.since_boot());
+            self.reg.handle_timeout(self.now());
+            self.drain();
+            wakes += 1;
+            if wakes > 1000 {
+                return wakes;
+            }
+        }
+        self.at = self.at.max(end);
+        wakes
+    }
+    fn view(&self, cookie: u64) -> LinkView {
+        LinkView {
+            cookie: Cookie(cookie),
+            ifindex: 2,
+            ifname: "eth0".into(),
+            mac: Mac([2, 0, 0, 0, 1, cookie as u8]),
+            mtu: 1500,
+            up: true,
+            carrier: self.carrier,
+            addresses: vec![],
+        }
+    }
+    fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
+        match target {
+            Target::Named { netns, .. } => {
+                let n: u64 = netns.file_name().unwrap().to_str().unwrap().parse().unwrap();
+                if self.live.contains(&n) { Ok(self.view(n)) } else { Err(LinkCause::NoNetns(netns.clone())) }
+            }
+            Target::Known(Link::InNetns { path, cookie, .. }) => {
+                if self.live.contains(&cookie.0) {
+                    Ok(self.view(cookie.0))
+                } else {
+                    Err(LinkCause::NoNetns(path.clone()))
+                }
+            }
+            _ => Ok(self.view(99)),
+        }
+    }
+    fn write(&mut self, op: OpId, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Put(id, record) => {
+                    self.stored.insert(id, *record);
+                }
+                Change::Remove(id) => {
+                    self.stored.remove(&id);
+                }
+            }
+        }
+        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+    }
+    pub(super) fn flush(&mut self) {
+        while let Some((op, changes)) = self.slow.pop_front() {
+            self.write(op, changes);
+        }
+        self.drain();
+    }
+    fn drain(&mut self) {
+        while let Some(effect) = self.reg.poll_effect() {
+            match effect {
+                Effect::Persist { op, changes } => {
+                    self.persists.push(changes.clone());
+                    match self.disk {
+                        Disk::Good => self.write(op, changes),
+                        Disk::Full => self
+                            .reg
+                            .handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) }),
+                        Disk::Slow => self.slow.push_back((op, changes)),
+                    }
+                }
+                Effect::Open { op, exchange, link, .. } => {
+                    self.open.insert(exchange);
+                    let result = match &link {
+                        Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
+                            Err(LinkCause::NoNetns(path.clone()))
+                        }
+                        _ => Ok(()),
+                    };
+                    self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
+                }
+                Effect::Inspect { op, target } => {
+                    let outcome = Outcome::Inspected(self.look(&target));
+                    if self.hold_looks {
+                        self.looks.push_back((op, outcome))
+                    } else {
+                        self.reg.handle(self.now(), Input::Done { op, outcome })
+                    }
+                }
+                Effect::Apply { op, target, steps } => {
+                    let outcome = Outcome::Applied { taken: steps.len(), result: self.look(&target) };
+                    if self.hold_looks {
+                        self.looks.push_back((op, outcome))
+                    } else {
+                        self.reg.handle(self.now(), Input::Done { op, outcome })
+                    }
+                }
+                Effect::Send { exchange, frame } => self.serve(exchange, &frame),
+                Effect::Close { exchange } => {
+                    self.open.remove(&exchange);
+                }
+                Effect::Reply { id, answer } => {
+                    assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
+                }
+            }
+        }
+    }
+    fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
+        let meta = FrameMeta::default();
+        let reply = match frame::decode(bytes, meta).unwrap() {
+            Frame::Arp(arp) => Arp {
+                op: ArpOp::Reply,
+                source_mac: SERVER_MAC,
+                destination_mac: arp.sender_mac,
+                sender_mac: SERVER_MAC,
+                sender: arp.target,
+                target_mac: arp.sender_mac,
+                target: arp.sender,
+            }
+            .encode(),
+            Frame::Udp(udp) => {
+                let p = udp.payload;
+                let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
+                let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
+                self.sent.push((kind, ciaddr));
+                let answer = match (kind, self.server) {
+                    (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
+                    (3, Server::Up) => 5,
+                    (3, Server::Naks) => 6,
+                    _ => return,
+                };
+                let mut b = vec![2, 1, 6, 0];
+                b.extend(&p[4..8]);
+                b.extend([0; 8]);
+                b.extend(if answer == 6 { [0; 4] } else { self.give.octets() });
+                b.resize(28, 0);
+                b.extend(&p[28..34]);
+                b.resize(236, 0);
+                b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255, 255, 0, 51, 4]);
+                b.extend(self.lease.to_be_bytes());
+                b.push(255);
+                Udp {
+                    source_mac: SERVER_MAC,
+                    destination_mac: udp.source_mac,
+                    source: SERVER,
+                    destination: Ipv4Addr::BROADCAST,
+                    source_port: 67,
+                    destination_port: 68,
+                    payload: &b,
+                }
+                .encode()
+            }
+        };
+        self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
+    }
+    pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
+        self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state).collect()
+    }
+    pub(super) fn rows(&mut self) -> Vec<crate::effect::Row> {
+        let id = self.request(Call::List);
+        let Some(Answer::Bindings(rows)) = self.answers.remove(&id) else { panic!() };
+        rows
+    }
+}
+
+pub(super) fn attachment(who: &str) -> Attachment {
+    Attachment { door: Door::Cni, network: "lan".into(), container: who.into(), ifname: "eth0".into() }
+}
+
+pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
+    Record {
+        attachment: attachment(who),
+        identity: Identity {
+            lan: Lan::Link { parent: "br0".into(), vlan: 0 },
+            client_id: ClientId::new(b"\0id".to_vec()).unwrap(),
+            chaddr: Mac([2, 0, 0, 0, 1, 1]),
+        },
+        link: Link::InNetns { path: "/ns/1".into(), cookie: Cookie(1), ifindex: 2, mac: Mac([2, 0, 0, 0, 1, 1]) },
+        lease: Lease {
+            address: "192.0.2.50/24".parse().unwrap(),
+            server: SERVER,
+            server_mac: SERVER_MAC,
+            start: Instant::from_boot(Duration::from_secs_f64(at)),
+            times: Some(Times {
+                t1: Duration::from_secs(20000),
+                t2: Duration::from_secs(30000),
+                end: Duration::from_secs(40000),
+            }),
+            gateway: None,
+            routes: vec![],
+            dns: vec![],
+            domain: None,
+            search: vec![],
+            ntp: vec![],
+            mtu: None,
+            hostname: None,
+        },
+        state: RecordState::Bound,
+        boot: BootId(boot.into()),
+        since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
+    }
+}

@@ -1,0 +1,113 @@
+//! Leases that were lost, changed or given back while the store, the server or the boot failed them.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::{Failure, StoreCause};
+use crate::link::KernelEvent;
+
+#[test]
+fn a_lease_that_was_refused_is_not_held_again_after_a_failed_del() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Naks;
+    rig.run_until(1050.5);
+    rig.server = Server::Silent;
+    assert_ne!(rig.state("a"), ["BOUND"]);
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    let states = rig.state("a");
+    assert!(rig.rows().iter().all(|r| r.lease.is_none()), "the NAKed lease is back: {states:?}");
+}
+
+#[test]
+fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.disk = Disk::Slow;
+    rig.run_until(1050.5);
+    let again = rig.add("a", 1, "a");
+    let stored = rig.stored.values().next().unwrap().lease.ip();
+    match rig.answers.get(&again) {
+        Some(Answer::Leased(lease)) => assert_eq!(lease.ip(), stored, "told what is not durable"),
+        other => assert!(other.is_none()),
+    }
+}
+
+#[test]
+fn a_del_ends_though_the_store_stays_full() {
+    let mut rig = Rig::new(8);
+    rig.lease = 86400;
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Full;
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    let del = rig.del("a");
+    rig.run_until(1000.0 + 3600.0);
+    assert!(rig.answers.contains_key(&del), "no answer in an hour");
+}
+
+#[test]
+fn a_del_during_a_background_request_releases_what_was_asked_for() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Naks;
+    rig.run_until(1049.9);
+    rig.run_until(1050.1);
+    rig.server = Server::OffersOnly; // commits, but the ACK is lost
+    while rig.state("a") != ["REQUESTING"] {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
+    }
+    rig.del("a");
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
+}
+
+#[test]
+fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Naks;
+    rig.run_until(1050.5);
+    assert_ne!(rig.state("a"), ["BOUND"]);
+    let records = rig.stored.clone().into_iter().collect();
+    let mut next = Rig::new(8);
+    next.reg = Registry::new(Config::default(), 8);
+    next.at = rig.at;
+    next.server = Server::Silent;
+    next.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![] });
+    let states = next.state("a");
+    assert!(next.rows().iter().all(|r| r.lease.is_none()), "{states:?}");
+}
+
+#[test]
+fn a_del_after_a_reboot_gives_the_lease_back() {
+    let mut rig = Rig::new(8);
+    rig.reg = Registry::new(Config::default(), 8);
+    rig.live.clear();
+    let records = vec![(BindingId(1), record("a", "before", 900.0))];
+    rig.stored = records.iter().cloned().collect();
+    rig.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![] });
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.run_until(1060.0);
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "told deleted, still held a minute later");
+}
+
+#[test]
+fn an_extension_is_written_after_a_del_that_failed() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Full;
+    rig.run_until(1050.5);
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    rig.disk = Disk::Good;
+    rig.run_until(1074.0);
+    let start = rig.stored.values().next().unwrap().lease.start.since_boot();
+    assert!(start >= Duration::from_secs(1050), "stored: {start:?}");
+}

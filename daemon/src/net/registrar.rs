@@ -1,0 +1,288 @@
+//! Which number means which namespace.
+//!
+//! The kernel names namespaces by numbers (nsid) in its news, and uses them again at once. So which cookie a number
+//! means must change at the right place *between* messages. That place is marked in the stream itself: the number is
+//! asked for on the watching socket, and the kernel queues its answer between the messages before and after. When that
+//! answer is read, all that the number's former owner ever said has been read too. With one exception: the kernel gives
+//! a dead namespace's number free just before it tells of the death, so that the news may come after the next owner's
+//! registration. Hence "number n is gone" is only a reason to look: a number that is free, or a path that no longer
+//! leads to the cookie, decides.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use leasehold_core::link::Cookie;
+use netlink_packet_core::NLM_F_REQUEST;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::libc;
+use nix::sys::socket::{SetSockOpt, sockopt};
+use tracing::warn;
+
+use super::netlink::encode;
+
+/// Some 10,000 messages. The default holds about a hundred, which one burst of containers overruns.
+const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
+
+/// The watch's end that workers use.
+#[derive(Debug)]
+pub(super) struct Registrar {
+    pub(super) socket: Arc<Socket>,
+    /// The socket's address: answers to our questions bear it.
+    pub(super) port: u32,
+    book: Mutex<Book>,
+}
+
+/// Which number means which namespace.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    named: HashMap<i32, Named>,
+    /// Cookies that are in `named` or in `asked`.
+    known: HashSet<Cookie>,
+    /// Questions whose answers are in the socket's queue, in that order.
+    asked: VecDeque<Asked>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct Named {
+    cookie: Cookie,
+    path: PathBuf,
+    checking: Checking,
+}
+
+/// Whether it is being found out if a namespace lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checking {
+    No,
+    Yes,
+    /// And there was a further reason meanwhile: look again.
+    Again,
+}
+
+#[derive(Debug)]
+struct Asked {
+    token: u32,
+    cookie: Cookie,
+    path: PathBuf,
+}
+
+impl Registrar {
+    /// Opens the watching socket in the calling thread's namespace.
+    pub(super) fn open() -> io::Result<Arc<Self>> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        let port = socket.bind_auto()?.port_number();
+        if let Err(error) = sockopt::RcvBufForce.set(&socket, &RECEIVE_BUFFER) {
+            warn!(%error, "the kernel's news may be lost in a burst: no large receive buffer without CAP_NET_ADMIN");
+            sockopt::RcvBuf.set(&socket, &RECEIVE_BUFFER)?;
+        }
+        if let Err(error) = socket.set_listen_all_namespaces(true) {
+            warn!(%error, "changes of links inside containers go unheard: that takes CAP_NET_BROADCAST");
+        }
+        for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_NSID] {
+            socket.add_membership(group)?;
+        }
+        Ok(Arc::new(Self { socket: Arc::new(socket), port, book: Mutex::default() }))
+    }
+
+    /// Makes the watch tell of the namespace that `ns` is the file of, from the calling thread's next step on.
+    ///
+    /// A namespace that cannot be heard is no reason not to work in it; that is logged.
+    pub(super) fn register<F: AsFd>(&self, cookie: Cookie, path: &Path, ns: &F) {
+        let mut book = self.book();
+        if book.known.contains(&cookie) {
+            return;
+        }
+        let file = NsidAttribute::Fd(ns.as_fd().as_raw_fd().cast_unsigned());
+        book.last = book.last.checked_add(1).unwrap_or(1);
+        let token = book.last;
+        // The first has the kernel choose a number, unless there is one already. The second asks for it. They go in one
+        // call, and under the lock, so that `asked` has the order of the answers.
+        let mut both = nsid_request(RouteNetlinkMessage::NewNsId, vec![file.clone(), NsidAttribute::Id(-1)], 0);
+        both.extend(nsid_request(RouteNetlinkMessage::GetNsId, vec![file], token));
+        match self.socket.send_to(&both, &SocketAddr::new(0, 0), 0) {
+            Ok(_) => {
+                book.known.insert(cookie);
+                book.asked.push_back(Asked { token, cookie, path: path.to_owned() });
+            }
+            Err(error) => warn!(?cookie, %error, "a namespace cannot be watched"),
+        }
+    }
+
+    /// Tells whether questions are open though the socket is empty: the kernel had no room for the answers.
+    pub(super) fn lacks_answers(&self) -> bool {
+        let mut book = self.book();
+        if book.asked.is_empty() {
+            return false;
+        }
+        // No question is added while the book is held, so what is open now and not in the queue never comes.
+        let mut peek = [0; 1];
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let empty = self.socket.recv(&mut &mut peek[..], flags).is_err();
+        if empty {
+            book.asked.clear();
+        }
+        empty
+    }
+
+    /// Returns the book; not to be held over anything that waits.
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("nothing panics while it holds the book")
+    }
+}
+
+fn nsid_request(kind: fn(NsidMessage) -> RouteNetlinkMessage, attributes: Vec<NsidAttribute>, token: u32) -> Vec<u8> {
+    let mut message = NsidMessage::default();
+    message.attributes = attributes;
+    encode(kind(message), NLM_F_REQUEST, token)
+}
+
+impl Book {
+    /// Takes the answer to a question: from here on `nsid` means what was asked about. Tells who meant it before, and
+    /// whether an answer was lost.
+    pub(super) fn answered(&mut self, token: u32, nsid: Option<i32>) -> (Option<Cookie>, bool) {
+        let mut lost = false;
+        while let Some(asked) = self.asked.pop_front() {
+            if asked.token != token {
+                lost = true;
+                self.known.remove(&asked.cookie);
+                continue;
+            }
+            let Some(nsid) = nsid.filter(|nsid| *nsid >= 0) else {
+                self.known.remove(&asked.cookie);
+                break;
+            };
+            let named = Named { cookie: asked.cookie, path: asked.path, checking: Checking::No };
+            let former =
+                self.named.insert(nsid, named).map(|former| former.cookie).filter(|former| *former != asked.cookie);
+            if let Some(former) = former {
+                self.known.remove(&former);
+            }
+            return (former, lost);
+        }
+        (None, lost)
+    }
+
+    pub(super) fn cookie(&self, nsid: Option<i32>) -> Option<Cookie> {
+        self.named.get(&nsid?).map(|named| named.cookie)
+    }
+
+    /// Returns what to look at to find out whether `nsid` lives, unless that is under way.
+    pub(super) fn check(&mut self, nsid: i32) -> Option<(Cookie, PathBuf)> {
+        let named = self.named.get_mut(&nsid)?;
+        named.checking = match named.checking {
+            Checking::No => Checking::Yes,
+            Checking::Yes | Checking::Again => Checking::Again,
+        };
+        (named.checking == Checking::Yes).then(|| (named.cookie, named.path.clone()))
+    }
+
+    /// Takes the result of a check. Tells whether to look again.
+    pub(super) fn checked(&mut self, nsid: i32, cookie: Cookie) -> bool {
+        let Some(named) = self.named.get_mut(&nsid).filter(|named| named.cookie == cookie) else {
+            return false;
+        };
+        std::mem::replace(&mut named.checking, Checking::No) == Checking::Again
+    }
+
+    /// Forgets a dead namespace. Tells whether it was known.
+    pub(super) fn buried(&mut self, nsid: i32, cookie: Cookie) -> bool {
+        let known = self.cookie(Some(nsid)) == Some(cookie);
+        if known {
+            self.named.remove(&nsid);
+            self.known.remove(&cookie);
+        }
+        known
+    }
+
+    /// Forgets every number, but not the questions: their answers may still come.
+    pub(super) fn forget(&mut self) {
+        self.named.clear();
+        self.known = self.asked.iter().map(|asked| asked.cookie).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Book {
+        fn ask(&mut self, token: u32, cookie: u64) {
+            self.known.insert(Cookie(cookie));
+            self.asked.push_back(Asked { token, cookie: Cookie(cookie), path: PathBuf::from("/netns") });
+        }
+    }
+
+    fn owner(book: &Book, nsid: i32) -> Option<u64> {
+        book.cookie(Some(nsid)).map(|cookie| cookie.0)
+    }
+
+    #[test]
+    fn a_number_means_its_next_owner_from_the_answer_on() {
+        let mut book = Book::default();
+        book.ask(1, 10);
+        assert_eq!(owner(&book, 5), None);
+        assert_eq!(book.answered(1, Some(5)), (None, false));
+        book.ask(2, 20);
+        assert_eq!(owner(&book, 5), Some(10), "the question is not the answer");
+        assert_eq!(book.answered(2, Some(5)), (Some(Cookie(10)), false));
+        assert_eq!(owner(&book, 5), Some(20));
+        assert_eq!(book.known, HashSet::from([Cookie(20)]));
+        assert_eq!(book.cookie(None), None);
+    }
+
+    #[test]
+    fn an_answer_that_overtakes_another_tells_of_its_loss() {
+        let mut book = Book::default();
+        (1..=3).for_each(|n| book.ask(n, u64::from(n)));
+        assert_eq!(book.answered(2, Some(7)), (None, true));
+        assert_eq!(book.known, HashSet::from([Cookie(2), Cookie(3)]));
+        assert_eq!(book.answered(3, None), (None, false), "a namespace without a number");
+        assert_eq!(book.known, HashSet::from([Cookie(2)]));
+        assert_eq!(book.answered(9, Some(7)), (None, false), "an answer to no question");
+        assert_eq!(owner(&book, 7), Some(2));
+    }
+
+    #[test]
+    fn one_check_is_under_way_at_a_time_and_none_is_forgotten() {
+        let mut book = Book::default();
+        book.ask(1, 10);
+        book.answered(1, Some(5));
+        assert_eq!(book.check(6), None);
+        assert!(book.check(5).is_some());
+        assert_eq!((book.check(5), book.check(5)), (None, None));
+        assert!(book.checked(5, Cookie(10)), "look again");
+        assert!(book.check(5).is_some());
+        assert!(!book.checked(5, Cookie(10)));
+    }
+
+    #[test]
+    fn a_late_burial_is_not_the_next_owners() {
+        let mut book = Book::default();
+        book.ask(1, 10);
+        book.answered(1, Some(5));
+        book.ask(2, 20);
+        book.answered(2, Some(5));
+        assert!(!book.buried(5, Cookie(10)));
+        assert!(!book.checked(5, Cookie(10)));
+        assert_eq!(owner(&book, 5), Some(20));
+        assert!(book.buried(5, Cookie(20)));
+        assert!(book.named.is_empty() && book.known.is_empty());
+    }
+
+    #[test]
+    fn forgetting_leaves_the_questions() {
+        let mut book = Book::default();
+        book.ask(1, 10);
+        book.answered(1, Some(5));
+        book.ask(2, 20);
+        book.forget();
+        assert_eq!((owner(&book, 5), book.known.clone()), (None, HashSet::from([Cookie(20)])));
+        assert_eq!(book.answered(2, Some(5)), (None, false));
+        assert_eq!(owner(&book, 5), Some(20));
+    }
+}

@@ -1,0 +1,325 @@
+//! Opening, sending, receiving, closing.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
+
+use leasehold_core::effect::{ExchangeId, Outcome};
+use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::wire::Mac;
+
+use super::lab::{Answer, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete, in_lab, set_down};
+use crate::net::NetEvent;
+
+const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
+const WITH_ARP: Sockets = Sockets { arp: true, hold_port: None };
+
+#[test]
+fn only_what_is_ours_comes_in() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let plain = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let with_arp = lab.open(inside, WITH_ARP).await.unwrap();
+
+        let good = Answer::PLAIN;
+        let foreign = [
+            Answer { chaddr: OTHER, ..good }.frame(),
+            Answer { chaddr: Mac([0x02, 0, 0, 0, 0, 0x1a]), ..good }.frame(),
+            Answer { chaddr: Mac([0x02, 1, 0, 0, 0, 0x0a]), ..good }.frame(),
+            Answer { port: 67, ..good }.frame(),
+            Answer { protocol: 6, ..good }.frame(),
+            Answer { fragment: 0x2000, ..good }.frame(),
+            Answer { fragment: 1, ..good }.frame(),
+            Answer { tail: 2048, ..good }.frame(),
+            good.frame()[..70].to_vec(),
+        ];
+        let ours = [
+            good.frame(),
+            Answer { options: 8, ..good }.frame(),
+            Answer { options: 40, ..good }.frame(),
+            Answer { fragment: 0x4000, ..good }.frame(),
+            Answer { to: MAC, ..good }.frame(),
+        ];
+        for frame in foreign.iter().chain([&arp()]).chain(&ours) {
+            lab.net.send(sender, frame.clone());
+        }
+        // What one socket gets keeps its order, so nothing foreign came before or between.
+        assert_eq!(lab.frame(with_arp).await.0, arp());
+        for exchange in [plain, with_arp] {
+            for frame in &ours {
+                assert_eq!(lab.frame(exchange).await.0, *frame);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let exchange = lab.open(inside, PLAIN).await.unwrap();
+        let plain = Answer::PLAIN.frame();
+        let mut tagged = plain.clone();
+        tagged.splice(12..12, [0x81, 0x00, 0x60, 0x07]);
+
+        lab.net.send(sender, plain.clone());
+        let (bytes, meta) = lab.frame(exchange).await;
+        assert_eq!((bytes, meta.vlan, meta.other_host), (plain.clone(), 0, false));
+        lab.net.send(sender, tagged);
+        let (bytes, meta) = lab.frame(exchange).await;
+        assert_eq!((bytes, meta.vlan, meta.other_host), (plain, 7, false), "the tag is out of the frame");
+        lab.net.send(sender, Answer { to: OTHER, ..Answer::PLAIN }.frame());
+        assert!(lab.frame(exchange).await.1.other_host);
+    });
+}
+
+#[test]
+fn a_checksum_that_the_kernel_left_open_is_told() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, _) = lab.pair().await;
+        let Link::InNetns { ifindex, .. } = inside else { unreachable!() };
+        netns.run(|| add_address(ifindex, Ipv4Addr::new(192, 0, 2, 7), 24));
+        let host0 = lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap();
+        add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        let exchange = lab.open(inside, PLAIN).await.unwrap();
+        let server = UdpSocket::bind((Ipv4Addr::new(192, 0, 2, 1), 67)).unwrap();
+        let answer = Answer::PLAIN.frame();
+        server.send_to(&answer[42..], (Ipv4Addr::new(192, 0, 2, 7), 68)).unwrap();
+        let (bytes, meta) = lab.frame(exchange).await;
+        assert_eq!(bytes[42..], answer[42..]);
+        assert!(meta.checksum_not_ready);
+    });
+}
+
+#[test]
+fn a_parent_hears_for_an_address_that_is_not_its_own() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let Link::Parent { ifindex, .. } = outside else { unreachable!() };
+        let parent = lab.open(Link::Parent { ifindex, mac: OTHER }, PLAIN).await.unwrap();
+        let sender = lab.open(inside, PLAIN).await.unwrap();
+        let answer = Answer { to: OTHER, chaddr: OTHER, ..Answer::PLAIN }.frame();
+        lab.net.send(sender, Answer { to: PEER, chaddr: PEER, ..Answer::PLAIN }.frame());
+        lab.net.send(sender, answer.clone());
+        let (bytes, meta) = lab.frame(parent).await;
+        assert_eq!((bytes, meta.other_host), (answer, true));
+    });
+}
+
+#[test]
+fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, wire, outside) = lab.pair().await;
+        let server = lab.open(wire, WITH_ARP).await.unwrap();
+        let Link::Parent { ifindex: parent, .. } = outside else { unreachable!() };
+        for last in 0..20 {
+            let container = Netns::new();
+            let mac = Mac([0x02, 0, 0, 0, 1, last]);
+            container.macvlan(parent, mac);
+            let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
+            if !view.carrier {
+                lab.kernel(KernelEvent::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+            }
+            let client = lab.open(container.link(&view), PLAIN).await.unwrap();
+            lab.net.send(client, arp());
+            assert_eq!(lab.frame(server).await.0, arp());
+            let answer = Answer { chaddr: mac, to: mac, ..Answer::PLAIN }.frame();
+            lab.net.send(server, answer.clone());
+            let (bytes, meta) = lab.frame(client).await;
+            assert_eq!((bytes, meta.other_host), (answer, false));
+            lab.net.close(client);
+        }
+        drop(netns);
+    });
+}
+
+#[test]
+fn firewall_rules_stop_nothing_in_either_direction() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, outside) = lab.pair().await;
+        netns.nft(
+            "table inet t {
+                chain prerouting { type filter hook prerouting priority -300; policy drop; }
+                chain input { type filter hook input priority 0; policy drop; }
+                chain output { type filter hook output priority 0; policy drop; }
+                chain postrouting { type filter hook postrouting priority 0; policy drop; }
+            }
+            table arp t {
+                chain input { type filter hook input priority 0; policy drop; }
+                chain output { type filter hook output priority 0; policy drop; }
+            }
+            table netdev t {
+                chain ingress { type filter hook ingress device \"eth0\" priority 0; policy drop; }
+            }",
+        );
+        let outside = lab.open(outside, WITH_ARP).await.unwrap();
+        let inside = lab.open(inside, WITH_ARP).await.unwrap();
+        for frame in [Answer::PLAIN.frame(), arp()] {
+            lab.net.send(outside, frame.clone());
+            assert_eq!(lab.frame(inside).await.0, frame);
+        }
+        for frame in [Answer { chaddr: PEER, ..Answer::PLAIN }.frame(), arp()] {
+            lab.net.send(inside, frame.clone());
+            assert_eq!(lab.frame(outside).await.0, frame);
+        }
+    });
+}
+
+#[test]
+fn a_held_port_is_not_unreachable() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, _) = lab.pair().await;
+        let (held, free) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 8));
+        let Link::InNetns { ifindex, .. } = inside else { unreachable!() };
+        netns.run(|| [held, free].map(|address| add_address(ifindex, address, 24)));
+        let host0 = lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap();
+        add_address(host0.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        lab.open(inside.clone(), Sockets { arp: false, hold_port: Some(held) }).await.unwrap();
+        let none = Ipv4Addr::new(203, 0, 113, 1);
+        lab.open(inside, Sockets { arp: false, hold_port: Some(none) })
+            .await
+            .expect("it cannot be held, which is no failure");
+
+        let [to_held, to_free] = [held, free].map(|address| {
+            let server = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+            server.connect((address, 68)).unwrap();
+            server.send(b"answer").unwrap();
+            server
+        });
+        // The second was sent later and its refusal is there: so one of the first would be, too.
+        assert_eq!(to_free.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(to_held.take_error().unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        assert_eq!(lab.open(netns.link(&view), PLAIN).await, Err(LinkCause::Down));
+
+        for (end, cause) in [
+            (set_down as fn(u32), LinkCause::Down),
+            (delete as fn(u32), LinkCause::NoLink(format!("with index {}", view.ifindex))),
+        ] {
+            lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
+            let opened = lab.open(netns.link(&view), PLAIN).await.unwrap();
+            netns.run(|| end(view.ifindex));
+            let broken = lab.event(|event| match event {
+                NetEvent::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
+                _ => None,
+            });
+            assert_eq!(broken.await, cause);
+            lab.net.send(opened, Answer::PLAIN.frame());
+            lab.net.close(opened);
+        }
+    });
+}
+
+#[test]
+fn a_queue_that_takes_nothing_breaks_nothing() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, outside) = lab.pair().await;
+        let server = lab.open(outside, WITH_ARP).await.unwrap();
+        let exchange = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let tc = |arguments: &str| {
+            let done = netns.run(|| Command::new("tc").args(arguments.split(' ')).status().expect("tc is installed"));
+            assert!(done.success(), "{arguments}");
+        };
+        tc("qdisc add dev eth0 root pfifo limit 0");
+        lab.net.send(exchange, Answer::PLAIN.frame());
+        lab.inspect(Target::Known(inside)).await.unwrap();
+        tc("qdisc del dev eth0 root");
+        lab.net.send(exchange, arp());
+        assert_eq!(lab.frame(server).await.0, arp());
+        let left = lab.left_over();
+        assert!(!left.iter().any(|event| matches!(event, NetEvent::Broken { .. })), "{left:?}");
+    });
+}
+
+#[test]
+fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let server = lab.open(outside, WITH_ARP).await.unwrap();
+        let closed = lab.open(inside.clone(), PLAIN).await.unwrap();
+        lab.net.send(closed, arp());
+        lab.net.close(closed);
+        assert_eq!(lab.frame(server).await.0, arp());
+        lab.net.send(closed, arp());
+
+        let open = lab.open(inside, PLAIN).await.unwrap();
+        lab.net.send(server, Answer::PLAIN.frame());
+        lab.frame(open).await;
+        let left = lab.left_over();
+        assert!(
+            !left.iter().any(|event| matches!(event, NetEvent::Frame { .. } | NetEvent::Broken { .. })),
+            "{left:?}"
+        );
+    });
+}
+
+#[test]
+fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, _) = lab.pair().await;
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let (good, bad) = (lab.op(), lab.op());
+        lab.net.open(good, ExchangeId(good.0), inside, PLAIN);
+        lab.net.open(bad, ExchangeId(bad.0), Link::Parent { ifindex: 4711, mac: MAC }, PLAIN);
+        lab.net.close(ExchangeId(good.0));
+        lab.net.close(ExchangeId(bad.0));
+        assert_eq!(lab.done(good).await, Outcome::Opened(Ok(())));
+        assert!(matches!(lab.done(bad).await, Outcome::Opened(Err(LinkCause::NoLink(_)))));
+        // The socket is closed, or the namespace would live on.
+        drop(netns);
+        lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
+        assert!(!lab.left_over().iter().any(|event| matches!(event, NetEvent::Done { .. })));
+    });
+}
+
+#[test]
+fn many_exchanges_close_while_the_loop_turns() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, _) = lab.pair().await;
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let mut open = Vec::new();
+        for _ in 0..200 {
+            open.push(lab.open(inside.clone(), PLAIN).await.unwrap());
+        }
+        for exchange in open {
+            lab.net.close(exchange);
+        }
+        // The loop answers while packet sockets are still open: so it did not wait for them.
+        assert_eq!(lab.inspect(netns.eth0()).await, Ok(view.clone()));
+        let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+        assert!(netns.run(|| std::fs::read_to_string("/proc/thread-self/net/packet").unwrap()) > sockets);
+        drop(netns);
+        lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
+    });
+}
+
+#[test]
+fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let flooded = lab.open(inside.clone(), PLAIN).await.unwrap();
+        for round in 0..40 {
+            for _ in 0..16 {
+                lab.net.send(sender, Answer::PLAIN.frame());
+            }
+            // A look turns the loop.
+            lab.inspect(Target::Known(inside.clone())).await.unwrap_or_else(|cause| panic!("{round}: {cause}"));
+        }
+        let frames = lab.left_over();
+        let untaken = frames.iter().filter(|event| matches!(event, NetEvent::Frame { .. })).count();
+        assert_eq!(untaken, 16);
+        drop(frames);
+        lab.frame(flooded).await;
+    });
+}

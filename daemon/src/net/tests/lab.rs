@@ -1,0 +1,379 @@
+//! Namespaces, links and frames for the tests of the net. Everything is gone when its value is.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_core::effect::{ExchangeId, OpId, Outcome};
+use leasehold_core::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::wire::Mac;
+use leasehold_core::wire::frame::FrameMeta;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
+};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::sched::{CloneFlags, setns, unshare};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+use crate::net::netlink::Netlink;
+use crate::net::{Net, NetConfig, NetEvent, News};
+
+/// How long anything is waited for.
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+/// The Ethernet address of `eth0` inside.
+pub(super) const MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
+/// That of its other end, in the host.
+pub(super) const PEER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0b]);
+/// What an exchange needs.
+pub(super) const PLAIN: Sockets = Sockets { arp: false, hold_port: None };
+
+/// A net whose host is a namespace of the test's own.
+pub(super) struct Lab {
+    pub(super) net: Net,
+    events: UnboundedReceiver<NetEvent>,
+    /// Without their places, so that waiting for one thing never keeps the next from coming.
+    passed_over: VecDeque<NetEvent>,
+    last: u64,
+}
+
+/// Runs a test in a namespace of its own, which the net takes for the host's.
+pub(super) fn in_lab(test: impl AsyncFnOnce(Lab) + Send + 'static) {
+    let tested = thread::spawn(move || {
+        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+            assert!(std::env::var_os("CI").is_none(), "no network namespace: {errno}");
+            eprintln!("skipped: a network namespace takes root, or a user namespace: {errno}");
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (events, driver) = unbounded_channel();
+            let net = Net::start(NetConfig { host_prefix: PathBuf::from("/"), workers: 3 }, events).unwrap();
+            test(Lab { net, events: driver, passed_over: VecDeque::new(), last: 0 }).await;
+        });
+    });
+    if let Err(panic) = tested.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+impl Lab {
+    pub(super) fn op(&mut self) -> OpId {
+        self.last += 1;
+        OpId(self.last)
+    }
+
+    /// Waits for the next event that `wanted` makes something of, and keeps the others.
+    pub(super) async fn event<T>(&mut self, mut wanted: impl FnMut(&NetEvent) -> Option<T>) -> T {
+        for at in 0..self.passed_over.len() {
+            if let Some(found) = wanted(&self.passed_over[at]) {
+                self.passed_over.remove(at);
+                return found;
+            }
+        }
+        loop {
+            let next = timeout(DEADLINE, self.events.recv()).await;
+            let event = next
+                .unwrap_or_else(|_| {
+                    panic!("of {} events {:?}", self.passed_over.len(), self.passed_over.iter().take(9))
+                })
+                .unwrap();
+            if let Some(found) = wanted(&event) {
+                return found;
+            }
+            self.passed_over.push_back(match event {
+                NetEvent::Kernel(news) => NetEvent::Kernel(News { event: news.event, _place: None }),
+                event => event,
+            });
+        }
+    }
+
+    pub(super) async fn kernel(&mut self, wanted: KernelEvent) {
+        self.event(|event| matches!(event, NetEvent::Kernel(told) if told.event == wanted).then_some(())).await;
+    }
+
+    /// Waits for the next frame of an exchange.
+    pub(super) async fn frame(&mut self, wanted: ExchangeId) -> (Vec<u8>, FrameMeta) {
+        self.event(|event| match event {
+            NetEvent::Frame { exchange, bytes, meta } if *exchange == wanted => Some((bytes.to_vec(), *meta)),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(super) async fn done(&mut self, wanted: OpId) -> Outcome {
+        self.event(|event| match event {
+            NetEvent::Done { op, outcome } if *op == wanted => Some(outcome.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// How many events wait to be taken.
+    pub(super) fn untaken(&self) -> usize {
+        self.events.len()
+    }
+
+    /// What came and was not asked for, up to now.
+    pub(super) fn left_over(&mut self) -> Vec<NetEvent> {
+        let mut all: Vec<_> = self.passed_over.drain(..).collect();
+        all.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
+        all
+    }
+
+    pub(super) async fn apply(&mut self, target: Target, steps: &[Step]) -> (usize, Result<LinkView, LinkCause>) {
+        let op = self.op();
+        self.net.apply(op, target, steps.to_vec());
+        match self.done(op).await {
+            Outcome::Applied { taken, result } => (taken, result),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) async fn inspect(&mut self, target: Target) -> Result<LinkView, LinkCause> {
+        let op = self.op();
+        self.net.inspect(op, target);
+        match self.done(op).await {
+            Outcome::Inspected(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) async fn open(&mut self, link: Link, want: Sockets) -> Result<ExchangeId, LinkCause> {
+        let op = self.op();
+        let exchange = ExchangeId(op.0);
+        self.net.open(op, exchange, link, want);
+        match self.done(op).await {
+            Outcome::Opened(result) => result.map(|()| exchange),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Makes a namespace with a veth whose other end is in the host, both up, and returns both links.
+    pub(super) async fn pair(&mut self) -> (Netns, Link, Link) {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let (_, inside) = self.apply(netns.eth0(), &[Step::Up]).await;
+        let (_, outside) = self.apply(Target::Host { ifname: "host0".to_owned() }, &[Step::Up]).await;
+        let inside = inside.unwrap();
+        let link = netns.link(&inside);
+        if !inside.carrier {
+            self.kernel(KernelEvent::Carrier { cookie: inside.cookie, ifindex: inside.ifindex, up: true }).await;
+        }
+        (netns, link, Link::Parent { ifindex: outside.unwrap().ifindex, mac: PEER })
+    }
+}
+
+/// A namespace that lives as long as this.
+pub(super) struct Netns(File);
+
+impl Netns {
+    pub(super) fn new() -> Self {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            File::open("/proc/thread-self/ns/net").unwrap()
+        });
+        Self(made.join().unwrap())
+    }
+
+    /// A path that leads to it from every thread of this process.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+
+    pub(super) fn file(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    pub(super) fn eth0(&self) -> Target {
+        Target::Named { netns: self.path(), ifname: "eth0".to_owned() }
+    }
+
+    pub(super) fn link(&self, view: &LinkView) -> Link {
+        Link::InNetns { path: self.path(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
+    }
+
+    /// Takes a number in the calling thread's namespace as soon as that is free. Does not turn the loop.
+    pub(super) fn get_number(&self, number: i32) {
+        let start = std::time::Instant::now();
+        let mut message = NsidMessage::default();
+        message.attributes = vec![NsidAttribute::Fd(self.file().cast_unsigned()), NsidAttribute::Id(number)];
+        let mut netlink = Netlink::open().unwrap();
+        while netlink.request(RouteNetlinkMessage::NewNsId(message.clone()), NLM_F_ACK, |_, _| Ok(())).is_err() {
+            assert!(start.elapsed() < DEADLINE);
+            thread::yield_now();
+        }
+    }
+
+    /// Runs something inside.
+    pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                setns(&self.0, CloneFlags::CLONE_NEWNET).unwrap();
+                work()
+            });
+            inside.join().unwrap()
+        })
+    }
+
+    /// Makes a veth from `outside`, here, to `eth0` in it.
+    pub(super) fn veth(&self, outside: &str) {
+        let mut inside = LinkMessage::default();
+        inside.attributes = vec![
+            LinkAttribute::IfName("eth0".to_owned()),
+            LinkAttribute::Address(MAC.0.to_vec()),
+            LinkAttribute::NetNsFd(self.file()),
+        ];
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(outside.to_owned()),
+            LinkAttribute::Address(PEER.0.to_vec()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(inside))),
+            ]),
+        ];
+        ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+    }
+
+    /// Makes a macvlan of `parent`, a link here, as `eth0` in it.
+    pub(super) fn macvlan(&self, parent: u32, mac: Mac) {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName("eth0".to_owned()),
+            LinkAttribute::Address(mac.0.to_vec()),
+            LinkAttribute::Link(parent),
+            LinkAttribute::NetNsFd(self.file()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::MacVlan),
+                LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)])),
+            ]),
+        ];
+        ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+    }
+
+    pub(super) fn nft(&self, rules: &str) {
+        self.run(|| {
+            let mut nft =
+                Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nft is installed");
+            std::io::Write::write_all(&mut nft.stdin.take().unwrap(), rules.as_bytes()).unwrap();
+            assert!(nft.wait().unwrap().success(), "{rules}");
+        });
+    }
+}
+
+/// Asks the kernel for a change in the calling thread's namespace.
+pub(super) fn ask(message: RouteNetlinkMessage, flags: u16) {
+    Netlink::open().unwrap().request(message, flags | NLM_F_ACK, |_, _| Ok(())).unwrap();
+}
+
+pub(super) fn set_down(ifindex: u32) {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    link.header.change_mask = LinkFlags::Up;
+    ask(RouteNetlinkMessage::SetLink(link), 0);
+}
+
+pub(super) fn delete(ifindex: u32) {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    ask(RouteNetlinkMessage::DelLink(link), 0);
+}
+
+fn address(ifindex: u32, address: Ipv4Addr, prefix: u8) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.index = ifindex;
+    message.header.prefix_len = prefix;
+    message.attributes = vec![AddressAttribute::Local(address.into()), AddressAttribute::Address(address.into())];
+    message
+}
+
+pub(super) fn add_address(ifindex: u32, ip: Ipv4Addr, prefix: u8) {
+    ask(RouteNetlinkMessage::NewAddress(address(ifindex, ip, prefix)), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+pub(super) fn delete_address(ifindex: u32, ip: Ipv4Addr, prefix: u8) {
+    ask(RouteNetlinkMessage::DelAddress(address(ifindex, ip, prefix)), 0);
+}
+
+/// A DHCP answer, as far as the filter looks at it.
+#[derive(Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) to: Mac,
+    pub(super) chaddr: Mac,
+    pub(super) port: u16,
+    pub(super) protocol: u8,
+    /// Flags and fragment offset of the IP header.
+    pub(super) fragment: u16,
+    /// Bytes of IP options, a multiple of four.
+    pub(super) options: usize,
+    /// Bytes behind the BOOTP header.
+    pub(super) tail: usize,
+}
+
+impl Answer {
+    pub(super) const PLAIN: Self =
+        Self { to: Mac::BROADCAST, chaddr: MAC, port: 68, protocol: 17, fragment: 0, options: 0, tail: 64 };
+
+    pub(super) fn frame(self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        frame.extend(self.to.0);
+        frame.extend(PEER.0);
+        frame.extend([0x08, 0x00]);
+        let ip = 20 + self.options;
+        let length = (ip + 8 + 236 + self.tail) as u16;
+        frame.extend([0x40 | (ip / 4) as u8, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([0, 1]);
+        frame.extend(self.fragment.to_be_bytes());
+        frame.extend([64, self.protocol, 0, 0]);
+        frame.extend(Ipv4Addr::new(192, 0, 2, 1).octets());
+        frame.extend(Ipv4Addr::BROADCAST.octets());
+        frame.extend(vec![1; self.options]);
+        frame.extend(67_u16.to_be_bytes());
+        frame.extend(self.port.to_be_bytes());
+        frame.extend((length - ip as u16).to_be_bytes());
+        frame.extend([0, 0]);
+        let mut bootp = vec![0; 236 + self.tail];
+        bootp[..4].copy_from_slice(&[2, 1, 6, 0]);
+        bootp[28..34].copy_from_slice(&self.chaddr.0);
+        frame.extend(bootp);
+        frame
+    }
+}
+
+/// An ARP request.
+pub(super) fn arp() -> Vec<u8> {
+    let mut frame = Vec::new();
+    frame.extend(Mac::BROADCAST.0);
+    frame.extend(PEER.0);
+    frame.extend([0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1]);
+    frame.extend(PEER.0);
+    frame.extend([192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]);
+    frame
+}
+
+/// Makes a bridge, puts a link in and takes it out again.
+pub(super) fn into_and_out_of_a_bridge(ifindex: u32) {
+    let mut bridge = LinkMessage::default();
+    bridge.attributes =
+        vec![LinkAttribute::IfName("br0".to_owned()), LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
+    ask(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL);
+    let name = std::ffi::CString::new("br0").unwrap();
+    let bridge = nix::net::if_::if_nametoindex(name.as_c_str()).unwrap();
+    for controller in [bridge, 0] {
+        let mut link = LinkMessage::default();
+        link.header.index = ifindex;
+        link.attributes = vec![LinkAttribute::Controller(controller)];
+        ask(RouteNetlinkMessage::SetLink(link), 0);
+    }
+}

@@ -1,0 +1,243 @@
+//! Looking at links and changing them; what is at a path; work that hangs.
+
+use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_core::link::{Link, LinkCause, Step, Target};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, in_lab};
+use crate::net::netns::Host;
+use crate::net::pool::Pool;
+use crate::net::reaper::Reaper;
+use crate::net::registrar::Registrar;
+
+fn eth0_at(path: impl Into<PathBuf>) -> Target {
+    Target::Named { netns: path.into(), ifname: "eth0".to_owned() }
+}
+
+#[test]
+fn a_link_is_looked_at_set_up_and_given_an_mtu() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let before = lab.inspect(netns.eth0()).await.unwrap();
+        assert_eq!((before.ifname.as_str(), before.mac, before.mtu), ("eth0", MAC, 1500));
+        assert!(!before.up && !before.carrier && before.addresses.is_empty(), "{before:?}");
+
+        let (taken, after) = lab.apply(netns.eth0(), &[Step::Up, Step::Mtu(1400)]).await;
+        let after = after.unwrap();
+        assert_eq!((taken, after.up, after.carrier, after.mtu), (2, true, false, 1400), "the other end is down");
+
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        netns.run(|| {
+            add_address(after.ifindex, address, 24);
+            add_address(1, Ipv4Addr::new(192, 0, 2, 99), 32);
+        });
+        let known = lab.inspect(Target::Known(netns.link(&after))).await.unwrap();
+        assert_eq!(known.addresses, [Ipv4Net::new(address, 24).unwrap()]);
+        assert_eq!((known.cookie, known.ifindex), (before.cookie, before.ifindex));
+    });
+}
+
+#[test]
+fn steps_end_at_the_first_that_fails_and_the_kernel_says_why() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let (taken, result) = lab.apply(netns.eth0(), &[Step::Up, Step::Mtu(1_000_000), Step::Mtu(1400)]).await;
+        let Err(LinkCause::Refused { doing, reason }) = result else { panic!("{result:?}") };
+        assert_eq!((taken, doing), (1, "set the MTU"));
+        assert!(reason.contains("mtu greater than device maximum"), "{reason}");
+        assert_eq!(lab.inspect(netns.eth0()).await.unwrap().mtu, 1500);
+    });
+}
+
+#[test]
+fn a_link_of_the_host_is_looked_at_in_the_host() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let host0 = Target::Host { ifname: "host0".to_owned() };
+        let (_, view) = lab.apply(host0.clone(), &[Step::Up]).await;
+        let view = view.unwrap();
+        assert_eq!((view.mac, view.up), (PEER, true));
+        let known = Target::Known(Link::Parent { ifindex: view.ifindex, mac: MAC });
+        assert_eq!(lab.inspect(known).await.unwrap(), lab.inspect(host0).await.unwrap());
+        assert_ne!(lab.inspect(netns.eth0()).await.unwrap().cookie, view.cookie);
+    });
+}
+
+#[test]
+fn a_missing_link_and_one_without_ethernet_are_named() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        let named = |ifname: &str| Target::Named { netns: netns.path(), ifname: ifname.to_owned() };
+        for ifname in ["eth0", "", "a-name-that-is-too-long", "nul\0"] {
+            let no_link = LinkCause::NoLink(ifname.to_owned());
+            assert_eq!(lab.inspect(named(ifname)).await, Err(no_link.clone()));
+            assert_eq!(lab.apply(named(ifname), &[Step::Up]).await, (0, Err(no_link)));
+        }
+        assert_eq!(lab.apply(named("lo"), &[Step::Up]).await, (0, Err(LinkCause::NotEthernet("lo".to_owned()))));
+        netns.veth("host0");
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let Link::InNetns { path, cookie, mac, .. } = netns.link(&view) else { unreachable!() };
+        let gone = Link::InNetns { path, cookie, ifindex: 4711, mac };
+        let cause = LinkCause::NoLink("with index 4711".to_owned());
+        assert_eq!(lab.inspect(Target::Known(gone.clone())).await, Err(cause.clone()));
+        assert_eq!(lab.apply(Target::Known(gone.clone()), &[Step::Up]).await, (0, Err(cause.clone())));
+        assert_eq!(lab.open(gone, PLAIN).await, Err(cause));
+    });
+}
+
+#[test]
+fn what_is_no_network_namespace_is_told_at_once() {
+    in_lab(async |mut lab: Lab| {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+        std::fs::write(at("file"), "x").unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        for path in [
+            at("fifo"),
+            at("file"),
+            at("socket"),
+            dir.path().to_owned(),
+            "/proc/self/ns/uts".into(),
+            "/dev/null".into(),
+        ] {
+            assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NotANetns(path)));
+        }
+        for path in [at("missing"), at("file/under"), "relative".into(), "".into(), "/proc/4194304/ns/net".into()] {
+            assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoNetns(path)));
+        }
+        let looped = lab.inspect(eth0_at(at("loop"))).await;
+        assert!(matches!(looped, Err(LinkCause::Refused { doing: "open the network namespace", .. })), "{looped:?}");
+    });
+}
+
+#[test]
+fn the_daemons_own_namespace_is_refused() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let own = PathBuf::from("/proc/thread-self/ns/net");
+        let host0 = Target::Named { netns: own.clone(), ifname: "host0".to_owned() };
+        assert_eq!(lab.apply(host0, &[Step::Up]).await, (0, Err(LinkCause::HostNetns(own))));
+        assert!(!lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap().up);
+    });
+}
+
+#[test]
+fn a_path_that_was_made_again_leads_to_another_namespace() {
+    in_lab(async |mut lab: Lab| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("netns");
+        let first = Netns::new();
+        first.veth("host0");
+        symlink(first.path(), &path).unwrap();
+        let view = lab.inspect(eth0_at(&path)).await.unwrap();
+        let link = Link::InNetns { path: path.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
+        assert_eq!(lab.inspect(Target::Known(link.clone())).await, Ok(view));
+
+        let second = Netns::new();
+        second.veth("host1");
+        std::fs::remove_file(&path).unwrap();
+        symlink(second.path(), &path).unwrap();
+        let changed = LinkCause::NetnsChanged(path.clone());
+        assert_eq!(lab.apply(Target::Known(link.clone()), &[Step::Up]).await, (0, Err(changed.clone())));
+        assert_eq!(lab.open(link.clone(), PLAIN).await, Err(changed));
+        assert!(!lab.inspect(eth0_at(&path)).await.unwrap().up);
+
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(lab.open(link, PLAIN).await, Err(LinkCause::NoNetns(path)));
+    });
+}
+
+/// Starts a pool whose host's root is seen at `prefix`.
+fn pool(prefix: &Path, threads: usize, limit: Duration) -> Pool {
+    let registrar = Registrar::open().unwrap();
+    let host = Host::here(prefix.to_owned(), registrar, Reaper::start().unwrap()).unwrap();
+    Pool::start(Arc::new(host), threads, limit).unwrap()
+}
+
+#[test]
+fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
+    in_lab(async |_| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for made in ["run/netns", "var", "proc"] {
+            std::fs::create_dir_all(root.join(made)).unwrap();
+        }
+        std::fs::write(root.join("run/netns/c1"), "").unwrap();
+        symlink("/run", root.join("var/run")).unwrap();
+        // Mounts of this thread and its children only.
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        mount(&["--make-rprivate", "/"]);
+        let seen_by_mount = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
+        mount(&["--bind", &seen_by_mount, root.join("run/netns/c1").to_str().unwrap()]);
+        mount(&["--bind", "/proc", root.join("proc").to_str().unwrap()]);
+
+        let pool = pool(root, 1, Duration::from_secs(5));
+        let look = |path: &str| {
+            let target = eth0_at(path);
+            let look = pool.run(move |worker| worker.apply(&target, &[], || {}));
+            async { look.await.unwrap().map(|view| view.mac) }
+        };
+        assert_eq!(look("/run/netns/c1").await, Ok(MAC));
+        assert_eq!(look("/var/run/netns/c1").await, Ok(MAC));
+        assert_eq!(look("/var/run/../../../run/netns/c1").await, Ok(MAC));
+        assert_eq!(look(netns.path().to_str().unwrap()).await, Ok(MAC), "a magic link");
+        let none = PathBuf::from("/var/run/netns/c2");
+        assert_eq!(look("/var/run/netns/c2").await, Err(LinkCause::NoNetns(none)));
+    });
+}
+
+fn mount(arguments: &[&str]) {
+    assert!(
+        Command::new("mount").arg("--no-canonicalize").args(arguments).status().unwrap().success(),
+        "{arguments:?}"
+    );
+}
+
+#[test]
+fn work_that_hangs_is_told_and_its_thread_replaced() {
+    in_lab(async |_| {
+        let pool = pool(Path::new("/"), 1, Duration::from_millis(50));
+        let (release, hang) = mpsc::channel::<()>();
+        let (back, came_back) = mpsc::channel();
+        let hanging = pool.run(move |_| {
+            let _ = hang.recv();
+            back.send(()).unwrap();
+        });
+        let waiting = pool.run(|_| 1);
+        assert_eq!(hanging.await, Err(LinkCause::TimedOut));
+        // It was given up while it waited for the only thread, or the thread's successor took it.
+        assert!(matches!(waiting.await, Err(LinkCause::TimedOut) | Ok(1)));
+        assert_eq!(pool.run(|_| 2).await, Ok(2));
+        release.send(()).unwrap();
+        came_back.recv().unwrap();
+        assert_eq!(pool.run(|_| 3).await, Ok(3));
+    });
+}
+
+#[test]
+fn work_that_panics_costs_its_thread_and_no_more() {
+    in_lab(async |_| {
+        let pool = pool(Path::new("/"), 1, Duration::from_secs(5));
+        let broken = pool.run(|_| panic!("a test of a panic")).await;
+        assert!(matches!(broken, Err(LinkCause::Refused { .. })), "{broken:?}");
+        assert_eq!(pool.run(|_| 4).await, Ok(4));
+    });
+}

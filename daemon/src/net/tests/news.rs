@@ -1,0 +1,284 @@
+//! What the kernel tells unasked.
+
+use std::net::Ipv4Addr;
+
+use leasehold_core::link::{KernelEvent, Link, Step, Target};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+
+use super::lab::{
+    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge, set_down,
+};
+use crate::net::NetEvent;
+
+/// A number that the kernel gives to no namespace by itself.
+const NUMBER: i32 = 4711;
+
+fn host0() -> Target {
+    Target::Host { ifname: "host0".to_owned() }
+}
+
+/// What the kernel told and was not asked for, up to now.
+fn left_over(lab: &mut Lab) -> Vec<KernelEvent> {
+    let news = |event| match event {
+        NetEvent::Kernel(news) => Some(news.into_event()),
+        _ => None,
+    };
+    lab.left_over().into_iter().filter_map(news).collect()
+}
+
+fn is_death(event: &KernelEvent) -> bool {
+    matches!(event, KernelEvent::NetnsDied { .. })
+}
+
+#[test]
+fn carrier_comes_and_goes_with_the_other_end() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let (_, inside) = lab.apply(netns.eth0(), &[Step::Up]).await;
+        let inside = inside.unwrap();
+        assert!(inside.up && !inside.carrier);
+        let (cookie, ifindex) = (inside.cookie, inside.ifindex);
+        let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
+        lab.kernel(KernelEvent::Carrier { cookie, ifindex, up: true }).await;
+        assert!(lab.inspect(netns.eth0()).await.unwrap().carrier);
+        set_down(outside.ifindex);
+        lab.kernel(KernelEvent::Carrier { cookie, ifindex, up: false }).await;
+    });
+}
+
+#[test]
+fn addresses_come_and_go() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
+        netns.run(|| add_address(ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        netns.run(|| delete_address(ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressGone { cookie, ifindex, address }).await;
+    });
+}
+
+#[test]
+fn a_deleted_link_is_gone_and_so_is_one_that_was_moved_away() {
+    in_lab(async |mut lab: Lab| {
+        for end in [delete as fn(u32), move_away] {
+            let netns = Netns::new();
+            netns.veth("host0");
+            let view = lab.inspect(netns.eth0()).await.unwrap();
+            netns.run(|| end(view.ifindex));
+            lab.kernel(KernelEvent::LinkGone { cookie: view.cookie, ifindex: view.ifindex }).await;
+        }
+    });
+}
+
+/// Moves a link to a namespace that dies at once, and the link with it.
+fn move_away(ifindex: u32) {
+    let elsewhere = Netns::new();
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    link.attributes = vec![LinkAttribute::NetNsFd(elsewhere.file())];
+    ask(RouteNetlinkMessage::SetLink(link), 0);
+}
+
+#[test]
+fn a_port_that_leaves_a_bridge_is_not_gone() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        netns.run(|| into_and_out_of_a_bridge(view.ifindex));
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        netns.run(|| add_address(view.ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        let left = left_over(&mut lab);
+        let gone = KernelEvent::LinkGone { cookie: view.cookie, ifindex: view.ifindex };
+        assert!(!left.contains(&gone), "{left:?}");
+    });
+}
+
+#[test]
+fn a_namespace_dies_though_exchanges_ran_in_it() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, inside, _) = lab.pair().await;
+        let (cookie, _) = inside.in_netns().unwrap();
+        let closed = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let open = lab.open(inside, PLAIN).await.unwrap();
+        lab.net.close(closed);
+        drop(netns);
+        // Nothing but the second exchange keeps it.
+        lab.net.close(open);
+        lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+    });
+}
+
+#[test]
+fn news_of_the_host_and_of_strangers_is_not_told() {
+    in_lab(async |mut lab: Lab| {
+        let (known, stranger) = (Netns::new(), Netns::new());
+        stranger.veth("host0");
+        known.veth("host1");
+        let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
+        stranger.run(|| add_address(1, Ipv4Addr::new(192, 0, 2, 99), 32));
+        add_address(outside.ifindex, Ipv4Addr::new(192, 0, 2, 1), 24);
+        let view = lab.inspect(known.eth0()).await.unwrap();
+        drop(stranger);
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        known.run(|| add_address(view.ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        let left = left_over(&mut lab);
+        let foreign = |event: &KernelEvent| match event {
+            KernelEvent::Carrier { cookie, .. } => *cookie != view.cookie,
+            _ => true,
+        };
+        assert!(!left.iter().any(foreign), "{left:?}");
+    });
+}
+
+#[test]
+fn fifty_namespaces_are_set_up_at_once_and_their_ends_are_heard() {
+    in_lab(async |mut lab: Lab| {
+        let all: Vec<Netns> = (0..50).map(|_| Netns::new()).collect();
+        let mut ops = Vec::new();
+        for (n, netns) in all.iter().enumerate() {
+            netns.veth(&format!("host{n}"));
+            let op = lab.op();
+            lab.net.apply(op, netns.eth0(), vec![Step::Up]);
+            ops.push(op);
+        }
+        let mut cookies = Vec::new();
+        for op in ops {
+            let leasehold_core::effect::Outcome::Applied { taken: 1, result: Ok(view) } = lab.done(op).await else {
+                panic!()
+            };
+            assert!(view.up);
+            cookies.push(view.cookie);
+        }
+        drop(all);
+        for cookie in cookies {
+            lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+        }
+        assert!(!left_over(&mut lab).iter().any(is_death));
+    });
+}
+
+#[test]
+fn a_number_that_is_used_again_kills_the_old_owner_only() {
+    in_lab(async |mut lab: Lab| {
+        let mut former = None;
+        for round in 0..30 {
+            // Its former owner dies before the loop turns again, which then finds the death, and the successor's look.
+            let netns = Netns::new();
+            netns.get_number(NUMBER);
+            netns.veth(&format!("host{round}"));
+            let view = lab.inspect(netns.eth0()).await.unwrap();
+            if let Some(cookie) = former.replace(view.cookie) {
+                lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+            }
+            // The owner is heard, under its own cookie.
+            let address = Ipv4Addr::new(192, 0, 2, 7);
+            netns.run(|| add_address(view.ifindex, address, 24));
+            lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+            assert!(!left_over(&mut lab).iter().any(is_death));
+        }
+    });
+}
+
+#[test]
+fn a_number_that_another_namespace_gives_free_kills_nobody() {
+    in_lab(async |mut lab: Lab| {
+        let (known, other) = (Netns::new(), Netns::new());
+        known.get_number(NUMBER);
+        known.veth("host0");
+        other.veth("host1");
+        let (view, _) = (lab.inspect(known.eth0()).await.unwrap(), lab.inspect(other.eth0()).await.unwrap());
+        // There the number means something else, which dies.
+        other.run(|| (0..2).for_each(|_| Netns::new().get_number(NUMBER)));
+        let (cookie, ifindex) = (view.cookie, view.ifindex);
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        known.run(|| add_address(ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        // Workers take their work in order: these looks come after the one that the death gave reason for.
+        for _ in 0..10 {
+            lab.inspect(known.eth0()).await.unwrap();
+        }
+        assert!(!left_over(&mut lab).iter().any(is_death));
+        drop(known);
+        lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+    });
+}
+
+#[test]
+fn a_flood_of_news_waits_in_the_socket_and_not_in_the_daemon() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        netns.run(|| (0..2000).for_each(|n| change_mtu(view.ifindex, 1400 + n % 2)));
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        netns.run(|| add_address(view.ifindex, address, 24));
+        // The loop turns far more often than it takes to read all that.
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+        }
+        let untaken = lab.untaken();
+        assert!((512..=1024).contains(&untaken), "{untaken}");
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+    });
+}
+
+fn change_mtu(ifindex: u32, mtu: u32) {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    link.attributes = vec![LinkAttribute::Mtu(mtu)];
+    ask(RouteNetlinkMessage::SetLink(link), 0);
+}
+
+#[test]
+fn lost_news_are_told_and_another_look_hears_again() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let view = lab.inspect(netns.eth0()).await.unwrap();
+        // More than the socket holds, while the loop stands.
+        let mut mtu = (0..200_000).map(|n| 1400 + n % 2);
+        while !something_was_dropped() {
+            netns.run(|| {
+                mtu.by_ref().take(1000).for_each(|mtu| change_mtu(view.ifindex, mtu));
+            });
+            assert!(mtu.len() > 0, "the socket holds all that");
+        }
+        lab.kernel(KernelEvent::Missed).await;
+        assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        netns.run(|| add_address(view.ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        drop(netns);
+        lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
+    });
+}
+
+/// Tells whether a netlink socket in this namespace has lost a message.
+fn something_was_dropped() -> bool {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
+    let drops = sockets.lines().next().unwrap().split_whitespace().position(|title| title == "Drops").unwrap();
+    sockets.lines().skip(1).any(|socket| socket.split_whitespace().nth(drops) != Some("0"))
+}
+
+#[test]
+fn a_parent_is_never_news() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let Link::Parent { ifindex, .. } = outside else { unreachable!() };
+        left_over(&mut lab);
+        set_down(ifindex);
+        let (cookie, inside) = inside.in_netns().unwrap();
+        lab.kernel(KernelEvent::Carrier { cookie, ifindex: inside, up: false }).await;
+        let foreign = |event: &KernelEvent| matches!(event, KernelEvent::Carrier { cookie: of, .. } if *of != cookie);
+        let left = left_over(&mut lab);
+        assert!(!left.iter().any(foreign), "{left:?}");
+    });
+}
