@@ -27,7 +27,7 @@ impl Containerd {
         Need::RealRoot,
         Need::Program("containerd"),
         Need::Program("ctr"),
-        Need::Program("busybox"),
+        Need::StaticProgram("busybox"),
         Need::File("/usr/lib/cni/macvlan"),
     ];
 

@@ -31,6 +31,8 @@ pub struct Lan {
 impl Lan {
     /// The name of every machine's link on the LAN.
     pub const IFNAME: &str = "eth0";
+    /// The name of the host's bridge, where it has one.
+    pub const BRIDGE: &str = "cni0";
     /// The server's address.
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
     /// The subnet.
@@ -72,6 +74,32 @@ impl Lan {
         let address = mac(self.sandbox.number());
         self.host.add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
+    }
+
+    /// Puts the host's link under a bridge, [`Lan::BRIDGE`], as hosts have it whose containers hang on a bridge. From then
+    /// on the link can be no parent of macvlans.
+    pub fn add_host_bridge(&self) -> Result<(), Error> {
+        self.host.add_bridge(Self::BRIDGE, mac(self.sandbox.number()))?;
+        self.host.add_port(Self::BRIDGE, Self::IFNAME)
+    }
+
+    /// Makes a container as a runtime and the `bridge` plugin do: a veth pair from the host's bridge to `eth0`, which is
+    /// down.
+    pub fn bridged_container(&self, id: &str) -> Result<Container, Error> {
+        let netns = Netns::new(&self.sandbox, id)?;
+        let address = mac(self.sandbox.number());
+        netns.add_veth("eth0", address, &self.host, id)?;
+        self.host.add_port(Self::BRIDGE, id)?;
+        Ok(Container::new(id, netns, "eth0", address))
+    }
+
+    /// Returns the CNI configuration of a network on the host's bridge, otherwise as [`Lan::cni_config`].
+    pub fn bridge_config(socket: &Path) -> Value {
+        let mut config = Self::cni_config(socket);
+        config["type"] = "bridge".into();
+        config["bridge"] = Self::BRIDGE.into();
+        config.as_object_mut().map(|keys| keys.remove("master"));
+        config
     }
 
     /// Returns the CNI configuration of a network of macvlans on this LAN whose addresses come from the daemon that

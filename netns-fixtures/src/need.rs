@@ -1,8 +1,8 @@
 //! What a test needs and a machine may not have.
 
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -13,6 +13,8 @@ use crate::sandbox::Sandbox;
 pub enum Need {
     /// A program in the search path.
     Program(&'static str),
+    /// A program in the search path that needs no library.
+    StaticProgram(&'static str),
     /// A file at a fixed place.
     File(&'static str),
     /// Root of the machine, not of a user namespace.
@@ -24,6 +26,7 @@ impl Need {
     pub fn is_met(self) -> bool {
         match self {
             Self::Program(name) => Self::program(name).is_some(),
+            Self::StaticProgram(name) => Self::program(name).is_some_and(|file| is_static(&file)),
             Self::File(path) => Path::new(path).exists(),
             Self::RealRoot => is_real_root(),
         }
@@ -41,6 +44,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(name) => write!(f, "the program {name}"),
+            Self::StaticProgram(name) => write!(f, "the program {name}, statically linked"),
             Self::File(path) => f.write_str(path),
             Self::RealRoot => f.write_str("root outside of any user namespace"),
         }
@@ -79,6 +83,13 @@ fn skip(missing: &str) {
         // The line was printed too; the count is a convenience.
         let _ = file.and_then(|mut file| writeln!(file, "{line}"));
     }
+}
+
+/// A dynamic executable names its loader near its beginning (`PT_INTERP`).
+fn is_static(program: &Path) -> bool {
+    let mut start = [0; 4096];
+    let read = File::open(program).and_then(|mut file| file.read(&mut start));
+    read.is_ok_and(|length| !start[..length].windows(4).any(|bytes| bytes == b"/ld-"))
 }
 
 /// A user namespace maps fewer than all ids.

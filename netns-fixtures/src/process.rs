@@ -89,6 +89,13 @@ impl Process {
         }
     }
 
+    /// Tells whether it waits for something to do, or has ended.
+    pub(crate) fn is_asleep(&self) -> bool {
+        // The state follows the name in parentheses (proc_pid_stat(5)).
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['R', 'D']))
+    }
+
     /// Returns what hangs up when the process ends.
     pub(crate) fn lifeline(&self) -> BorrowedFd<'_> {
         self.lifeline.as_fd()

@@ -111,3 +111,11 @@ fn udhcpc(container: &Container) -> Result<(), Error> {
     let args = ["udhcpc", "-n", "-q", "-f", "-i", &container.ifname, "-s", "/bin/true"];
     container.netns.run_command("busybox", &args, "").map(drop)
 }
+
+#[test]
+fn a_need_that_is_not_met_is_named() {
+    assert!(Need::Program("sh").is_met());
+    assert!(!Need::StaticProgram("unshare").is_met());
+    assert!(!Need::Program("no-such-program").is_met());
+    assert_eq!(Need::Program("no-such-program").to_string(), "the program no-such-program");
+}

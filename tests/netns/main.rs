@@ -8,5 +8,6 @@ mod dnsmasq;
 mod fixtures;
 mod hangup;
 mod kea;
+mod parent;
 mod surroundings;
 mod witness;

@@ -240,7 +240,10 @@ impl Judge {
         if purpose.gives_back() {
             return;
         }
-        client.selected = message.address(code::SERVER).zip(message.address(code::REQUESTED));
+        // What a server was asked to commit it may have committed, for all that the client knows, until it asks for more.
+        if let Some(selected) = message.address(code::SERVER).zip(message.address(code::REQUESTED)) {
+            client.selected = Some(selected);
+        }
         for (known, code, violation) in [
             (&mut client.list, code::PARAMETERS, Violation::ListChanged),
             (&mut client.max_size, code::MAX_SIZE, Violation::MaxSizeChanged),
@@ -318,6 +321,9 @@ impl Judge {
         let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
         let selected = self.clients.get(&message.key()).and_then(|client| client.selected);
         if named.is_some() && selected == named.map(|server| (server, address)) {
+            if let Some(grant) = self.grants.get_mut(&(message.key(), address)) {
+                grant.given_back = true;
+            }
             return;
         }
         let Some(grant) = self.grants.get_mut(&(message.key(), address)) else {

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::POOL;
 use crate::error::{Doing, Error};
@@ -110,9 +111,25 @@ impl Dnsmasq {
 
     /// Reads the lease file.
     pub fn leases(&self) -> Result<Vec<DnsmasqLease>, Error> {
-        let text = fs::read_to_string(self.lease_file()).doing(|| "read the lease file".to_owned())?;
+        let text = self.settled_lease_file()?;
         // A `duid` line is the server's own, for DHCPv6.
         text.lines().filter(|line| !line.starts_with("duid")).map(parse_lease).collect()
+    }
+
+    /// Returns the lease file's text as it is while dnsmasq is not writing it. For every change dnsmasq empties the file and
+    /// writes it anew, and what is seen of it meanwhile must not pass for leases given back.
+    fn settled_lease_file(&self) -> Result<String, Error> {
+        let read = || fs::read_to_string(self.lease_file()).doing(|| "read the lease file".to_owned());
+        let deadline = Instant::now() + DEADLINE;
+        while Instant::now() < deadline {
+            let before = read()?;
+            let at_rest = self.process.as_ref().is_none_or(Process::is_asleep);
+            if at_rest && read()? == before {
+                return Ok(before);
+            }
+            thread::yield_now();
+        }
+        Err(Error::timed_out("rest of dnsmasq", DEADLINE, String::new()))
     }
 
     /// Returns the lease of a client, by its hardware address.

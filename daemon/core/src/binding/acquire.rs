@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::hold::Hold;
 use super::persistence::Want;
-use super::release::Release;
+use super::release::{Owed, Release};
 use super::{Binding, Cx, Leave, Life, Owner, Purpose, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
@@ -204,11 +204,10 @@ impl Binding {
             }
             (Ok(()), true) => self.give_back_won(cx),
             (Err(cause), _) => {
-                self.undo_exchange(cx);
                 if !aborted {
                     cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
                 }
-                cx.out.report(self.id, Report::Over);
+                self.undo_write(cx);
             }
         }
     }
@@ -250,12 +249,22 @@ impl Binding {
         self.exchange.close(cx);
     }
 
+    /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the
+    /// record is removed.
+    fn undo_write(&mut self, cx: &mut Cx<'_>) {
+        self.undo_exchange(cx);
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease().cloned() else { return };
+        self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Nothing, Leave::Undone)));
+        self.release_begin(cx);
+    }
+
     /// Gives a durable lease back that nobody wants any more.
     fn give_back_won(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease().cloned() else { return };
         self.exchange.close(cx);
-        self.life = Life::Releasing(Box::new(Release::new(lease, true, Leave::Aborted)));
+        self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Leased, Leave::Aborted)));
         self.release_begin(cx);
     }
 

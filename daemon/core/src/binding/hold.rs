@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::persistence::Want;
+use super::persistence::{Persistence, Want};
 use super::{Binding, Cx, Life};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
@@ -22,21 +22,13 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Lease,
-    /// The last lease that was made durable: what callers may hear of.
-    durable: Lease,
     /// Since when the link has no carrier.
     carrier_lost: Option<Instant>,
 }
 
 impl Hold {
     pub(super) fn new(client: Client, last: Lease) -> Self {
-        Self { client, durable: last.clone(), last, carrier_lost: None }
-    }
-
-    /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1).
-    pub(super) fn told(&self) -> Option<&Lease> {
-        let lease = self.client.lease()?;
-        Some(if lease.grants_the_same(&self.durable) { lease } else { &self.durable })
+        Self { client, last, carrier_lost: None }
     }
 }
 
@@ -50,8 +42,9 @@ impl Binding {
         lease: Lease,
         cx: &mut Cx<'_>,
     ) -> Self {
-        let hold = Hold::new(resume(&identity, &lease, cx), lease);
-        Self::new(id, attachment, identity, link, Life::Held(Box::new(hold)))
+        let hold = Hold::new(resume(&identity, &lease, cx), lease.clone());
+        let persistence = Persistence::recovered(lease);
+        Self { persistence, ..Self::new(id, attachment, identity, link, Life::Held(Box::new(hold))) }
     }
 
     /// Returns a binding that goes on looking for a lease where it lost the last one.
@@ -67,10 +60,12 @@ impl Binding {
         Self::new(id, attachment, identity, link, Life::Held(Box::new(hold)))
     }
 
-    pub(super) fn hold_on_persisted(&mut self) {
-        if let Life::Held(hold) = &mut self.life {
-            hold.durable = hold.last.clone();
-        }
+    /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1).
+    pub(super) fn told(&self, now: Instant) -> Option<&Lease> {
+        let Life::Held(hold) = &self.life else { return None };
+        let (lease, durable) = (hold.client.lease()?, self.persistence.durable()?);
+        let told = if lease.grants_the_same(durable) { lease } else { durable };
+        Some(told).filter(|lease| !lease.expired(now))
     }
 
     pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {

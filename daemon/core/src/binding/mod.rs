@@ -21,7 +21,7 @@ use self::exchange::Exchange;
 pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
-pub(crate) use self::release::Release;
+pub(crate) use self::release::{Owed, Release};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::identity::{Attachment, Identity, IdentityKey};
@@ -69,11 +69,11 @@ impl Binding {
         Self { id, attachment, identity, link, life, exchange, persistence }
     }
 
-    /// Returns the lease that the binding holds or gives back.
-    pub(crate) fn lease(&self) -> Option<&Lease> {
+    /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
+    pub(crate) fn lease(&self, now: Instant) -> Option<&Lease> {
         match &self.life {
             Life::Acquiring(_) => None,
-            Life::Held(hold) => hold.told(),
+            Life::Held(_) => self.told(now),
             Life::Releasing(release) => Some(&release.lease),
         }
     }
@@ -204,9 +204,12 @@ impl Binding {
         }
         let Life::Held(hold) = &self.life else { return };
         self.exchange.close(cx);
-        let lease = hold.client.owed().unwrap_or(&hold.last).clone();
-        let owed = hold.client.owed().is_some();
-        self.life = Life::Releasing(Box::new(Release::new(lease, owed, why)));
+        let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
+            (Some(lease), _) => (lease, Owed::Leased),
+            (None, Some(asked)) => (asked, Owed::Asked),
+            (None, None) => (&hold.last, Owed::Nothing),
+        };
+        self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why)));
         self.release_begin(cx);
     }
 
@@ -231,7 +234,7 @@ impl Binding {
             Life::Held(hold) => hold.client.state(),
             Life::Releasing(_) => "RELEASING",
         };
-        let lease = self.lease();
+        let lease = self.lease(now);
         let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
         let times: [Option<Duration>; 3] =
             [lease.and_then(Lease::t1), lease.and_then(Lease::t2), lease.and_then(Lease::expires)].map(until);
@@ -255,6 +258,8 @@ pub(crate) enum Leave {
     Deleted,
     /// The ADD that got it was given up.
     Aborted,
+    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
+    Undone,
     /// The link is gone; the RELEASE leaves from the host.
     LinkGone,
     /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Binding, Cx, Life};
+use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause};
 use crate::record::{BindingId, Change, RecordState};
@@ -29,6 +30,10 @@ pub(super) struct Persistence {
     /// Something changed since the write under way was emitted.
     dirty: bool,
     in_flight: Option<OpId>,
+    /// The lease in the record that is being written.
+    writing: Option<Lease>,
+    /// The lease in the record that the store holds for certain.
+    durable: Option<Lease>,
     failures: u32,
     retry: Option<Instant>,
 }
@@ -37,6 +42,16 @@ impl Persistence {
     /// Returns when a failed write is tried again.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry
+    }
+
+    /// Returns how the store stands to a binding whose record it holds.
+    pub(super) fn recovered(lease: Lease) -> Self {
+        Self { durable: Some(lease), ..Self::default() }
+    }
+
+    /// Returns the lease that the store holds for certain.
+    pub(super) fn durable(&self) -> Option<&Lease> {
+        self.durable.as_ref()
     }
 
     /// Wants the store to hold this when it is next written.
@@ -76,6 +91,10 @@ impl Binding {
         }
         let Some(changes) = self.changes(cx) else { return };
         self.persistence.dirty = false;
+        self.persistence.writing = changes.iter().find_map(|change| match change {
+            Change::Put(_, record) => Some(record.lease.clone()),
+            Change::Remove(_) => None,
+        });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
     }
 
@@ -107,6 +126,10 @@ impl Binding {
     /// Goes on after a write.
     pub(super) fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         self.persistence.in_flight = None;
+        let written = self.persistence.writing.take();
+        if result.is_ok() {
+            self.persistence.durable = written;
+        }
         if self.persistence.dirty {
             // What was written, or not, is out of date: the life's own turning point is the next write.
             self.write(cx);
@@ -120,7 +143,7 @@ impl Binding {
         }
         match (&self.life, result) {
             (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
-            (Life::Held(_), Ok(())) => self.hold_on_persisted(),
+            (Life::Held(_), Ok(())) => {}
             (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
             (Life::Held(_), Err(cause)) => self.persist_later(&cause, cx),
             (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),

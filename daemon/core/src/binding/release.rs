@@ -30,8 +30,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(crate) struct Release {
     /// The lease.
     pub(crate) lease: Lease,
-    /// The server does not know yet.
-    pub(crate) owed: bool,
+    /// What the server does not know yet.
+    pub(crate) owed: Owed,
     why: Leave,
     stage: Stage,
     /// The container's own link is known to be gone.
@@ -43,6 +43,17 @@ pub(crate) struct Release {
     told: bool,
     /// When a DEL is told at the latest.
     tell_by: Option<Instant>,
+}
+
+/// What a release owes the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// Nothing, or nothing any more.
+    Nothing,
+    /// A RELEASE of what it was asked for and may have committed.
+    Asked,
+    /// A RELEASE of what it granted.
+    Leased,
 }
 
 /// How far a release is.
@@ -65,7 +76,7 @@ enum Stage {
 }
 
 impl Release {
-    pub(super) fn new(lease: Lease, owed: bool, why: Leave) -> Self {
+    pub(super) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
         let link_gone = why == Leave::LinkGone;
         Self {
             lease,
@@ -109,7 +120,7 @@ impl Binding {
         lease: Lease,
         (at, link_gone): (Instant, bool),
     ) -> Self {
-        let mut release = Release::new(lease, true, if link_gone { Leave::LinkGone } else { Leave::Aborted });
+        let mut release = Release::new(lease, Owed::Leased, if link_gone { Leave::LinkGone } else { Leave::Aborted });
         release.stage = Stage::Waiting(Some(at));
         release.told = true;
         Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)))
@@ -124,7 +135,7 @@ impl Binding {
         last: Lease,
         cx: &mut Cx<'_>,
     ) -> Self {
-        let release = Release::new(last, false, Leave::LinkGone);
+        let release = Release::new(last, Owed::Nothing, Leave::LinkGone);
         let mut binding = Self::new(id, attachment, identity, link, Life::Releasing(Box::new(release)));
         binding.forget(cx);
         binding
@@ -152,7 +163,11 @@ impl Binding {
 
     pub(super) fn release_begin(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
-        if !release.owed {
+        if release.why == Leave::Undone {
+            self.tell(cx);
+            return self.forget(cx);
+        }
+        if release.owed == Owed::Nothing {
             return self.forget(cx);
         }
         if release.why == Leave::Yielded {
@@ -207,7 +222,10 @@ impl Binding {
         }
         if release.why == Leave::Deleted && !self.held_by_other(cx) {
             let lease = release.lease.clone();
-            let client = if release.owed { resume(&self.identity, &lease, cx) } else { seek(&self.identity, cx) };
+            let client = match release.owed {
+                Owed::Leased => resume(&self.identity, &lease, cx),
+                Owed::Asked | Owed::Nothing => seek(&self.identity, cx),
+            };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
         }
@@ -296,7 +314,7 @@ impl Binding {
                 self.exchange.send(vec![frame], cx);
                 self.exchange.close(cx);
                 let Life::Releasing(release) = &mut self.life else { return };
-                release.owed = false;
+                release.owed = Owed::Nothing;
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
                 self.tell(cx);
                 self.forget(cx);

@@ -4,7 +4,7 @@
 use super::Registry;
 use super::cni::{Operation, whole_millis};
 use super::timers::Key;
-use crate::binding::{Acquire, Binding, Leave, Life, Owner, Purpose, Stage};
+use crate::binding::{Acquire, Binding, Leave, Life, Owed, Owner, Purpose, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Answer, Failure, OpId, RequestId};
@@ -166,7 +166,7 @@ impl Registry {
         for rival in rivals.into_iter().flatten() {
             let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
             let same_place = binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
-            let usable = binding.lease().filter(|lease| !lease.expired(now.boot)).cloned();
+            let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
             }
@@ -256,7 +256,9 @@ impl Registry {
 
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
         let owed = from.iter().filter_map(|id| match &self.bindings.get(id)?.life {
-            Life::Releasing(release) if release.owed && !release.lease.expired(now) => Some(&release.lease),
+            Life::Releasing(release) if release.owed == Owed::Leased && !release.lease.expired(now) => {
+                Some(&release.lease)
+            }
             Life::Releasing(_) | Life::Acquiring(_) | Life::Held(_) => None,
         });
         owed.max_by_key(|lease| lease.start).cloned()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Registry;
 use super::add::Admission;
 use super::timers::Key;
-use crate::binding::{Abort, Binding, Leave, Owner, Purpose};
+use crate::binding::{Abort, Leave, Owner, Purpose};
 use crate::effect::{Answer, Call, Failure, OpId, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
 use crate::link::{LinkCause, LinkView, Target};
@@ -224,8 +224,8 @@ impl Registry {
     fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
         let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
         let binding = holder.and_then(|holder| self.bindings.get(&holder));
-        let lease = binding.filter(|binding| binding.is_live()).and_then(Binding::lease);
-        let (Some(binding), Some(lease)) = (binding, lease.filter(|lease| !lease.expired(now.boot))) else {
+        let lease = binding.filter(|binding| binding.is_live()).and_then(|binding| binding.lease(now.boot));
+        let (Some(binding), Some(lease)) = (binding, lease) else {
             self.reply(id, Answer::Failed(Failure::Unknown(attachment.clone())));
             return self.end(now, attachment);
         };
@@ -245,7 +245,7 @@ impl Registry {
         let id = *id;
         let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
         let binding = holder.and_then(|holder| self.bindings.get(&holder));
-        let answer = match (binding, binding.and_then(Binding::lease), view) {
+        let answer = match (binding, binding.and_then(|binding| binding.lease(now.boot)), view) {
             (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address) => Answer::Checked,
             (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
                 attachment: attachment.clone(),
