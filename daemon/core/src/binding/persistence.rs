@@ -30,9 +30,9 @@ pub(super) struct Persistence {
     /// Something changed since the write under way was emitted.
     dirty: bool,
     in_flight: Option<OpId>,
-    /// The lease in the record that is being written.
+    /// The lease that the record being written holds.
     writing: Option<Lease>,
-    /// The lease in the record that the store holds for certain.
+    /// The lease that the record in the store holds for certain.
     durable: Option<Lease>,
     failures: u32,
     retry: Option<Instant>,
@@ -92,7 +92,7 @@ impl Binding {
         let Some(changes) = self.changes(cx) else { return };
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
-            Change::Put(_, record) => Some(record.lease.clone()),
+            Change::Put(_, record) => (record.state == RecordState::Bound).then(|| record.lease.clone()),
             Change::Remove(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
