@@ -193,7 +193,10 @@ impl World {
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
             let now = self.model_time();
             if let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Request)) {
-                self.latest.insert((lan, message.key()), (message.xid, self.now));
+                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
+                if latest.0 != message.xid {
+                    *latest = (message.xid, self.now);
+                }
             }
             if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
                 self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());

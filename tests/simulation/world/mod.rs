@@ -125,7 +125,7 @@ pub(crate) struct World {
     watch: Watch,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// Each client's last REQUEST: its xid and when it was sent.
+    /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
     latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
     /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
     heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,

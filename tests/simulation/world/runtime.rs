@@ -565,7 +565,11 @@ impl World {
                     let address = told.ip();
                     self.act_after(index, 30 * SECOND, 40 * SECOND, Act::Released(address));
                 }
-                self.clean_up(index);
+                // Macvlan deletes its link at once, others take their time.
+                match self.rng.u32(..3) {
+                    0 => self.act_after(index, 0, SECOND, Act::CleanUp),
+                    _ => self.clean_up(index),
+                }
             }
             Answer::Failed(failure) => {
                 if self.calm {
