@@ -7,7 +7,7 @@ use leasehold_core::time::BootId;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{ClientKey, Kind, Message, code};
 
-use super::runtime::{Actor, Phase};
+use super::actor::{Actor, Phase};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{EffectKind, happens};

@@ -8,7 +8,7 @@ use leasehold_core::effect::{Answer, Call, RequestId, Row};
 use leasehold_core::identity::{Attachment, ClientId};
 use netns_fixtures::model::ClientKey;
 
-use super::runtime::{Asked, Phase, Role};
+use super::actor::{Asked, Phase, Role};
 use super::{Event, SECOND, World};
 use crate::watch::Rule;
 

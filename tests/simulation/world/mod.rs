@@ -3,6 +3,8 @@
 //! Only the orders that the contract promises hold: effects of one exchange, and transactions. Everything else happens after
 //! a delay of its own.
 
+mod actor;
+mod answers;
 mod daemon;
 mod finish;
 mod runtime;
@@ -20,8 +22,8 @@ use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::ClientKey;
 
+use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
-use self::runtime::{Act, Actor, Asked, Spooled};
 use self::shell::Sock;
 use self::wire::Segment;
 use crate::kernel::{At, Kernel};
