@@ -77,6 +77,8 @@ pub(crate) struct Holder {
     pub(crate) lan: usize,
     /// The client identifier.
     pub(crate) client_id: ClientId,
+    /// Its link's Ethernet address.
+    pub(crate) mac: Mac,
     /// The address.
     pub(crate) address: Ipv4Addr,
 }
@@ -263,8 +265,15 @@ impl Watch {
         if self.silent.get(&source).is_some_and(|until| now < *until) {
             return Some(breach(Rule::Chatty, format!("a frame from {source} on {exchange:?} after a restart")));
         }
-        let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Release))?;
+        let message = message_of(frame)?;
+        if message.kind() == Some(Kind::Discover) {
+            // Who looks for a lease has none: it was lost since.
+            self.holders.retain(|_, holder| Some(holder.lan) != lan || holder.mac != source);
+        }
         let ClientKey::Id(released) = message.key() else { return None };
+        if message.kind() != Some(Kind::Release) {
+            return None;
+        }
         let (attachment, holder) = self
             .holders
             .iter()

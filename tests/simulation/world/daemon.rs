@@ -5,9 +5,9 @@ use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
 use leasehold_core::record::RecordState;
 use leasehold_core::time::BootId;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Kind, Message, code};
+use netns_fixtures::model::{ClientKey, Kind, Message, code};
 
-use super::runtime::Phase;
+use super::actor::{Actor, Phase};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{EffectKind, happens};
@@ -50,14 +50,19 @@ impl World {
 
     /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
     fn hush(&mut self) {
+        let mut loud = Vec::new();
         for record in self.store.durable.values() {
             let wire = self.kernel.locate(&record.link).ok().and_then(|at| self.kernel.link(at));
             let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
             if record.state == RecordState::Bound && intact {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
                 self.watch.hush(record.link.mac(), t1);
+            } else {
+                loud.push(record.link.mac());
             }
         }
+        // One Ethernet address may have been used twice in a row.
+        loud.into_iter().for_each(|mac| self.watch.unhush(mac));
     }
 
     /// Ends the demand for silence where a call is a cause to send.
@@ -181,17 +186,18 @@ impl World {
             Effect::Send { exchange, .. } => self.socks.get(exchange).map(|sock| sock.lan),
             _ => None,
         };
-        if let Effect::Send { .. } = &effect {
-            let mut holders = std::mem::take(&mut self.watch.holders);
-            holders.retain(|_, holder| !self.has_lapsed(holder.lan, holder.address, &holder.client_id));
-            self.watch.holders = holders;
-        }
         let holder = self.new_holder(&effect);
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
             let now = self.model_time();
+            if let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Request)) {
+                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
+                if latest.0 != message.xid {
+                    *latest = (message.xid, self.now);
+                }
+            }
             if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
                 self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
             }
@@ -211,9 +217,9 @@ impl World {
         let (actor, generation) = asked.by?;
         let actor = &self.actors[actor];
         let link = actor.at.filter(|_| actor.generation == generation && actor.phase != Phase::Ending);
-        self.kernel.link(link?)?;
+        let mac = self.kernel.link(link?)?.mac;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder = Holder { lan, client_id: add.client_id.clone(), address: lease.ip() };
+        let holder = Holder { lan, mac, client_id: add.client_id.clone(), address: lease.ip() };
         Some((add.attachment.clone(), holder))
     }
 
@@ -240,10 +246,22 @@ impl World {
         let payload = bytes.get(42..).unwrap_or_default();
         let Ok(message) = Message::decode(payload) else { return };
         self.segments[lan].judge.heard(payload);
+        let key = message.key();
+        if message.kind() == Some(Kind::Nak) {
+            let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
+            self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
+        }
         if message.kind() == Some(Kind::Ack) {
-            let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
-            let until = seconds.map(|seconds| self.now + u64::from(seconds) * SECOND);
-            self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+            // An ACK that comes after the end comes too late.
+            let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
+            let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
+            concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
+            let Some((xid, sent)) = self.latest.get(&(lan, message.key())) else { return };
+            if *xid == message.xid {
+                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+                let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
+                self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+            }
         }
     }
 

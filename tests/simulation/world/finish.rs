@@ -8,7 +8,7 @@ use leasehold_core::effect::{Answer, Call, RequestId, Row};
 use leasehold_core::identity::{Attachment, ClientId};
 use netns_fixtures::model::ClientKey;
 
-use super::runtime::{Asked, Phase, Role};
+use super::actor::{Asked, Phase, Role};
 use super::{Event, SECOND, World};
 use crate::watch::Rule;
 
@@ -237,9 +237,6 @@ impl World {
             if *role == Role::Audit(Some(row.attachment.clone())) {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));
             }
-            if row.expires == Some(Duration::ZERO) {
-                return self.fail(Rule::LeaseLost, format!("{} shows a lease that has ended", row.attachment));
-            }
             let has_it = |actor: &super::Actor| {
                 let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
                 actor.attachment == row.attachment && (actor.phase != Phase::Idle || died)
@@ -255,13 +252,13 @@ impl World {
     }
 
     /// In a calm world the server knows by now that a lease came back, unless its client asked again.
-    pub(super) fn must_be_released(&mut self, index: usize, address: Ipv4Addr) {
-        let group = |actor: &super::Actor| (actor.lan, actor.group);
-        let mine = group(&self.actors[index]);
-        let busy = self.actors.iter().any(|actor| group(actor) == mine && actor.phase != Phase::Idle);
-        let id = self.actors[index].client_id.as_bytes();
-        if !busy && self.is_granted(self.actors[index].lan, address, id) {
-            self.fail(Rule::NotReleased, format!("{address} of {}", self.actors[index].attachment));
+    pub(super) fn must_be_released(&mut self, index: usize, generation: u32, address: Ipv4Addr) {
+        let actor = &self.actors[index];
+        if self.plan.sharers > 1 || actor.generation != generation {
+            return;
+        }
+        if self.is_granted(actor.lan, address, actor.client_id.as_bytes()) {
+            self.fail(Rule::NotReleased, format!("{address} of {}", actor.attachment));
         }
     }
 }

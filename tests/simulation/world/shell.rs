@@ -3,7 +3,7 @@
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Outcome};
 use leasehold_core::link::{Link, LinkCause, Sockets};
 
-use super::runtime::Role;
+use super::actor::Role;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, happens};
