@@ -151,7 +151,7 @@ impl Watch {
     pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
-            Call::Del { .. } | Call::Check { .. } => PATIENCE,
+            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
             Call::List => SLACK,
         };
         if let Call::Del { attachment } = call {
@@ -302,7 +302,7 @@ impl Watch {
             }
             (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
-            | (Call::List, Answer::Bindings(_))
+            | (Call::List, Answer::Bindings { .. })
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }

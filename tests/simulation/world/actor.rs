@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::effect::{Add, Call, RequestId};
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::wire::Mac;
 
@@ -171,7 +172,10 @@ impl Actor {
             attachment: self.attachment.clone(),
             netns: self.path.clone(),
             lan,
-            client_id: self.client_id.clone(),
+            client_id: ClientIdRule::Bytes(self.client_id.clone()),
+            chaddr: None,
+            wanted: None,
+            profile: Profile::default(),
             timeout,
         }
     }

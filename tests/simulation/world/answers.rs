@@ -82,7 +82,7 @@ impl World {
                 self.explain(index, &failure);
                 self.end_by_del(index);
             }
-            Answer::Deleted | Answer::Checked | Answer::Bindings(_) => {}
+            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
         }
     }
 
@@ -150,7 +150,7 @@ impl World {
                     self.end_by_del(index);
                 }
             }
-            Answer::Leased(_) | Answer::Deleted | Answer::Bindings(_) => {}
+            Answer::Leased(_) | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
         }
     }
 
@@ -175,7 +175,7 @@ impl World {
                 let patience = self.plan.active.as_micros() as Micros / 50;
                 self.act_after(index, SECOND, patience, Act::Del);
             }
-            Answer::Leased(_) | Answer::Checked | Answer::Bindings(_) => {}
+            Answer::Leased(_) | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
                 Call::Add(mut add) if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 => {
                     add.timeout = Duration::from_micros(asked.patience - self.now);
                     let least = if self.daemon.is_some() { MILLI } else { 100 * MILLI };
-                    self.act_after(index, least, 200 * MILLI, Act::Retry(Box::new(add)));
+                    self.act_after(index, least, 200 * MILLI, Act::Retry(add));
                 }
                 _ => self.end_by_del(index),
             },

@@ -4,6 +4,7 @@ use leasehold_core::effect::{Call, Effect, ExchangeId, Input, OpId, Outcome, Req
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
 use leasehold_core::record::RecordState;
 use leasehold_core::time::BootId;
+use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{ClientKey, Kind, Message, code};
 
@@ -45,7 +46,7 @@ impl World {
             self.watch.request(now, *id, call);
             self.cause_to_send(call);
         }
-        self.feed(Input::Start { boot, records, spooled });
+        self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
     }
 
     /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
@@ -70,11 +71,11 @@ impl World {
         let attachment = match call {
             Call::Add(add) => &add.attachment,
             Call::Del { attachment } => attachment,
-            Call::Check { .. } | Call::List => return,
+            Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => return,
         };
-        let client_id = if let Call::Add(add) = call { Some(&add.client_id) } else { None };
+        let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
         for record in self.store.durable.values() {
-            if record.attachment == *attachment || Some(&record.identity.client_id) == client_id {
+            if record.attachment == *attachment || Some(&record.identity.client_id) == client_id.as_ref() {
                 self.watch.unhush(record.link.mac());
             }
         }
@@ -219,7 +220,7 @@ impl World {
         let link = actor.at.filter(|_| actor.generation == generation && actor.phase != Phase::Ending);
         let mac = self.kernel.link(link?)?.mac;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder = Holder { lan, mac, client_id: add.client_id.clone(), address: lease.ip() };
+        let holder = Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip() };
         Some((add.attachment.clone(), holder))
     }
 
@@ -389,9 +390,16 @@ fn brief(effect: &Effect) -> String {
 
 fn brief_call(call: &Call) -> String {
     match call {
-        Call::Add(add) => format!("ADD {} client {} in {}", add.attachment, add.client_id, add.netns.display()),
+        Call::Add(add) => format!(
+            "ADD {} client {} in {}",
+            add.attachment,
+            add.client_id.resolve(Mac::default()),
+            add.netns.display()
+        ),
         Call::Del { attachment } => format!("DEL {attachment}"),
         Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
+        Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
+        Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
     }
 }

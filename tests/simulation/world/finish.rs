@@ -106,7 +106,7 @@ impl World {
 
     /// Everything live is bound, at the daemon, at the server and on its link; and nothing else is.
     fn examine_live(&mut self) {
-        let Some(Answer::Bindings(rows)) = self.inquire(Call::List) else {
+        let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
         for row in &rows {
@@ -180,7 +180,7 @@ impl World {
     /// Nothing is left of anything.
     fn examine_rest(&mut self) {
         let rows = self.inquire(Call::List);
-        let empty = matches!(&rows, Some(Answer::Bindings(rows)) if rows.is_empty());
+        let empty = matches!(&rows, Some(Answer::Bindings { rows, .. }) if rows.is_empty());
         let left = if !empty {
             format!("{rows:?}")
         } else if let Some((at, _)) = self.timer {
@@ -232,7 +232,7 @@ impl World {
             self.findings.insert(id, answer);
             return;
         }
-        let Answer::Bindings(rows) = answer else { return };
+        let Answer::Bindings { rows, .. } = answer else { return };
         for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
             if *role == Role::Audit(Some(row.attachment.clone())) {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));

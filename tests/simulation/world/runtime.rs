@@ -41,7 +41,7 @@ impl World {
             Act::Die => self.die(actor),
             Act::Retry(add) if self.actors[actor].phase == Phase::Adding => {
                 let patience = self.now + add.timeout.as_micros() as Micros;
-                self.ask(actor, Role::Add, Call::Add(*add), patience);
+                self.ask(actor, Role::Add, Call::Add(add), patience);
             }
             Act::CleanUp => self.clean_up(actor),
             Act::Del | Act::Retry(_) | Act::Released(_) | Act::Dropped(_) => {}
@@ -71,7 +71,7 @@ impl World {
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));
         let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout);
         let patience = self.now + timeout.as_micros() as Micros;
-        let id = self.ask(index, Role::Add, Call::Add(add), patience);
+        let id = self.ask(index, Role::Add, Call::Add(Box::new(add)), patience);
         if happens(&mut self.rng, self.plan.unruly) {
             let act = match self.rng.u32(..7) {
                 0 | 1 => Act::HangUp(id),
@@ -105,7 +105,7 @@ impl World {
         }
         let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12));
         self.stats.count("ADD again");
-        self.ask(index, Role::Again, Call::Add(add), self.now);
+        self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
     }
 
     /// Does something with a container that runs.
