@@ -173,12 +173,7 @@ impl Binding {
                 self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.exchange.open(
-                    self.id,
-                    &self.link,
-                    Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None },
-                    cx,
-                );
+                self.open(Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None }, true, cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
         }

@@ -32,6 +32,8 @@ pub(crate) enum Purpose {
     Size,
     /// The host's link, for a RELEASE from there.
     FindParent,
+    /// The host's link, for an exchange over it.
+    FindLine,
     /// A first look at an ADD's link, set up.
     Prepare,
     /// Whether a rival of an ADD lives.

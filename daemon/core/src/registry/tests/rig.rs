@@ -55,6 +55,7 @@ pub(super) struct Rig {
     persists: Vec<Vec<Change>>,
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeSet<ExchangeId>,
+    pub(super) opened: Vec<Link>,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     req: u64,
 }
@@ -79,6 +80,7 @@ impl Rig {
             persists: vec![],
             answers: BTreeMap::new(),
             open: BTreeSet::new(),
+            opened: Vec::new(),
             sent: vec![],
             req: 0,
         };
@@ -206,6 +208,7 @@ impl Rig {
                 }
                 Effect::Open { op, exchange, link, .. } => {
                     self.open.insert(exchange);
+                    self.opened.push(link.clone());
                     let result = match &link {
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
                             Err(LinkCause::NoNetns(path.clone()))

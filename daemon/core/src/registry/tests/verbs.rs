@@ -6,6 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Adoptee, Failure, StoreCause};
+use crate::link::Link;
 
 #[test]
 fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
@@ -115,4 +116,19 @@ fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
     rig.run_until(1000.0 + Duration::from_secs(60).as_secs_f64());
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
     assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7), "{:?}", rig.sent);
+}
+
+#[test]
+fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { on_parent: true, ..Profile::default() };
+    rig.add("a", 1, "a");
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    assert!(matches!(rig.opened[..], [Link::Parent { .. }]), "{:?}", rig.opened);
+    rig.run_until(1050.5);
+    assert!(matches!(rig.opened[1..], [Link::InNetns { .. }]), "a renewal is for one server: {:?}", rig.opened);
+    rig.server = Server::Silent;
+    rig.run_until(1190.0);
+    let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
+    assert!(rig.opened[2..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
 }
