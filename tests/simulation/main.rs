@@ -129,6 +129,7 @@ fn must_have_happened(stats: &Stats) {
         "granted to RENEW",
         "granted to REQUEST",
         "hang-ups",
+        "intruders refused",
         "held by another",
         "lapsed",
         "live at the end",

@@ -8,6 +8,7 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
+use leasehold_core::link::Cookie;
 use leasehold_core::wire::Mac;
 
 use super::Micros;
@@ -122,6 +123,8 @@ pub(crate) enum Role {
     Check,
     /// CHECK of an address that nobody was given.
     WrongCheck,
+    /// ADD of the same attachment in another namespace, which is refused while the first one lives.
+    Intruder(Cookie),
     /// A DEL that was left while the daemon was away.
     Spool(Attachment),
     /// LIST, and this attachment must not hold anything.

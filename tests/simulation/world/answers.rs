@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::link::Cookie;
 
 use super::actor::{Act, Phase, Role, Spooled};
 use super::runtime::WRONG;
@@ -48,6 +49,9 @@ impl World {
         if let Role::Audit(_) | Role::Inquiry = &asked.role {
             return self.found(id, &asked.role, answer);
         }
+        if let Role::Intruder(cookie) = asked.role {
+            return self.intruded(cookie, &answer);
+        }
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
         match asked.role {
             Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
@@ -56,6 +60,17 @@ impl World {
             Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
             Role::WrongCheck if answer == Answer::Checked => self.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}")),
             _ => {}
+        }
+    }
+
+    /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
+    fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
+        let died = self.kernel.doom(cookie);
+        self.tell(died);
+        match answer {
+            Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
+            Answer::Failed(_) if !self.calm => {}
+            answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
         }
     }
 
@@ -186,6 +201,10 @@ impl World {
         }
         let Some(asked) = self.requests.remove(&id) else { return };
         self.note(|| format!("    {id:?} is cut"));
+        if let Role::Intruder(cookie) = asked.role {
+            self.kernel.doom(cookie);
+            return;
+        }
         if let Call::Del { attachment } = &asked.call
             && !matches!(asked.role, Role::Spool(_))
         {

@@ -1,8 +1,9 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
-use leasehold_core::effect::{Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
-use leasehold_core::record::RecordState;
+use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -11,7 +12,7 @@ use netns_fixtures::model::{ClientKey, Kind, Message, code};
 use super::actor::{Actor, Phase};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
-use crate::plan::{EffectKind, happens};
+use crate::plan::{CrashPoint, EffectKind, happens};
 use crate::subject::{Subject, message_of};
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
@@ -210,8 +211,8 @@ impl World {
     }
 
     /// Returns who is told of a lease by an effect.
-    fn new_holder(&self, effect: &Effect) -> Option<(leasehold_core::identity::Attachment, Holder)> {
-        let Effect::Reply { id, answer: leasehold_core::effect::Answer::Leased(lease) } = effect else { return None };
+    fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
+        let Effect::Reply { id, answer: Answer::Leased(lease) } = effect else { return None };
         let asked = self.requests.get(id)?;
         let Call::Add(add) = &asked.call else { return None };
         // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
@@ -349,7 +350,7 @@ impl World {
         if !after {
             *count += 1;
         }
-        let due = |point: &crate::plan::CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
+        let due = |point: &CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
         if self.winding_down || !self.crashes.front().is_some_and(due) {
             return false;
         }
@@ -377,10 +378,10 @@ fn brief(effect: &Effect) -> String {
         Effect::Send { exchange, frame } => format!("Send {exchange:?} {}", Brief(frame)),
         Effect::Persist { op, changes } => {
             let changes = changes.iter().map(|change| match change {
-                leasehold_core::record::Change::Put(id, record) => {
+                Change::Put(id, record) => {
                     format!("put {} {:?} {} {}", id.0, record.state, record.attachment, record.lease.address)
                 }
-                leasehold_core::record::Change::Remove(id) => format!("remove {}", id.0),
+                Change::Remove(id) => format!("remove {}", id.0),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::effect::{Call, RequestId};
+use leasehold_core::wire::Mac;
 
 use super::actor::{Act, Asked, Phase, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
@@ -129,6 +130,10 @@ impl World {
                 self.stats.count("carrier lost");
                 self.stay(index);
             }
+            45..50 if self.plan.unruly == 0 => {
+                self.intrude(index);
+                self.stay(index);
+            }
             35..55 => self.stay(index),
             _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
             _ => match self.rng.u32(..4) {
@@ -141,6 +146,18 @@ impl World {
                 _ => self.die(index),
             },
         }
+    }
+
+    /// Asks for the same attachment from another namespace.
+    fn intrude(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let lan = actor.lan;
+        let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
+        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12));
+        add.netns.as_mut_os_string().push("-too");
+        let (cookie, _) = self.kernel.create(&add.netns, "eth0", mac, 1500, lan);
+        self.stats.count("intruders");
+        self.ask(index, Role::Intruder(cookie), Call::Add(add), self.now);
     }
 
     fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {

@@ -241,6 +241,10 @@ impl Binding {
             return self.exchange.close(cx);
         }
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        if let Some(address) = acquire.client.owed().map(Lease::ip).filter(|_| self.exchange.can_send()) {
+            // What this ADD had taken over went back with it.
+            cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
+        }
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
         self.exchange.close(cx);

@@ -74,6 +74,11 @@ impl Exchange {
         }
     }
 
+    /// Tells whether frames reach the wire.
+    pub(super) fn can_send(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+
     /// Tells whether this exchange is the binding's, open or opening.
     pub(super) fn is(&self, exchange: ExchangeId) -> bool {
         matches!(self, Self::Opening(_, own) | Self::Open(own) if *own == exchange)
