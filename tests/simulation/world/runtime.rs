@@ -157,7 +157,7 @@ impl World {
         add.netns.as_mut_os_string().push("-too");
         let (cookie, _) = self.kernel.create(&add.netns, "eth0", mac, 1500, lan);
         self.stats.count("intruders");
-        self.ask(index, Role::Intruder(cookie), Call::Add(add), self.now);
+        self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
     }
 
     fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
