@@ -87,6 +87,7 @@ impl Asked {
         let call = match verb {
             "ADD" => Call::Add(Box::new(Add {
                 netns: netns(request)?,
+                host_netns: host_netns(request),
                 lan: lan(config, &attachment.network),
                 client_id: ClientIdRule::Bytes(client_id(&attachment)),
                 chaddr: None,
@@ -187,6 +188,11 @@ fn netns(request: &Request) -> Result<PathBuf, Error> {
         return Err(bad_env("CNI_NETNS", format!("{} is not an absolute path", quoted(path))));
     }
     Ok(path.into())
+}
+
+/// Tells whether the namespace may be the host's own, in the two words for it that libcni knows.
+fn host_netns(request: &Request) -> bool {
+    request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
 }
 
 /// Returns the wire that the network is on. A name that no link can have is none, and an alternative name of a link
