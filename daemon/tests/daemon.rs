@@ -52,6 +52,11 @@ impl Home {
         self.dir.path().join("cni/dhcp.sock")
     }
 
+    /// What stands for libcni's cache of running containers.
+    fn cache(&self) -> PathBuf {
+        self.dir.path().join("cache")
+    }
+
     fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }
@@ -68,6 +73,7 @@ impl Home {
         command
             .env("LEASEHOLD_SOCKET", self.socket())
             .env("LEASEHOLD_STATE_DIR", self.state())
+            .env("LEASEHOLD_CNI_CACHE", self.cache())
             .env("NOTIFY_SOCKET", self.dir.path().join("notify"))
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
@@ -320,6 +326,68 @@ fn a_spooled_del_is_carried_out_at_the_start() {
         assert!(Instant::now() < deadline, "{} is still there", file.display());
         assert!(home.list(&[]).status.success());
     }
+}
+
+#[test]
+fn a_daemon_without_leases_looks_for_containers_that_run() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.cache()).unwrap();
+    // A container of containerd's that has ended long ago, and a file of which nothing can be made.
+    let ended = include_str!("../src/adopt/ctr.json").replace("/proc/15021/", "/proc/4194304/");
+    fs::write(home.cache().join("lan-default-c1-eth0"), ended).unwrap();
+    fs::write(home.cache().join("broken"), "{").unwrap();
+    let mut daemon = home.start();
+    let mut log = String::new();
+    let mut lines = BufReader::new(daemon.0.stderr.take().unwrap());
+    while !log.contains(": not adopted") {
+        assert_ne!(lines.read_line(&mut log).unwrap(), 0, "{log}");
+    }
+    for part in ["lan/default-c1/eth0", "no network namespace at /proc/4194304/ns/net", "broken", "containers=1"] {
+        assert!(log.contains(part), "{log}");
+    }
+    let list: serde_json::Value = serde_json::from_slice(&home.list(&["--json"]).stdout).unwrap();
+    assert_eq!(list["bindings"], serde_json::json!([]));
+}
+
+#[test]
+fn the_process_id_is_in_its_file_while_the_daemon_runs() {
+    let Some(home) = Home::new() else { return };
+    let file = home.dir.path().join("pid");
+    let mut command = home.command();
+    command.arg("--pid-file").arg(&file);
+    let daemon = home.ready(command);
+    assert_eq!(fs::read_to_string(&file).unwrap(), daemon.pid().to_string());
+    // One that may not run does not touch it.
+    let mut second = home.command();
+    let (status, _) = Daemon(second.arg("--pid-file").arg(&file).spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&file).unwrap(), daemon.pid().to_string());
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(!file.exists());
+}
+
+#[test]
+fn the_daemon_opens_as_many_files_as_it_may() {
+    let Some(home) = Home::new() else { return };
+    let mut shell = Command::new("sh");
+    let limits = "ulimit -Sn 64; ulimit -Hn 2048; exec unshare --map-root-user --net \"$0\" daemon";
+    shell.args(["-c", limits, LEASEHOLD]);
+    home.environment(&mut shell);
+    let daemon = home.ready(shell);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["2048", "2048"], "{line}");
+}
+
+#[test]
+fn the_daemon_in_the_plugins_place_says_so() {
+    let mut plugin = Command::new(LEASEHOLD);
+    let output = plugin.env_clear().env("CNI_COMMAND", "ADD").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["code"], 4);
+    assert!(error["msg"].as_str().unwrap().contains("not its CNI plugin: install the program dhcp"), "{error}");
 }
 
 #[test]

@@ -187,7 +187,10 @@ impl Worker {
         self.within(path, |ns| {
             let mut netlink = Netlink::open().map_err(unopened)?;
             let cookie = check(&host, &netlink, path, expected)?;
-            host.registrar.register(cookie, path, ns);
+            match cookie == host.cookie {
+                true => host.registrar.register_own(cookie),
+                false => host.registrar.register(cookie, path, ns),
+            }
             netlink.apply(which, cookie, steps, taken)
         })
     }

@@ -40,6 +40,8 @@ pub(super) struct Registrar {
 /// Which number means which namespace.
 #[derive(Debug, Default)]
 pub(super) struct Book {
+    /// The host's own namespace, if it is listened to: its messages bear no number.
+    own: Option<Cookie>,
     named: HashMap<i32, Named>,
     /// Cookies that are in `named` or in `asked`.
     known: HashSet<Cookie>,
@@ -113,6 +115,11 @@ impl Registrar {
         }
     }
 
+    /// Makes the watch tell of the host's own namespace too.
+    pub(super) fn register_own(&self, cookie: Cookie) {
+        self.book().own = Some(cookie);
+    }
+
     /// Tells whether questions are open though the socket is empty: the kernel had no room for the answers.
     pub(super) fn lacks_answers(&self) -> bool {
         let mut book = self.book();
@@ -168,7 +175,10 @@ impl Book {
     }
 
     pub(super) fn cookie(&self, nsid: Option<i32>) -> Option<Cookie> {
-        self.named.get(&nsid?).map(|named| named.cookie)
+        match nsid {
+            Some(nsid) => self.named.get(&nsid).map(|named| named.cookie),
+            None => self.own,
+        }
     }
 
     /// Returns what to look at to find out whether `nsid` lives, unless that is under way.

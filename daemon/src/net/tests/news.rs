@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use leasehold_core::link::{KernelEvent, Link, Step, Target};
+use leasehold_core::link::{KernelEvent, Link, LinkView, Step, Target};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
@@ -59,6 +59,22 @@ fn addresses_come_and_go() {
         lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
         netns.run(|| delete_address(ifindex, address, 24));
         lab.kernel(KernelEvent::AddressGone { cookie, ifindex, address }).await;
+    });
+}
+
+#[test]
+fn the_hosts_own_namespace_is_heard_like_any_other_once_it_is_wanted() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let target =
+            Target::Named { netns: "/proc/thread-self/ns/net".into(), ifname: "host0".to_owned(), host_too: true };
+        let (_, view) = lab.apply(target, &[Step::Up]).await;
+        let Ok(LinkView { cookie, ifindex, .. }) = view else { panic!("{view:?}") };
+        lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
+        lab.kernel(KernelEvent::Carrier { cookie, ifindex, up: true }).await;
+        delete(ifindex);
+        lab.kernel(KernelEvent::LinkGone { cookie, ifindex }).await;
     });
 }
 
