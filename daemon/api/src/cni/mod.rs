@@ -4,13 +4,17 @@
 
 mod config;
 mod error;
+mod ipam;
+mod object;
 mod result;
 mod version;
 
 use serde::{Deserialize, Serialize};
 
-pub use config::{Config, Ipam, PrevResult};
+pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
+pub use ipam::{ClientId, ExtraRoute, Ipam, Provide, RequestList, Servers};
+pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};
 pub use version::{UnknownVersion, Version, VersionInfo};
 
