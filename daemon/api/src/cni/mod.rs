@@ -1,6 +1,6 @@
 //! CNI: what the shim passes on, the network configuration, results and errors.
 //!
-//! Nothing is judged here but JSON itself; the daemon validates.
+//! Nothing is judged here but how a thing is written; whether it can be done is the daemon's to say.
 
 mod config;
 mod error;
