@@ -148,7 +148,8 @@ fn ipam() -> impl Strategy<Value = Value> {
 
 fn config() -> impl Strategy<Value = String> {
     let version = prop::sample::select(&Version::ALL[..]);
-    let sound = (object(value()), ipam(), version).prop_map(|(mut config, ipam, version)| {
+    let beside = prop_oneof![3 => Just(Map::new()), 1 => object(value())];
+    let sound = (beside, ipam(), version).prop_map(|(mut config, ipam, version)| {
         config.insert("cniVersion".into(), version.as_str().into());
         config.insert("name".into(), "lan".into());
         config.insert("ipam".into(), ipam);
@@ -162,13 +163,14 @@ fn env() -> impl Strategy<Value = Env> {
     let pair = prop_oneof![
         Just("K8S_POD_NAME=web-0".to_owned()),
         Just("K8S_POD_NAMESPACE=shop".to_owned()),
+        Just("IP=10.0.0.7/24".to_owned()),
         text().prop_map(|text| format!("IP={text}")),
         text().prop_map(|text| format!("A={text}")),
         ".{0,20}",
     ];
     let id = prop_oneof![4 => Just("abc".to_owned()), 1 => ".{0,300}"];
     let ifname = prop_oneof![4 => Just("net1".to_owned()), 1 => ".{0,20}"];
-    (verb, id, ifname, prop::collection::vec(pair, 0..5)).prop_map(|(verb, id, ifname, pairs)| Env {
+    (verb, id, ifname, prop::collection::vec(pair, 0..6)).prop_map(|(verb, id, ifname, pairs)| Env {
         command: Some(verb.into()),
         container_id: Some(id),
         netns: Some("/run/netns/abc".into()),
