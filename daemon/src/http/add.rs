@@ -65,15 +65,16 @@ pub(super) fn add(
     let client_id = client_id(&ipam, &mut provided, &attachment, &args, site)?;
     let wanted = args::wanted(config, &said, &args)?;
     let profile = profile(&ipam, provided, &Names { attachment: &attachment, args: &args })?;
-    // A parent of ipvlan has one hardware address for all its children: what is unicast there may be anyone's.
-    let broadcast = ipam.broadcast.unwrap_or(site.broadcast || config.plugin.as_deref() == Some("ipvlan"));
+    // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
+    let on_parent = config.plugin.as_deref() == Some("ipvlan");
+    let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent);
     let add = Add {
         netns: netns(request)?,
         lan: lan(config, &attachment.network),
         client_id,
         chaddr: args::chaddr(&said)?,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
-        profile: Profile { broadcast, ..profile },
+        profile: Profile { broadcast, on_parent, ..profile },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
         attachment,
     };
@@ -130,7 +131,7 @@ fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Res
     Ok(())
 }
 
-/// Returns what the client says and wants, but for the broadcast flag.
+/// Returns what the client says and wants, but for how it is answered: the main plugin has a say in that.
 fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<Profile, Error> {
     once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
     // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they go out as they are.
@@ -158,6 +159,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
             .collect(),
         request: request_list(&ipam.request),
         broadcast: false,
+        on_parent: false,
         rapid_commit: ipam.rapid_commit,
         allow: ipam.servers.allow.clone(),
         deny: ipam.servers.deny.clone(),

@@ -154,7 +154,10 @@ fn broadcast_is_for_ipvlan_unless_it_is_said_otherwise() {
         let config = format!(r#"{{"name": "lan", "type": "{plugin}", "ipam": {{"broadcast": {said}}}}}"#);
         let site = Site { broadcast: site, ..Site::default() };
         match Asked::parse(&with_config("ADD", &config), &site).unwrap().call {
-            Call::Add(add) => add.profile.broadcast,
+            Call::Add(add) => {
+                assert_eq!(add.profile.on_parent, plugin == "ipvlan");
+                add.profile.broadcast
+            }
             other => panic!("{other:?}"),
         }
     };
