@@ -437,10 +437,11 @@ impl Client {
         let retry = now + timing::acquisition_wait(4, self.waited_for, &mut self.rng);
         match &mut self.state {
             State::Init { at, .. } | State::InitReboot { at, .. } => *at = retry,
-            State::Selecting { tx, .. } | State::Requesting { tx, .. } | State::Rebooting { tx, .. } => {
-                tx.next = retry;
-                tx.until = now;
+            State::Selecting { tx, second, .. } => {
+                (tx.next, tx.until) = (retry, now);
+                *second = None;
             }
+            State::Requesting { tx, .. } | State::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
             State::Bound { .. } => {}
             State::Renewing { lease, attempt } => {
                 let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
