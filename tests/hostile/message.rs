@@ -93,7 +93,7 @@ fn are_safe(options: &Options) {
         assert!((1..=253).contains(&name.len()) && name.chars().all(plain), "{name:?}");
         assert!(name.split('.').all(|label| (1..=63).contains(&label.len()) && !label.starts_with('-')), "{name:?}");
     }
-    for text in &options.message {
+    if let Some(text) = &options.message {
         assert!(text.len() <= MAX_TEXT && text.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{text:?}");
     }
     assert!(options.dropped.len() <= MAX_DROPPED);

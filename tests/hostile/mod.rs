@@ -17,8 +17,11 @@ pub use message::{message, option};
 pub use registry::registry;
 pub use request::request;
 
+/// An entry point.
+pub type Entry = fn(&[u8]);
+
 /// All of them, by name.
-pub const ALL: [(&str, fn(&[u8])); 6] = [
+pub const ALL: [(&str, Entry); 6] = [
     ("frame", frame),
     ("message", message),
     ("option", option),

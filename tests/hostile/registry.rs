@@ -343,9 +343,19 @@ impl<'a> Life<'a> {
             client_id,
             chaddr: self.script.flag().then_some(Mac([2, 9, 9, 9, 9, 9])),
             wanted: self.script.flag().then_some(wanted),
-            profile: Profile { release: self.script.u8() < 200, ..Profile::default() },
+            profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
         })
+    }
+
+    fn profile(&mut self) -> Profile {
+        Profile {
+            broadcast: self.script.flag(),
+            on_parent: self.script.u8() > 200,
+            rapid_commit: self.script.flag(),
+            release: self.script.u8() < 200,
+            ..Profile::default()
+        }
     }
 
     fn del(&mut self) -> Call {
@@ -396,7 +406,7 @@ impl<'a> Life<'a> {
                 client_id: client_id(self.script.u8() % 3),
                 chaddr: mac,
             },
-            profile: Profile::default(),
+            profile: self.profile(),
             link,
             lease: Lease {
                 address: self.net(),

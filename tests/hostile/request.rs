@@ -16,7 +16,6 @@ use self::http::cni::Asked;
 /// The daemon's map from CNI to the core, which is pure. It is the program's, no library's: so it is built in here.
 #[path = "../../daemon/src/http"]
 mod http {
-    #[expect(dead_code, reason = "what the daemon uses of it beside")]
     pub(super) mod cni;
 }
 
