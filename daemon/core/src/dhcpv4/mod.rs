@@ -208,7 +208,11 @@ impl Client {
             Event::Opened => self.line = Line::Open,
             Event::Unopened => self.on_unopened(now),
             Event::Udp(udp) => self.on_udp(now, udp, &mut out),
-            Event::Arp(arp) => self.on_arp(now, arp, &mut out),
+            Event::Arp(arp) => {
+                // After a suspend it may come before the clock is served: no RENEW follows the lease's end, or T2.
+                self.on_lease_clock(now, &mut out);
+                self.on_arp(now, arp, &mut out);
+            }
         }
         self.advance(now, &mut out);
         out.listen = self.state.listens(now);

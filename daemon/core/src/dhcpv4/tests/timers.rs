@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
 use super::super::{Client, Event, Loss, Verdict};
-use super::script::{ACK, LEASED, OFFER, Reply, SERVER_MAC, Stage, at, lease, plain, sent};
+use super::script::{ACK, LEASED, OFFER, Reply, SERVER_MAC, Stage, at, lease, name, plain, sent};
 use crate::wire::Mac;
 
 fn between(value: Duration, low: f64, high: f64) {
@@ -228,6 +228,17 @@ fn an_offer_that_waits_is_forgotten_with_its_sockets() {
     stage.listening = false;
     let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
     between(when.saturating_since(at(1.0)), 7.0, 9.0);
+}
+
+#[test]
+fn an_arp_answer_that_came_before_the_clock_was_served_renews_nothing_that_is_over() {
+    for (when, frames) in [(899.9, vec!["REQUEST"]), (900.0, vec!["REQUEST"]), (1000.0, vec!["DISCOVER"])] {
+        let mut stage = Stage::bound(500, 900, 1000);
+        stage.next(Timer::Renew, &["ARP"]);
+        let output = stage.arp(at(when), SERVER_MAC);
+        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), frames, "at {when}");
+        assert_eq!(sent(&output.frames[0]).destination.is_broadcast(), when >= 900.0, "at {when}");
+    }
 }
 
 #[test]
