@@ -57,8 +57,10 @@ struct Life<'a> {
     now: Instant,
     line: Line,
     judge: Judge,
-    /// What the client sent last.
+    /// What the client said last.
     said: Option<model::Message>,
+    /// Whom it asks for by ARP, if it did so after that.
+    sought: Option<Ipv4Addr>,
     /// The addresses that it was offered, asked for, or had.
     addresses: Vec<Ipv4Addr>,
 }
@@ -94,11 +96,11 @@ impl<'a> Life<'a> {
             6 => Client::resume(sender.clone(), before(), now, rng),
             _ => Client::confirm(sender.clone(), before(), now, rng),
         };
-        Self { script, client, now, line: Line::Closed, judge, said: None, addresses: vec![ADDRESS] }
+        Self { script, client, now, line: Line::Closed, judge, said: None, sought: None, addresses: vec![ADDRESS] }
     }
 
     fn step(&mut self) {
-        match self.script.u8() % 12 {
+        match self.script.u8() % 14 {
             0 => self.now = self.now + self.script.duration(),
             1 => self.until_deadline(Duration::ZERO),
             2 => self.until_deadline(Duration::from_micros(1)),
@@ -115,16 +117,43 @@ impl<'a> Life<'a> {
             8 => self.noise(),
             9 => self.arp(),
             10 => self.client.not_waited_for(),
+            11 => self.go_on(),
             _ => {
-                // All goes well: time comes, sockets open.
-                self.until_deadline(Duration::ZERO);
-                self.serve();
-                if self.line == Line::Opening {
-                    self.line = Line::Open;
-                    self.handle(Event::Opened);
-                }
+                self.go_on();
+                self.right_answer();
             }
         }
+    }
+
+    /// The time comes that the client waits for, and its sockets open.
+    fn go_on(&mut self) {
+        self.until_deadline(Duration::ZERO);
+        self.serve();
+        if self.line == Line::Opening {
+            self.line = Line::Open;
+            self.handle(Event::Opened);
+        }
+    }
+
+    /// The server that is meant answers as it should.
+    fn right_answer(&mut self) {
+        if self.line != Line::Open {
+            return;
+        }
+        if let Some(sender) = self.sought.take() {
+            self.handle(Event::Arp(&arp(ArpOp::Reply, SERVER_MAC, sender)));
+        }
+        let Some(said) = &self.said else { return };
+        let kind = if said.kind() == Some(Kind::Discover) { Kind::Offer } else { Kind::Ack };
+        let server = said.address(code::SERVER).unwrap_or(SERVERS[0]);
+        let options = vec![
+            (code::TYPE, vec![kind as u8]),
+            (code::SERVER, server.octets().to_vec()),
+            (code::LEASE_TIME, 600_u32.to_be_bytes().to_vec()),
+        ];
+        let address = [said.ciaddr, said.address(code::REQUESTED).unwrap_or(ADDRESS)];
+        let address = address[usize::from(said.ciaddr.is_unspecified())];
+        self.hear(&reply(said.xid, address, options).encode());
     }
 
     /// Lets the time come that the client waits for, less `early`.
@@ -183,8 +212,11 @@ impl<'a> Life<'a> {
     fn sent(&mut self, frame: &[u8]) {
         let found = judged(&mut self.judge, self.now, frame);
         assert!(found.is_empty(), "{found:?} at {:?}: {:?}", self.now, self.client);
-        let Ok(model::Frame { packet: Packet::Udp { payload, .. }, .. }) = model::decode(frame) else { return };
-        self.said = model::Message::decode(payload).ok();
+        match model::decode(frame).expect("the judge could read it").packet {
+            Packet::Udp { payload, .. } => (self.said, self.sought) = (model::Message::decode(payload).ok(), None),
+            Packet::Arp(arp) => self.sought = Some(arp.target),
+            Packet::Other(_) => {}
+        }
     }
 
     /// Checks a turning point.
@@ -287,15 +319,7 @@ impl<'a> Life<'a> {
             known => SERVERS[usize::from(known) % SERVERS.len()],
         };
         let op = if self.script.flag() { ArpOp::Request } else { ArpOp::Reply };
-        self.handle(Event::Arp(&Arp {
-            op,
-            source_mac: SERVER_MAC,
-            destination_mac: MAC,
-            sender_mac,
-            sender,
-            target_mac: MAC,
-            target: ADDRESS,
-        }));
+        self.handle(Event::Arp(&arp(op, sender_mac, sender)));
     }
 
     /// Ends the client as a DEL would; what it owes goes back.
@@ -326,6 +350,10 @@ impl<'a> Life<'a> {
             250.. => u32::MAX,
         }
     }
+}
+
+fn arp(op: ArpOp, sender_mac: Mac, sender: Ipv4Addr) -> Arp {
+    Arp { op, source_mac: SERVER_MAC, destination_mac: MAC, sender_mac, sender, target_mac: MAC, target: ADDRESS }
 }
 
 /// A lease of before: it began some time ago.

@@ -13,7 +13,7 @@ use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
-use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView};
+use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
 use leasehold_core::record::{BindingId, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
@@ -50,8 +50,8 @@ enum Socket {
 enum Doing {
     Persist,
     Open(ExchangeId),
-    Inspect,
-    Apply(usize),
+    Inspect(Target),
+    Apply(Target, usize),
 }
 
 struct Life<'a> {
@@ -159,8 +159,10 @@ impl<'a> Life<'a> {
             assert!(drained < 200, "one input, and no end of effects: {effect:?}");
             match effect {
                 Effect::Persist { op, .. } => self.doing.push_back((op, Doing::Persist)),
-                Effect::Inspect { op, .. } => self.doing.push_back((op, Doing::Inspect)),
-                Effect::Apply { op, steps, .. } => self.doing.push_back((op, Doing::Apply(steps.len()))),
+                Effect::Inspect { op, target } => self.doing.push_back((op, Doing::Inspect(target))),
+                Effect::Apply { op, target, steps } => {
+                    self.doing.push_back((op, Doing::Apply(target, steps.len())));
+                }
                 Effect::Open { op, exchange, .. } => {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
                     self.doing.push_back((op, Doing::Open(exchange)));
@@ -192,21 +194,20 @@ impl<'a> Life<'a> {
             return;
         }
         let (op, doing) = self.doing.remove(any % self.doing.len()).expect("one of them");
-        let store = if self.script.flag() { StoreCause::Full } else { StoreCause::Failed("x".to_owned()) };
         let outcome = match (doing, well) {
-            (Doing::Persist, well) => Outcome::Persisted(if well { Ok(()) } else { Err(store) }),
+            (Doing::Persist, well) => Outcome::Persisted(if well { Ok(()) } else { Err(StoreCause::Full) }),
             (Doing::Open(exchange), well) => {
                 if let Some(socket @ Socket::Opening) = self.sockets.get_mut(&exchange).filter(|_| well) {
                     *socket = Socket::Open;
                 }
                 Outcome::Opened(if well { Ok(()) } else { Err(self.link_cause()) })
             }
-            (Doing::Inspect, true) => Outcome::Inspected(Ok(self.view(true))),
-            (Doing::Inspect, false) => Outcome::Inspected(self.doubtful_view()),
-            (Doing::Apply(steps), true) => Outcome::Applied { taken: steps, result: Ok(self.view(true)) },
-            (Doing::Apply(steps), false) => {
+            (Doing::Inspect(target), true) => Outcome::Inspected(Ok(view(&target))),
+            (Doing::Inspect(target), false) => Outcome::Inspected(self.doubtful_view(&target)),
+            (Doing::Apply(target, steps), true) => Outcome::Applied { taken: steps, result: Ok(view(&target)) },
+            (Doing::Apply(target, steps), false) => {
                 let taken = usize::from(self.script.u8()) % (steps + 1);
-                Outcome::Applied { taken, result: self.doubtful_view() }
+                Outcome::Applied { taken, result: self.doubtful_view(&target) }
             }
         };
         self.input(Input::Done { op, outcome });
@@ -429,23 +430,22 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What is found at a link, all as it should be if `well`.
-    fn view(&mut self, well: bool) -> LinkView {
-        let netns = self.script.u8() % 3;
-        LinkView {
-            cookie: Cookie(netns.into()),
-            ifindex: if well { 2 } else { self.script.u8().into() },
-            ifname: "eth0".to_owned(),
-            mac: Mac([2, 0, 0, 0, 1, netns]),
-            mtu: if well { 1500 } else { self.script.u32() },
-            up: well || self.script.flag(),
-            carrier: well || self.script.flag(),
-            addresses: (0..self.script.u8() % 2).map(|_| self.net()).collect(),
+    /// What is found at a link where something is wrong.
+    fn doubtful_view(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
+        if self.script.flag() {
+            return Err(self.link_cause());
         }
-    }
-
-    fn doubtful_view(&mut self) -> Result<LinkView, LinkCause> {
-        if self.script.flag() { Ok(self.view(false)) } else { Err(self.link_cause()) }
+        let right = view(target);
+        Ok(LinkView {
+            cookie: if self.script.flag() { right.cookie } else { Cookie(self.script.u8().into()) },
+            ifindex: if self.script.flag() { right.ifindex } else { self.script.u8().into() },
+            mac: if self.script.flag() { right.mac } else { Mac([2, 0, 0, 0, 1, self.script.u8()]) },
+            mtu: self.script.u32(),
+            up: self.script.flag(),
+            carrier: self.script.flag(),
+            addresses: (0..self.script.u8() % 3).map(|_| self.net()).collect(),
+            ..right
+        })
     }
 
     fn link_cause(&mut self) -> LinkCause {
@@ -469,6 +469,27 @@ impl<'a> Life<'a> {
             4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address() },
             _ => KernelEvent::Missed,
         }
+    }
+}
+
+/// What is found at a link when all is as it should be.
+fn view(target: &Target) -> LinkView {
+    let number = |path: &PathBuf| path.to_string_lossy().bytes().last().unwrap_or_default() - b'0';
+    let (cookie, ifindex, mac) = match target {
+        Target::Named { netns, .. } => (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)])),
+        Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),
+        Target::Known(Link::Parent { ifindex, mac }) => (99, *ifindex, *mac),
+        Target::Host { .. } => (99, 3, Mac([2, 0, 0, 0, 9, 9])),
+    };
+    LinkView {
+        cookie: Cookie(cookie.into()),
+        ifindex,
+        ifname: "eth0".to_owned(),
+        mac,
+        mtu: 1500,
+        up: true,
+        carrier: true,
+        addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24)).to_vec(),
     }
 }
 
