@@ -7,6 +7,8 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -66,6 +68,13 @@ impl Lan {
     /// Puts the cable back.
     pub fn replug(&self, machine: &Netns) -> Result<(), Error> {
         self.switch.set_up(machine.name())
+    }
+
+    /// Pulls a machine's cable for a while.
+    pub fn interrupt(&self, machine: &Netns, duration: Duration) -> Result<(), Error> {
+        self.unplug(machine)?;
+        thread::sleep(duration);
+        self.replug(machine)
     }
 
     /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.
