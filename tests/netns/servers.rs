@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::server::{
-    DnsmasqProgram, Grants, IscProgram, KeaProgram, OTHER_POOL, POOL, Program, Server, UdhcpdProgram,
-};
+use netns_fixtures::server::{DnsmasqProgram, Grants, IscProgram, KeaProgram, POOL, Program, Server, UdhcpdProgram};
 use netns_fixtures::{CallError, Capture, Container, DEADLINE, Dhcp, Error, Lab, Lan, Member, Need, Sandbox, sandbox};
 use serde_json::{Value, json};
 
@@ -31,6 +29,7 @@ macro_rules! servers {
                 a_server_restarts_with_its_leases,
                 a_server_restarts_without_its_leases,
                 a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init,
+                a_lease_that_another_has_now_is_given_up,
                 del_gives_the_address_back,
             );
         }
@@ -41,8 +40,8 @@ macro_rules! lives {
     ($program:ty: $($life:ident,)*) => {$(
         #[test]
         fn $life() -> Result<(), CallError> {
-            // nft is for the firewall; the rest is the server's.
-            let needs = [<$program>::NEEDS, &[Need::Program("nft")]].concat();
+            // nft is for the firewall, busybox for the other machine's client.
+            let needs = [<$program>::NEEDS, &[Need::Program("nft"), Need::Program("busybox")]].concat();
             let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
             super::$life::<$program>(&sandbox)
         }
@@ -227,18 +226,61 @@ fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(sandb
     let mut server = Server::<P>::start(&lab.lan, Grants::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let member = lab.attach("c1")?;
-    server.stop()?;
-    server.forget_leases()?;
-    server.restart(Some(Grants { pool: OTHER_POOL, ..Grants::default() }.into()))?;
+    lab.lan.unplug(&lab.lan.host)?;
+    give_to_another(&lab, &mut server, &member)?;
     lab.lan.interrupt(&lab.lan.host, Duration::from_secs(4))?;
 
     witness::init_reboot(&mut seen, &member, DEADLINE)?;
     let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
-    assert!(OTHER_POOL.contains(&next), "{next}");
-    let error = lab.check(&member).expect_err("the container has an address that is not its own").cni();
+    assert_ne!(next, member.address);
+    is_elsewhere_now(&lab, &server, &member)
+}
+
+/// A server that does not refuse a RENEW lets the lease end.
+fn a_lease_that_another_has_now_is_given_up<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let mut server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    give_to_another(&lab, &mut server, &member)?;
+
+    witness::renewal(&mut seen, &member, T2)?;
+    let own = |m: &Dhcp| m.chaddr == member.container.mac;
+    if P::REFUSES_RENEWALS {
+        let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
+        assert_ne!(next, member.address);
+    } else {
+        witness::rebinding(&mut seen, &member, T2)?;
+        seen.wait_for_dhcp(Kind::Discover, DEADLINE, own)?;
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| own(m) && m.yiaddr != member.address)?;
+    }
+    is_elsewhere_now(&lab, &server, &member)
+}
+
+/// Makes the server forget its leases, and give a member's address to another machine.
+fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Member) -> Result<(), Error> {
+    server.stop()?;
+    server.forget_leases()?;
+    server.restart(None)?;
+    let other = lab.lan.machine("other", [10, 7, 0, 3].into())?;
+    let wanted = member.address.to_string();
+    let args = ["udhcpc", "-n", "-q", "-f", "-i", Lan::IFNAME, "-s", "/bin/true", "-r", &wanted];
+    other.run_command("busybox", &args, "")?;
+    server.wait_for("the lease of another", DEADLINE, |history| {
+        history.iter().any(|lease| lease.address == member.address && lease.mac != member.mac()).then_some(())
+    })
+}
+
+/// A member has a new lease, but its interface has the old address: CHECK says so, and DEL gives the new one back.
+fn is_elsewhere_now<P: Program>(lab: &Lab, server: &Server<P>, member: &Member) -> Result<(), CallError> {
+    server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |_| Some(()))?;
+    let error = lab.check(member).expect_err("the container has an address that is not its own").cni();
     assert!(error.msg.contains(&member.address.to_string()), "{error}");
-    lab.detach(&member)?;
-    Ok(server.wait_until_free()?)
+    lab.detach(member)?;
+    server.wait_for("the release", DEADLINE, |history| {
+        history.iter().rfind(|lease| lease.mac == member.mac()).is_none_or(|lease| !lease.held).then_some(())
+    })?;
+    Ok(())
 }
 
 fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
@@ -261,49 +303,4 @@ fn renewal_in_file<P: Program>(server: &Server<P>, member: &Member, least: u64) 
     server.wait_for_lease(&member.mac(), "renewal", DEADLINE, |lease| {
         (lease.address == member.address && lease.expires >= least).then_some(lease.expires)
     })
-}
-
-/// RENEW is answered by NAK only by some servers, and by each for a reason of its own.
-mod nak_of_a_renew {
-    use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
-
-    use super::*;
-
-    #[test]
-    fn dnsmasq_refuses_what_is_in_no_pool_of_its_own() -> Result<(), CallError> {
-        let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else { return Ok(()) };
-        let lab = Lab::new(&sandbox)?;
-        let mut server = Dnsmasq::start(&lab.lan, short::<DnsmasqProgram>())?;
-        let member = lab.attach("c1")?;
-        server.stop()?;
-        server.forget_leases()?;
-        let grants = Grants { pool: OTHER_POOL, ..short::<DnsmasqProgram>() };
-        refused(&lab, server, DnsmasqConfig::from(grants), &member)
-    }
-
-    #[test]
-    fn kea_refuses_what_is_reserved_for_another() -> Result<(), CallError> {
-        let Some(sandbox) = sandbox(KeaProgram::NEEDS) else { return Ok(()) };
-        let lab = Lab::new(&sandbox)?;
-        let server = Kea::start(&lab.lan, short::<KeaProgram>())?;
-        let member = lab.attach("c1")?;
-        let reservations = vec![([2, 0, 0, 0, 0, 1], member.address)];
-        refused(&lab, server, KeaConfig { reservations, ..short::<KeaProgram>().into() }, &member)
-    }
-
-    fn refused<P: Program>(
-        lab: &Lab,
-        mut server: Server<P>,
-        config: P::Config,
-        member: &Member,
-    ) -> Result<(), CallError> {
-        let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-        server.restart(Some(config))?;
-        let next = witness::new_lease_after_nak(&mut seen, member, T2 + DEADLINE)?;
-        assert_ne!(next, member.address);
-        let error = lab.check(member).expect_err("the container has an address that is not its own").cni();
-        assert!(error.msg.contains(&member.address.to_string()), "{error}");
-        lab.detach(member)?;
-        Ok(server.wait_until_free()?)
-    }
 }

@@ -70,6 +70,7 @@ impl Program for DnsmasqProgram {
     const NAME: &str = "dnsmasq";
     const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
     const SHORTEST: Duration = Duration::from_secs(120);
+    const REFUSES_RENEWALS: bool = true;
     const READY: &str = "sockets bound exclusively to interface";
 
     fn command(config: &DnsmasqConfig, place: &Place) -> Result<Command, Error> {

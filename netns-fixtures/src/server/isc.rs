@@ -22,6 +22,7 @@ impl Program for IscProgram {
     const NAME: &str = "dhcpd";
     const NEEDS: &[Need] = &[Need::Program("dhcpd")];
     const SHORTEST: Duration = Duration::from_secs(1);
+    const REFUSES_RENEWALS: bool = true;
     const READY: &str = "Server starting service.";
 
     fn command(config: &Grants, place: &Place) -> Result<Command, Error> {

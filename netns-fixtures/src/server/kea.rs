@@ -63,6 +63,7 @@ impl Program for KeaProgram {
     const NAME: &str = "kea-dhcp4";
     const NEEDS: &[Need] = &[Need::Program("kea-dhcp4")];
     const SHORTEST: Duration = Duration::from_secs(1);
+    const REFUSES_RENEWALS: bool = true;
     const READY: &str = "DHCP4_STARTED";
 
     fn command(config: &KeaConfig, place: &Place) -> Result<Command, Error> {

@@ -26,6 +26,8 @@ pub trait Program: Debug {
     const NEEDS: &[Need];
     /// The shortest lease that it grants.
     const SHORTEST: Duration;
+    /// Whether it answers a RENEW of what is not the client's with a NAK, or not at all.
+    const REFUSES_RENEWALS: bool;
     /// A line that it says when it is about to serve.
     const READY: &str;
 

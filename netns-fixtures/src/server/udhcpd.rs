@@ -24,6 +24,7 @@ impl Program for UdhcpdProgram {
     const NAME: &str = "udhcpd";
     const NEEDS: &[Need] = &[Need::Program("busybox")];
     const SHORTEST: Duration = Duration::from_secs(1);
+    const REFUSES_RENEWALS: bool = false;
     const READY: &str = "started, v";
 
     fn command(config: &Grants, place: &Place) -> Result<Command, Error> {
