@@ -39,6 +39,9 @@ impl Lan {
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
     /// The subnet.
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
+    /// A loss of carrier that no daemon takes for a moment's: it counts three seconds, and the kernel may tell it of the loss a
+    /// second late.
+    pub const LONG: Duration = Duration::from_secs(6);
 
     /// Makes a LAN whose host and server are up.
     pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {

@@ -26,7 +26,7 @@ mod shim;
 mod wait;
 
 pub use binaries::binary;
-pub use capture::Capture;
+pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
 pub use daemon::{Daemon, Home};
 pub use engine::Containerd;

@@ -8,4 +8,5 @@ mod fixtures;
 mod hangup;
 mod parent;
 mod servers;
+mod view;
 mod witness;

@@ -228,7 +228,7 @@ fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(sandb
     let member = lab.attach("c1")?;
     lab.lan.unplug(&lab.lan.host)?;
     give_to_another(&lab, &mut server, &member)?;
-    lab.lan.interrupt(&lab.lan.host, Duration::from_secs(4))?;
+    lab.lan.interrupt(&lab.lan.host, Lan::LONG)?;
 
     witness::init_reboot(&mut seen, &member, DEADLINE)?;
     let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;

@@ -24,6 +24,3 @@ pub use udhcpd::{Udhcpd, UdhcpdProgram};
 
 /// The addresses that a server gives out, unless it is configured otherwise.
 pub const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 1, 0)..=Ipv4Addr::new(10, 7, 4, 255);
-
-/// Another pool on the same subnet, for a server that changes its mind.
-pub const OTHER_POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 9, 0)..=Ipv4Addr::new(10, 7, 12, 255);
