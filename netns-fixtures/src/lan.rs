@@ -114,6 +114,15 @@ impl Lan {
         config
     }
 
+    /// Returns the CNI configuration of a network of veth pairs from the host to its containers, otherwise as
+    /// [`Lan::cni_config`].
+    pub fn ptp_config(socket: &Path) -> Value {
+        let mut config = Self::cni_config(socket);
+        config["type"] = "ptp".into();
+        config.as_object_mut().map(|keys| keys.remove("master"));
+        config
+    }
+
     /// Returns the CNI configuration of a network of macvlans on this LAN whose addresses come from the daemon that
     /// listens at `socket`.
     pub fn cni_config(socket: &Path) -> Value {

@@ -29,7 +29,7 @@ pub use binaries::binary;
 pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
 pub use daemon::{Daemon, Home};
-pub use engine::Containerd;
+pub use engine::{Containerd, Engine, Podman, install_plugin};
 pub use error::Error;
 pub use lab::{Lab, Member};
 pub use lan::Lan;
