@@ -4,10 +4,11 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_api::add_timeout;
 use leasehold_api::cni::{Code, Config, Dns, Error, Ip, PrevResult, Request, Route, Success, Version};
+use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::lease::{self, Lease};
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure};
@@ -20,6 +21,21 @@ const MAX_NAME: usize = 255;
 
 /// The longest path that the kernel takes (`PATH_MAX` with its NUL).
 const MAX_PATH: usize = 4095;
+
+/// What an ADD gets where its network does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Defaults {
+    /// How long it may take.
+    pub(crate) timeout: Duration,
+    /// Whether servers are asked to answer by broadcast.
+    pub(crate) broadcast: bool,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { timeout: ADD_TIMEOUT, broadcast: false }
+    }
+}
 
 /// A runtime's request, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +55,11 @@ impl Asked {
     /// The first fault found, in CNI's words: 6 for a configuration that is no JSON, 1 for its version, 7 for what it
     /// says, 4 for the environment.
     pub(crate) fn parse(request: &Request) -> Result<Self, Error> {
+        Self::parse_with(request, &Defaults::default())
+    }
+
+    /// Reads a request as [`Asked::parse`] does, for a daemon with defaults of its own.
+    pub(crate) fn parse_with(request: &Request, defaults: &Defaults) -> Result<Self, Error> {
         let verb = match request.env.command.as_deref() {
             Some(verb @ ("ADD" | "DEL" | "CHECK")) => verb,
             Some(other) => {
@@ -51,21 +72,28 @@ impl Asked {
             let spoken = Version::ALL.map(Version::as_str).join(", ");
             Error::new(Code::IncompatibleVersion, format!("{e}: set it to one of {spoken}"))
         })?;
-        Self::parse_verb(verb, request, &config, version).map_err(|error| error.in_version(version))
+        Self::parse_verb(verb, request, &config, version, defaults).map_err(|error| error.in_version(version))
     }
 
-    fn parse_verb(verb: &str, request: &Request, config: &Config, version: Version) -> Result<Self, Error> {
+    fn parse_verb(
+        verb: &str,
+        request: &Request,
+        config: &Config,
+        version: Version,
+        defaults: &Defaults,
+    ) -> Result<Self, Error> {
         let attachment = attachment(request, config)?;
         let about = format!("{verb} of {attachment}");
         let call = match verb {
             "ADD" => Call::Add(Box::new(Add {
                 netns: netns(request)?,
+                host_netns: host_netns(request),
                 lan: lan(config, &attachment.network),
                 client_id: ClientIdRule::Bytes(client_id(&attachment)),
                 chaddr: None,
                 wanted: None,
-                profile: Profile::default(),
-                timeout: add_timeout(config.ipam.timeout),
+                profile: Profile { broadcast: defaults.broadcast, ..Profile::default() },
+                timeout: config.ipam.timeout.filter(|s| *s > 0.0).map_or(defaults.timeout, |s| add_timeout(Some(s))),
                 attachment,
             })),
             "CHECK" => {
@@ -160,6 +188,11 @@ fn netns(request: &Request) -> Result<PathBuf, Error> {
         return Err(bad_env("CNI_NETNS", format!("{} is not an absolute path", quoted(path))));
     }
     Ok(path.into())
+}
+
+/// Tells whether the namespace may be the host's own, in the two words for it that libcni knows.
+fn host_netns(request: &Request) -> bool {
+    request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
 }
 
 /// Returns the wire that the network is on. A name that no link can have is none, and an alternative name of a link

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+pub(crate) use cni::{Asked, Defaults};
 pub(crate) use server::serve;
 pub(crate) use spool::scan_spool;
 
@@ -75,13 +76,14 @@ pub(crate) struct Doors {
     events: mpsc::UnboundedSender<Event>,
     places: Arc<Semaphore>,
     next: Arc<AtomicU64>,
+    defaults: Defaults,
 }
 
 impl Doors {
     /// Returns the front doors' end and the driver's end.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub(crate) fn new(defaults: Defaults) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
-        let doors = Self { events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default() };
+        let doors = Self { events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default(), defaults };
         (doors, driver)
     }
 

@@ -163,7 +163,7 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
 async fn cni(body: &[u8], caller: &Caller) -> Result<String, Error> {
     let request: wire::Request = serde_json::from_slice(body)
         .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))?;
-    let asked = Asked::parse(&request)?;
+    let asked = Asked::parse_with(&request, &caller.doors.defaults)?;
     // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
     // the file: a later start must not replay it against the new lease.
     if matches!(asked.call, Call::Add(_)) {

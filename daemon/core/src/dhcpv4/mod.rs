@@ -230,6 +230,11 @@ impl Client {
         self.state.name()
     }
 
+    /// Tells whether what the client sends now is broadcast, not for one server.
+    pub fn broadcasts(&self) -> bool {
+        !matches!(self.state, State::Renewing { .. })
+    }
+
     /// Returns the lease that may be used now.
     pub fn lease(&self) -> Option<&Lease> {
         self.state.lease()

@@ -8,7 +8,7 @@ use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::link::LinkCause;
 use leasehold_core::wire::Mac;
 
-use super::super::cni::Asked;
+use super::super::cni::{Asked, Defaults};
 use super::{CONFIG, lease, request};
 
 fn attachment() -> Attachment {
@@ -40,6 +40,28 @@ fn an_add_is_passed_on_whole() {
 fn the_configuration_says_how_long_an_add_may_take() {
     let config = r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"timeout": 90}}"#;
     assert_eq!(add(&with_config("ADD", config)).timeout, Duration::from_secs(90));
+}
+
+#[test]
+fn the_daemon_says_it_where_the_configuration_does_not() {
+    let defaults = Defaults { timeout: Duration::from_secs(208), broadcast: true };
+    let with = |timeout: &str| {
+        let config = format!(r#"{{"cniVersion": "1.0.0", "name": "lan", "ipam": {{"timeout": {timeout}}}}}"#);
+        match Asked::parse_with(&with_config("ADD", &config), &defaults).unwrap().call {
+            Call::Add(add) => (add.timeout.as_secs(), add.profile.broadcast),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([with("null"), with("0"), with("90")], [(208, true), (208, true), (90, true)]);
+}
+
+#[test]
+fn the_hosts_namespace_is_allowed_in_libcnis_words() {
+    for (said, allowed) in [(None, false), (Some("1"), true), (Some("TRUE"), true), (Some("yes"), false)] {
+        let mut request = request("ADD");
+        request.env.netns_override = said.map(str::to_owned);
+        assert_eq!(add(&request).host_netns, allowed, "{said:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::super::{Doors, Event, MAX_OPEN, Reply, serve};
+use super::super::{Defaults, Doors, Event, MAX_OPEN, Reply, serve};
 use super::{lease, request};
 
 /// A server on a socket of its own, with the test in the driver's place.
@@ -25,7 +25,7 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let (doors, events) = Doors::new();
+        let (doors, events) = Doors::new(Defaults::default());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(serve(listener, socket.clone(), doors, async {
             stopped.await.ok();
