@@ -68,11 +68,24 @@ impl Lan {
         self.switch.set_up(machine.name())
     }
 
+    /// Gives the host a further link on the LAN, for more macvlans than one parent should have.
+    pub fn add_uplink(&self, ifname: &str) -> Result<(), Error> {
+        let port = format!("host-{ifname}");
+        self.host.add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
+        self.switch.add_port("br0", &port)?;
+        self.host.set_up(ifname)
+    }
+
     /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.
     pub fn container(&self, id: &str) -> Result<Container, Error> {
+        self.container_on(Self::IFNAME, id)
+    }
+
+    /// Makes a container as [`Lan::container`] does, on another link of the host.
+    pub fn container_on(&self, parent: &str, id: &str) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
         let address = mac(self.sandbox.number());
-        self.host.add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
+        self.host.add_macvlan(parent, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
     }
 

@@ -24,13 +24,15 @@ pub struct DnsmasqConfig {
     pub lease_time: Duration,
     /// T1 and T2, where they are not to be dnsmasq's own.
     pub timers: Option<(Duration, Duration)>,
+    /// Whether it tells of every packet and option.
+    pub verbose: bool,
     /// More arguments: `--dhcp-option=...`.
     pub more: Vec<String>,
 }
 
 impl Default for DnsmasqConfig {
     fn default() -> Self {
-        Self { pool: POOL, lease_time: Duration::from_secs(3600), timers: None, more: Vec::new() }
+        Self { pool: POOL, lease_time: Duration::from_secs(3600), timers: None, verbose: true, more: Vec::new() }
     }
 }
 
@@ -167,7 +169,8 @@ impl Dnsmasq {
         let mut command = Command::new("dnsmasq");
         // Debug mode stays in the foreground and as the user that it is, which a user namespace wants.
         command
-            .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-", "--log-dhcp"])
+            .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-"])
+            .arg(if self.config.verbose { "--log-dhcp" } else { "--quiet-dhcp" })
             .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
             .arg(format!("--interface={}", Lan::IFNAME))
             .arg("--except-interface=lo")
