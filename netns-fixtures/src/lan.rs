@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::container::Container;
 use crate::error::Error;
-use crate::link::mac;
+use crate::link::{Mac, mac};
 use crate::netns::Netns;
 use crate::sandbox::Sandbox;
 
@@ -78,13 +78,12 @@ impl Lan {
 
     /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.
     pub fn container(&self, id: &str) -> Result<Container, Error> {
-        self.container_on(Self::IFNAME, id)
+        self.container_on(Self::IFNAME, id, mac(self.sandbox.number()))
     }
 
-    /// Makes a container as [`Lan::container`] does, on another link of the host.
-    pub fn container_on(&self, parent: &str, id: &str) -> Result<Container, Error> {
+    /// Makes a container as [`Lan::container`] does, on a link of the host's and with an address of the caller's choice.
+    pub fn container_on(&self, parent: &str, id: &str, address: Mac) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
-        let address = mac(self.sandbox.number());
         self.host.add_macvlan(parent, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
     }

@@ -3,12 +3,16 @@
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{Container, Lan, Sandbox};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, DnsmasqLease};
+use netns_fixtures::{Container, Lan, Mac, Sandbox, mac};
 
 /// The most macvlans on one of the host's links: a broadcast is delivered to each.
 const PER_PARENT: usize = 250;
+/// From one look at the server's leases to the next.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How a container's link is when its address is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +62,8 @@ impl Ground {
         let mut places = Vec::with_capacity(containers);
         for number in 0..containers {
             let parent = parent(number % parents);
-            places.push(Place { container: lan.container_on(&parent, &format!("c{number}"))?, parent });
+            let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
+            places.push(Place { container, parent });
         }
         // Many more addresses than containers: so nobody's choice of one takes long.
         let pool = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
@@ -91,13 +96,21 @@ impl Ground {
         places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
     }
 
-    /// Waits until the server has all leases back.
-    pub(crate) fn wait_until_free(&self) -> Result<(), Box<dyn Error>> {
-        Ok(self.server.wait_until_free()?)
+    /// Returns the leases that the server holds, once there is none or `patience` is over.
+    pub(crate) fn leases_left(&self, patience: Duration) -> Result<Vec<DnsmasqLease>, Box<dyn Error>> {
+        let began = Instant::now();
+        loop {
+            let left = self.server.leases()?;
+            if left.is_empty() || began.elapsed() >= patience {
+                return Ok(left);
+            }
+            thread::sleep(LOOK);
+        }
     }
+}
 
-    /// Returns how many leases the server holds.
-    pub(crate) fn leases(&self) -> Result<usize, Box<dyn Error>> {
-        Ok(self.server.leases()?.len())
-    }
+/// Returns a container's Ethernet address, which looks as random as macvlans' addresses are: dnsmasq chooses by it what it
+/// offers, and would offer neighbours the same.
+fn address(number: usize) -> Mac {
+    mac((number as u32).wrapping_mul(0x9e37_79b1))
 }

@@ -141,8 +141,13 @@ fn whole(turns: &Pair<Turns>, what: &str, verdict: &mut Verdict) {
     failures(&turns.ours.del.each, &format!("{what}, DEL"), verdict);
     verdict.promise(
         format!("{what}: every lease given back"),
-        turns.ours.left == 0,
-        format!("{} left on the server, {} of the incumbent's", turns.ours.left, turns.theirs.left),
+        turns.ours.left.is_empty(),
+        format!(
+            "{} left on the server {}, {} of the incumbent's",
+            turns.ours.left.len(),
+            turns.ours.left.iter().take(4).cloned().collect::<Vec<_>>().join(", "),
+            turns.theirs.left.len()
+        ),
     );
     let theirs = [&turns.theirs.add.each, &turns.theirs.del.each].map(|sample| sample.failures.len());
     if theirs != [0, 0] {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netns_fixtures::server::DnsmasqLease;
+
 use crate::binaries::Binaries;
 use crate::client::{self, Failure};
 use crate::contender::{Contender, Usage, Who, order};
@@ -23,6 +25,9 @@ const SEQUENTIAL_TURN: usize = 10;
 pub(crate) const AT_ONCE: usize = 32;
 /// Containers that are attached in all in a parallel measurement, at least.
 const PARALLEL: usize = 2000;
+
+/// How long after the last DEL a server is to have its leases back.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// One thing for each contender.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +80,7 @@ pub(crate) struct Turns {
     /// The daemon at rest with all leases, in each turn.
     pub(crate) full: Vec<Usage>,
     /// Leases that the server still held after the DELs.
-    pub(crate) left: usize,
+    pub(crate) left: Vec<String>,
 }
 
 /// Starts each plugin as often as the other.
@@ -108,7 +113,7 @@ pub(crate) fn sequential(
             let turns = turns.of(who);
             turns.add.merge(add);
             turns.del.merge(del);
-            turns.left += left(who, ground)?;
+            turns.left.extend(left(ground)?);
             ground.finish(first, SEQUENTIAL_TURN)?;
         }
     }
@@ -151,7 +156,7 @@ pub(crate) fn parallel(
             turns.del.merge(del);
             turns.empty.push(empty);
             turns.full.push(full);
-            turns.left += left(who, ground)?;
+            turns.left.extend(left(ground)?);
             contender.stop()?;
             ground.finish(0, count)?;
         }
@@ -181,13 +186,10 @@ fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io::Result<Ca
     Ok(Calls { each: each.into_inner().expect("no caller panics"), took })
 }
 
-/// Returns how many leases the server still holds. It drops what the incumbent sends to give one back, so only ours is
-/// waited for.
-fn left(who: Who, ground: &Ground) -> Result<usize, Box<dyn Error>> {
-    if who == Who::Ours {
-        ground.wait_until_free()?;
-    }
-    ground.leases()
+/// Returns who has a lease still, by the server. A RELEASE may take a moment to be heard.
+fn left(ground: &Ground) -> Result<Vec<String>, Box<dyn Error>> {
+    let text = |lease: DnsmasqLease| format!("{} of {}", lease.address, lease.mac);
+    Ok(ground.leases_left(PATIENCE)?.into_iter().map(text).collect())
 }
 
 fn note(sample: &mut Sample, result: Result<Duration, Failure>) {
