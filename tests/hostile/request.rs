@@ -11,12 +11,18 @@ use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 use serde_json::Value;
 
+use self::http::add::Site;
+use self::http::client_id::MachineId;
 use self::http::cni::Asked;
 
 /// The daemon's map from CNI to the core, which is pure. It is the program's, no library's: so it is built in here.
 #[path = "../../daemon/src/http"]
 mod http {
+    pub(super) mod add;
+    mod args;
+    pub(super) mod client_id;
     pub(super) mod cni;
+    mod result;
 }
 
 /// Reads a request and carries it as far as the core: the bytes as the body of `POST /cni`, and as the network
@@ -40,6 +46,7 @@ pub fn request(bytes: &[u8]) {
             ifname: said("net1"),
             args: said("IgnoreUnknown=1;K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=default"),
             path: said("/opt/cni/bin"),
+            netns_override: None,
         };
         answer(&Request { env, config: config.to_owned() });
     }
@@ -49,7 +56,8 @@ fn answer(request: &Request) {
     let file = spool::path(Path::new(DEFAULT_SOCKET), request);
     assert_eq!(file.parent(), Path::new(DEFAULT_SOCKET).parent(), "spooled beside the socket");
     assert_eq!(spool::kind(Path::new(DEFAULT_SOCKET), file.file_name().expect("a name")), Some(spool::Kind::Call));
-    let asked = match Asked::parse(request) {
+    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+    let asked = match Asked::parse(request, &site) {
         Ok(asked) => asked,
         Err(error) => return is_short(&error),
     };
