@@ -53,8 +53,8 @@ enum Verb {
 impl Ask {
     /// Prepares a call. `parsed` is `config` as JSON, null where it is none.
     pub(crate) fn new(env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
-        let ipam = &parsed["ipam"];
-        let socket = ipam["daemonSocketPath"].as_str().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
+        let ipam = get(parsed, "ipam");
+        let socket = get(ipam, "daemonSocketPath").as_str().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
         let verb = match env.command.as_deref() {
             Some("ADD") => Verb::Add,
             Some("DEL") => Verb::Del,
@@ -62,7 +62,7 @@ impl Ask {
             Some("GC") => Verb::Gc,
             _ => Verb::Check,
         };
-        let said = ipam["timeout"].as_f64().filter(|seconds| *seconds > 0.0);
+        let said = get(ipam, "timeout").as_f64().filter(|seconds| *seconds > 0.0);
         let now = Instant::now();
         let whole = add_timeout(said) + MARGIN;
         let patience = match verb {
@@ -144,6 +144,12 @@ impl Ask {
     }
 }
 
+/// Returns the value of a key. Case does not matter where no key has the very name, as it does not to Go.
+fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
+    let other_case = || value.as_object()?.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+    value.get(key).or_else(|| other_case().map(|(_, value)| value)).unwrap_or(&Value::Null)
+}
+
 /// Returns the error for a configuration that does not fit a request.
 pub(crate) fn too_large() -> Error {
     Error::new(
@@ -169,7 +175,7 @@ mod tests {
     /// From now until the patience is over, and until all is over, in seconds.
     fn limits(verb: &str, timeout: &str) -> (u64, u64) {
         let env = Env { command: Some(verb.to_owned()), ..Env::default() };
-        let config = format!(r#"{{"ipam": {{"timeout": {timeout}}}}}"#);
+        let config = format!(r#"{{"IPAM": {{"TimeOut": {timeout}}}}}"#);
         let parsed = serde_json::from_str(&config).unwrap();
         let now = Instant::now();
         let ask = Ask::new(env, config, &parsed).unwrap();

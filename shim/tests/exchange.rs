@@ -307,6 +307,15 @@ fn status_and_gc_without_a_daemon_name_the_socket_soon() {
 }
 
 #[test]
+fn the_socket_is_found_whatever_the_case_of_its_key() {
+    let place = Place::new();
+    let daemon = serve(place.listen(), [answer("200 OK", RESULT)]);
+    let config = place.config(30.0).to_string().replace("daemonSocketPath", "DaemonSocketpath");
+    assert_eq!(run("ADD", config).status.code(), Some(0));
+    daemon.join().unwrap();
+}
+
+#[test]
 fn status_of_another_daemon_is_not_available() {
     let place = Place::new();
     let daemon = serve(place.listen(), ["HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".to_owned()]);
