@@ -101,7 +101,7 @@ fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)>
         set.push(("LEASEHOLD_PID_FILE", file.into()));
     }
     if let Some(whole) = flags.add_timeout() {
-        set.push(("LEASEHOLD_TIMEOUT", whole.as_secs_f64().to_string().into()));
+        set.push(("LEASEHOLD_TIMEOUT", format!("{}.{:03}", whole.as_secs(), whole.subsec_millis()).into()));
     }
     if let Some(broadcast) = flags.broadcast {
         set.push(("LEASEHOLD_BROADCAST", broadcast.to_string().into()));

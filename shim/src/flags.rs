@@ -46,7 +46,7 @@ impl Flags {
     /// break, so only the whole is left; and a server that answers within one attempt there is in time here too.
     pub(crate) fn add_timeout(&self) -> Option<Duration> {
         let one = self.timeout.or(self.resend_timeout)?;
-        Some(self.resend_timeout.unwrap_or(ADD_TIMEOUT).max(one)).filter(|whole| !whole.is_zero())
+        Some(self.resend_timeout.unwrap_or(ADD_TIMEOUT).max(one)).filter(|whole| whole.as_millis() > 0)
     }
 }
 
@@ -109,26 +109,43 @@ fn duration(text: &str) -> Option<Duration> {
     if rest == "0" {
         return Some(Duration::ZERO);
     }
-    let mut seconds = 0.0;
+    let mut nanos: u64 = 0;
     loop {
         let (number, more) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
         let (unit, more) = more.split_at(more.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(more.len()));
         let each = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
             _ => return None,
         };
-        seconds += number.parse::<f64>().ok()? * each;
+        nanos = nanos.checked_add(times(number, each)?)?;
         if more.is_empty() {
             break;
         }
         rest = more;
     }
-    if text.starts_with('-') { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() }
+    Some(if text.starts_with('-') { Duration::ZERO } else { Duration::from_nanos(nanos) })
+}
+
+/// Returns the decimal `number` of `each`. Integers will do, and floating point is a sizeable part of a small program.
+fn times(number: &str, each: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && part.is_empty() {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let mut sum = whole.checked_mul(each)?;
+    let mut place = each;
+    for digit in part.bytes() {
+        place /= 10;
+        // A second point is no digit.
+        sum = sum.checked_add(u64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * place)?;
+    }
+    Some(sum)
 }
 
 #[cfg(test)]

@@ -167,8 +167,12 @@ fn every_flag_of_the_incumbent_becomes_a_setting() {
         "1m30s",
         "-broadcast",
     ]);
-    let expected =
-        ["LEASEHOLD_BROADCAST=true", "LEASEHOLD_PID_FILE=/run/p", "LEASEHOLD_SOCKET=/s/d.sock", "LEASEHOLD_TIMEOUT=90"];
+    let expected = [
+        "LEASEHOLD_BROADCAST=true",
+        "LEASEHOLD_PID_FILE=/run/p",
+        "LEASEHOLD_SOCKET=/s/d.sock",
+        "LEASEHOLD_TIMEOUT=90.000",
+    ];
     assert_eq!(all, expected);
     assert_eq!(settings(&["-broadcast=false"]), ["LEASEHOLD_BROADCAST=false"]);
     assert_eq!(settings(&["-socketpath=", "-hostprefix=", "-pidfile="]), [""; 0]);
