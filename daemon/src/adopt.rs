@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
-use crate::http::{Asked, Defaults};
+use crate::http::{Asked, Site};
 
 /// The most files that are read of one cache.
 const MAX_FILES: usize = 16_384;
@@ -77,12 +77,12 @@ struct Cached {
 /// Returns the containers that the caches know, one for each attachment.
 ///
 /// A cache that is not there is none; a file of which nothing can be made is told of at WARN.
-pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, defaults: &Defaults) -> Vec<Adoptee> {
+pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<Adoptee> {
     let mut found: BTreeMap<Attachment, Adoptee> = BTreeMap::new();
     for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
         let directory = host_prefix.join(cache.strip_prefix("/").unwrap_or(cache));
         for path in files(&directory) {
-            match read(&path).and_then(|text| adoptee(&text, defaults)) {
+            match read(&path).and_then(|text| adoptee(&text, site)) {
                 Ok(Some(adoptee)) => {
                     found.entry(adoptee.add.attachment.clone()).or_insert(adoptee);
                 }
@@ -129,7 +129,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
 }
 
 /// Returns the container that a file is of, `None` when its address is not of this plugin's giving.
-fn adoptee(text: &[u8], defaults: &Defaults) -> Result<Option<Adoptee>, Unusable> {
+fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
     let value: Value = serde_json::from_slice(text).map_err(Unusable::NotCached)?;
     match value["kind"].as_str() {
         Some("cniCacheV1") => {}
@@ -137,7 +137,7 @@ fn adoptee(text: &[u8], defaults: &Defaults) -> Result<Option<Adoptee>, Unusable
     }
     let cached = Cached::deserialize(value).map_err(Unusable::NotCached)?;
     let Some(plugin) = cached.plugin()? else { return Ok(None) };
-    let asked = Asked::parse_with(&cached.request(plugin)?, defaults).map_err(|error| Unusable::Refused(error.msg))?;
+    let asked = Asked::parse(&cached.request(plugin)?, site).map_err(|error| Unusable::Refused(error.msg))?;
     let Call::Add(add) = asked.call else { return Ok(None) };
     let address = cached.address().ok_or(Unusable::NoAddress)?;
     Ok(Some(Adoptee { add, address }))

@@ -27,7 +27,7 @@ use tracing::{debug, info, trace, warn};
 
 use crate::adopt;
 use crate::clock::{self, Clock};
-use crate::http::{self, Defaults, Doors, Event, Reply, scan_spool};
+use crate::http::{self, Doors, Event, MachineId, Reply, Site, scan_spool};
 use crate::listen::{self, ListenError};
 use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
 use crate::pid_file::{PidFile, PidFileError};
@@ -58,8 +58,10 @@ pub(crate) struct Settings {
     pub(crate) pid_file: Option<PathBuf>,
     /// Where libcni keeps what runs.
     pub(crate) cni_caches: Vec<PathBuf>,
-    /// What an ADD gets where its network does not say.
-    pub(crate) defaults: Defaults,
+    /// How long an ADD may take where its network does not say.
+    pub(crate) add_timeout: Duration,
+    /// Whether servers are asked to answer by broadcast where a network does not say.
+    pub(crate) broadcast: bool,
 }
 
 /// Why the daemon does not run.
@@ -116,7 +118,7 @@ fn hold(settings: &Settings, listener: std::os::unix::net::UnixListener, socket:
         info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
         // Whether the store is new or was set aside: without a record nothing is known of what runs.
         let adoptees = match records.is_empty() {
-            true => adopt::find(&settings.cni_caches, &settings.host_prefix, &settings.defaults),
+            true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
             false => Vec::new(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -250,7 +252,7 @@ impl Driver {
         let (events, net_events) = unbounded_channel();
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
         let net = Net::start(config, events)?;
-        let (doors, door_events) = Doors::new(settings.defaults);
+        let (doors, door_events) = Doors::new(site(settings));
         let sources = Sources {
             net: net_events,
             store: stored,
@@ -416,6 +418,16 @@ fn forget(file: &Path, answer: &Answer) {
         Err(error) => warn!(file = %file.display(), %error, "spooled call done, its file not removed"),
         Ok(()) => debug!(file = %file.display(), "spooled call done"),
     }
+}
+
+/// Returns what the front doors are to know of the host.
+fn site(settings: &Settings) -> Site {
+    let path = settings.host_prefix.join("etc/machine-id");
+    let machine_id = fs::read_to_string(&path).ok().and_then(|text| MachineId::parse(&text));
+    if machine_id.is_none() {
+        debug!(path = %path.display(), "no machine id: networks with clientId duid are refused");
+    }
+    Site { machine_id, broadcast: settings.broadcast, add_timeout: settings.add_timeout }
 }
 
 /// Tells the service manager, if there is one.

@@ -47,7 +47,8 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         host_prefix: args.host_prefix,
         pid_file: args.pid_file,
         cni_caches: args.cni_cache,
-        defaults: http::Defaults { timeout: args.timeout, broadcast: args.broadcast },
+        add_timeout: args.timeout,
+        broadcast: args.broadcast,
     };
     match driver::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,

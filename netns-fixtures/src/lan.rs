@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::container::Container;
 use crate::error::Error;
-use crate::link::mac;
+use crate::link::{Mac, mac};
 use crate::netns::Netns;
 use crate::sandbox::Sandbox;
 
@@ -80,11 +80,23 @@ impl Lan {
         self.replug(machine)
     }
 
+    /// Gives the host a further link on the LAN, for more macvlans than one parent should have.
+    pub fn add_uplink(&self, ifname: &str) -> Result<(), Error> {
+        let port = format!("host-{ifname}");
+        self.host.add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
+        self.switch.add_port("br0", &port)?;
+        self.host.set_up(ifname)
+    }
+
     /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.
     pub fn container(&self, id: &str) -> Result<Container, Error> {
+        self.container_on(Self::IFNAME, id, mac(self.sandbox.number()))
+    }
+
+    /// Makes a container as [`Lan::container`] does, on a link of the host's and with an address of the caller's choice.
+    pub fn container_on(&self, parent: &str, id: &str, address: Mac) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
-        let address = mac(self.sandbox.number());
-        self.host.add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
+        self.host.add_macvlan(parent, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
     }
 

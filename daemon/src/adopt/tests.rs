@@ -18,7 +18,7 @@ const PODMAN: &str = include_str!("podman.json");
 const MULTUS: &str = include_str!("multus.json");
 
 fn read(text: &str) -> Result<Option<Adoptee>, Unusable> {
-    adoptee(text.as_bytes(), &Defaults::default())
+    adoptee(text.as_bytes(), &Site::default())
 }
 
 /// The attachment, namespace, LAN, client identifier and address of a cached attachment.
@@ -113,8 +113,8 @@ fn the_address_is_the_interfaces_own_and_of_version_4() {
 
 #[test]
 fn the_daemons_defaults_are_those_of_an_add() {
-    let defaults = Defaults { timeout: Duration::from_secs(208), broadcast: true };
-    let add = adoptee(CTR.as_bytes(), &defaults).unwrap().unwrap().add;
+    let site = Site { add_timeout: Duration::from_secs(208), broadcast: true, ..Site::default() };
+    let add = adoptee(CTR.as_bytes(), &site).unwrap().unwrap().add;
     assert_eq!((add.timeout, add.profile.broadcast), (Duration::from_secs(208), true));
 }
 
@@ -166,7 +166,7 @@ fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
 
     let found = |caches: &[&str]| {
         let caches: Vec<_> = caches.iter().map(PathBuf::from).collect();
-        let found = find(&caches, host.path(), &Defaults::default());
+        let found = find(&caches, host.path(), &Site::default());
         found.into_iter().map(|adoptee| adoptee.add.attachment.network).collect::<Vec<_>>()
     };
     assert_eq!(found(&["/one", "/missing", "/var/two", ""]), ["lan", "macvlan-conf-1"]);
