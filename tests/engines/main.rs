@@ -75,7 +75,7 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
 
     let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
-    assert!(error.contains("eth0"), "{error}");
+    assert!(error.contains("no interface eth0") && error.contains("ptp, for one, makes it afterwards"), "{error}");
     assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
     assert_eq!(server.leases()?, []);
     Ok(())

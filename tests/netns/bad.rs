@@ -130,7 +130,7 @@ fn a_configuration_that_cannot_be_used_is_refused_by_its_fault() -> Result<(), C
         (with("cniVersion", json!("9.9.9")), 1, "9.9.9"),
         (with("name", json!("")), 7, "name"),
         (with("name", json!("no name/at all")), 7, "name"),
-        (with("name", json!(["lan"])), 7, "name"),
+        (with("name", json!(["lan"])), 6, "cannot be read"),
         (ipam("timeout", json!("soon")), 7, "timeout"),
         (ipam("provide", json!("host-name")), 7, "provide"),
         (ipam("request", json!([{ "option": "no-such-option" }])), 7, "no-such-option"),
@@ -167,6 +167,7 @@ fn a_path_that_is_no_namespace_is_refused_at_once() -> Result<(), CallError> {
     scene.lab.lan.host.run_command("ln", &["-s", "loop", "/run/netns/loop"], "")?;
     let host = scene.lab.lan.host.path().to_string_lossy().into_owned();
     let socket = scene.lab.daemon().socket().to_string_lossy().into_owned();
+    let long = format!("/run/netns/{}", "x".repeat(300));
     for path in [
         "/run/netns/file",
         "/run/netns/fifo",
@@ -177,6 +178,7 @@ fn a_path_that_is_no_namespace_is_refused_at_once() -> Result<(), CallError> {
         "/proc/self/ns/uts",
         "/dev/zero",
         "run/netns/good",
+        &long,
         "",
         &socket,
         &host,
