@@ -23,26 +23,47 @@ pub struct Daemon {
     home: Home,
 }
 
-/// Where a daemon keeps what outlives it: its socket and its store.
+/// Where a daemon keeps what outlives it, its socket and its store, and where it looks for containers to adopt.
 #[derive(Clone, Debug)]
 pub struct Home {
+    /// For what only a fixture needs.
     dir: PathBuf,
+    socket: PathBuf,
+    state_dir: PathBuf,
+    cni_cache: PathBuf,
 }
 
 impl Home {
     /// Makes an empty home.
     pub fn new(netns: &Netns) -> Result<Self, Error> {
-        netns.sandbox().dir("leasehold").map(|dir| Self { dir })
+        let dir = netns.sandbox().dir("leasehold")?;
+        let (socket, state_dir, cni_cache) = (dir.join("cni/dhcp.sock"), dir.join("state"), dir.join("cache"));
+        Ok(Self { dir, socket, state_dir, cni_cache })
+    }
+
+    /// Returns the places that a daemon has without arguments. Only for sandboxes with a `/var/lib` of their own.
+    pub(crate) fn of_the_system(netns: &Netns) -> Result<Self, Error> {
+        Ok(Self {
+            dir: netns.sandbox().dir("leasehold")?,
+            socket: "/run/cni/dhcp.sock".into(),
+            state_dir: "/var/lib/leasehold".into(),
+            cni_cache: "/var/lib/cni/results".into(),
+        })
     }
 
     /// Returns the path of the daemon's socket.
     pub fn socket(&self) -> PathBuf {
-        self.dir.join("cni/dhcp.sock")
+        self.socket.clone()
     }
 
     /// Returns the directory of the daemon's store.
     pub fn state_dir(&self) -> PathBuf {
-        self.dir.join("state")
+        self.state_dir.clone()
+    }
+
+    /// Returns the directory in which the daemon looks for containers that others have attached: libcni's cache.
+    pub fn cni_cache(&self) -> PathBuf {
+        self.cni_cache.clone()
     }
 }
 
@@ -53,6 +74,7 @@ impl Daemon {
         let ready = listen(&notify)?;
         let mut command = Command::new(binary("leasehold")?);
         command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
+        command.arg("--cni-cache").arg(home.cni_cache());
         command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
         let process = Process::start(netns, "leasehold daemon", command)?;
         let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };

@@ -40,12 +40,34 @@ pub struct Member {
 impl Lab {
     /// Makes a LAN and starts a daemon on its host.
     pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {
-        let lan = Lan::new(sandbox)?;
-        let (shim, home) = (Shim::new(&lan.host)?, Home::new(&lan.host)?);
-        let config = Lan::cni_config(&home.socket());
-        let mut lab = Self { lan, shim, config, home, daemon: None };
+        let mut lab = Self::without_daemon(sandbox)?;
         lab.start_daemon()?;
         Ok(lab)
+    }
+
+    /// Makes a LAN whose host has no daemon yet.
+    pub fn without_daemon(sandbox: &Sandbox) -> Result<Self, Error> {
+        let lan = Lan::new(sandbox)?;
+        let home = Home::new(&lan.host)?;
+        Self::at_home(lan, home)
+    }
+
+    /// Makes a LAN whose host has no daemon yet, and whose next one is started without arguments. Only after an engine is
+    /// ready, which gives the sandbox a `/var/lib` of its own.
+    pub fn of_the_system(sandbox: &Sandbox) -> Result<Self, Error> {
+        let lan = Lan::new(sandbox)?;
+        let home = Home::of_the_system(&lan.host)?;
+        Self::at_home(lan, home)
+    }
+
+    fn at_home(lan: Lan, home: Home) -> Result<Self, Error> {
+        let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(&home.socket()));
+        Ok(Self { lan, shim, config, home, daemon: None })
+    }
+
+    /// Returns where its daemons keep what they keep.
+    pub fn home(&self) -> &Home {
+        &self.home
     }
 
     /// Returns the daemon.
@@ -54,6 +76,14 @@ impl Lab {
     /// While it is down.
     pub fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().expect("the daemon is up")
+    }
+
+    /// Waits until the daemon's log has a line with `text`.
+    ///
+    /// # Panics
+    /// While it is down.
+    pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
+        self.daemon.as_mut().expect("the daemon is up").wait_for_line(text)
     }
 
     /// Starts the daemon, the first time or again, and waits until it is ready.

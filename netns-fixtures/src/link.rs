@@ -27,6 +27,12 @@ pub fn mac_text(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+/// Reads an Ethernet address.
+pub(crate) fn parse_mac(text: &str) -> Option<Mac> {
+    let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    bytes?.try_into().ok()
+}
+
 impl Netns {
     /// Makes a veth pair: `ifname` here, `peer_ifname` in `peer`. Both are down.
     pub fn add_veth(&self, ifname: &str, address: Mac, peer: &Netns, peer_ifname: &str) -> Result<(), Error> {

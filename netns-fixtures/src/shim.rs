@@ -106,19 +106,26 @@ impl Shim {
 
     /// Starts a call without waiting for its end.
     pub fn start(&self, verb: &'static str, container: &Container, config: &Value) -> Result<ShimCall, Error> {
+        let netns = container.netns.path().to_string_lossy();
+        let env =
+            [("CNI_CONTAINERID", container.id.as_str()), ("CNI_NETNS", &netns), ("CNI_IFNAME", &container.ifname)];
+        self.start_with(verb, &env, config.to_string().as_bytes())
+    }
+
+    /// Starts a call with any environment and input.
+    pub fn start_with(&self, verb: &'static str, env: &[(&str, &str)], input: &[u8]) -> Result<ShimCall, Error> {
         let mut command = Command::new(&self.program);
         command
             .env("CNI_COMMAND", verb)
-            .env("CNI_CONTAINERID", &container.id)
-            .env("CNI_NETNS", container.netns.path())
-            .env("CNI_IFNAME", &container.ifname)
             .env("CNI_PATH", self.program.parent().unwrap_or(&self.program))
+            .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = self.host.spawn(command)?;
-        feed(&mut child, config.to_string().as_bytes());
-        Ok(ShimCall { verb, container: container.id.clone(), child: Some(child) })
+        feed(&mut child, input);
+        let container = env.iter().find(|(name, _)| *name == "CNI_CONTAINERID").map_or("nobody", |(_, id)| id);
+        Ok(ShimCall { verb, container: container.to_owned(), child: Some(child) })
     }
 }
 

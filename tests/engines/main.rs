@@ -1,11 +1,15 @@
 //! Real engines: they call the shim as nobody imagined.
 
+use std::path::Path;
+use std::time::Duration;
+
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    CallError, Capture, Containerd, DEADLINE, Engine, Lab, Lan, Need, Podman, Sandbox, binary, sandbox,
+    CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox, binary,
+    install_plugin, sandbox,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Makes a test of each engine and each network.
 macro_rules! engines {
@@ -71,8 +75,43 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
 
     let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
-    assert!(error.contains("eth0"), "{error}");
+    assert!(error.contains("no interface eth0") && error.contains("ptp, for one, makes it afterwards"), "{error}");
     assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
     assert_eq!(server.leases()?, []);
+    Ok(())
+}
+
+/// Podman wrote its cache itself; the administrator replaces a plugin and a daemon under a running container.
+#[test]
+fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> {
+    let needs = [Podman::NEEDS, Incumbent::NEEDS, &[Need::Program("dnsmasq")]].concat();
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let mut lab = Lab::of_the_system(&sandbox)?;
+    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
+    // As in the field: no word of where the daemon listens.
+    let mut network = lab.config.clone();
+    network["ipam"] = json!({ "type": "dhcp" });
+    let engine = Podman::start(&lab.lan.host, &network, Path::new(Incumbent::PLUGIN))?;
+    let id = engine.keep("c1")?;
+    let address = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?.yiaddr;
+
+    install_plugin(&lab.lan.host, &binary("dhcp")?)?;
+    incumbent.stop()?;
+    lab.start_daemon()?;
+    lab.wait_for_line(&format!("adopted attachment=lan/{id}/eth0"))?;
+    let rows = lab.daemon().list()?;
+    assert_eq!(rows.iter().map(|row| &row["address"]).collect::<Vec<_>>(), [&json!(format!("{address}/16"))]);
+    let renewal = |m: &netns_fixtures::Dhcp| m.ciaddr == address && m.source == address && m.is_unicast();
+    seen.wait_for_dhcp(Kind::Request, DEADLINE, renewal)?;
+    let printed = engine.exec("c1", &["ip", "-4", "addr", "show", "dev", "eth0"])?;
+    assert!(printed.contains(&format!("inet {address}/16 ")), "{printed}");
+
+    engine.remove("c1")?;
+    seen.wait_for_release(address, DEADLINE)?;
+    server.wait_until_free()?;
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
     Ok(())
 }

@@ -2,6 +2,8 @@
 //!
 //! Every test makes its own LAN. Those that need a server or a tool that is not there say which and are skipped.
 
+mod adopt;
+mod bad;
 mod crash;
 mod demo;
 mod fixtures;

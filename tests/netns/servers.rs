@@ -11,7 +11,7 @@ use crate::witness;
 
 /// T1 and T2 of a short lease.
 const T1: Duration = Duration::from_secs(5);
-const T2: Duration = Duration::from_secs(9);
+pub(crate) const T2: Duration = Duration::from_secs(9);
 
 /// Makes a test of each server and each function.
 macro_rules! servers {
@@ -56,7 +56,7 @@ servers! {
 }
 
 /// A lease of 16 seconds, or the shortest that the server grants.
-fn short<P: Program>() -> Grants {
+pub(crate) fn short<P: Program>() -> Grants {
     Grants { lease_time: P::SHORTEST.max(Duration::from_secs(16)), timers: Some((T1, T2)), ..Grants::default() }
 }
 

@@ -93,5 +93,11 @@ pub(super) fn message(failure: &Failure) -> String {
         _ if code(failure) == Code::InvalidEnvironment => "CNI_NETNS: ",
         _ => "",
     };
-    format!("{variable}{failure}")
+    let hint = match failure {
+        Failure::Link { cause: LinkCause::NoLink(_), .. } => {
+            ": the main plugin has to make it before it asks for an address; ptp, for one, makes it afterwards"
+        }
+        _ => "",
+    };
+    format!("{variable}{failure}{hint}")
 }

@@ -69,8 +69,8 @@ impl Host {
         };
         opened.map_err(|errno| match errno {
             Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH => LinkCause::NoNetns(path.to_owned()),
-            // A socket's file, or a device without its driver.
-            Errno::ENXIO | Errno::ENODEV => LinkCause::NotANetns(path.to_owned()),
+            // A socket's file, a device without its driver, links in a circle, a name that no file can have.
+            Errno::ENXIO | Errno::ENODEV | Errno::ELOOP | Errno::ENAMETOOLONG => LinkCause::NotANetns(path.to_owned()),
             errno => LinkCause::Refused { doing: "open the network namespace", reason: errno.desc().to_owned() },
         })
     }

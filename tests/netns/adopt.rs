@@ -1,0 +1,108 @@
+//! Moving in: a host whose running containers have their addresses from the incumbent gets our daemon.
+
+use std::fs;
+
+use netns_fixtures::model::{Kind, code};
+use netns_fixtures::server::{Dnsmasq, Grants, Program};
+use netns_fixtures::{
+    CallError, Capture, Container, DEADLINE, Dhcp, Incumbent, Lab, Lan, Member, Need, result_addresses, sandbox,
+};
+use serde_json::Value;
+
+use crate::servers::{T2, short};
+use crate::witness;
+
+fn needs() -> Vec<Need> {
+    [Incumbent::NEEDS, netns_fixtures::server::DnsmasqProgram::NEEDS].concat()
+}
+
+#[test]
+fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
+    let members = ["c1", "c2"].map(|id| attach(&lab, &incumbent, id));
+    let [first, second] = members;
+    let (first, second) = (first?, second?);
+    let before = [&first, &second].map(|member| own(&mut seen, member, Kind::Request));
+    incumbent.stop()?;
+    seen.clear()?;
+
+    lab.start_daemon()?;
+    for (member, before) in [&first, &second].into_iter().zip(before) {
+        lab.wait_for_line(&format!("adopted attachment=lan/{}/eth0", member.container.id))?;
+        let question = witness::init_reboot(&mut seen, member, DEADLINE)?;
+        assert_eq!(question.option(code::CLIENT_ID), before?.option(code::CLIENT_ID));
+    }
+    assert_eq!(held(&lab)?, [(first.address.to_string(), "BOUND"), (second.address.to_string(), "BOUND")]);
+    for member in [&first, &second] {
+        assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+        lab.check(member)?;
+        witness::renewal(&mut seen, member, T2)?;
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == member.address)?;
+    }
+    assert_eq!(server.leases()?.len(), 2);
+    assert!(!seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover), "nobody looks for another address:\n{seen}");
+    lab.detach(&first)?;
+    lab.detach(&second)?;
+    server.wait_until_free()?;
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    Ok(())
+}
+
+#[test]
+fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
+    let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
+    let stays = attach(&lab, &incumbent, "stays")?;
+    let ended = attach(&lab, &incumbent, "ended")?;
+    let changed = attach(&lab, &incumbent, "changed")?;
+    incumbent.stop()?;
+    drop(ended);
+    changed.container.netns.delete_link("eth0")?;
+    fs::write(lab.home().cni_cache().join("lan-torn-eth0"), "{\"kind\": \"cniCacheV1\", ").expect("the cache is there");
+
+    lab.start_daemon()?;
+    lab.wait_for_line("not adopted attachment=lan/changed/eth0")?;
+    lab.wait_for_line("not adopted attachment=lan/ended/eth0")?;
+    lab.wait_for_line("adopted attachment=lan/stays/eth0")?;
+    assert_eq!(held(&lab)?, [(stays.address.to_string(), "BOUND")]);
+    let listed = lab.daemon().operator(&["list"])?;
+    for reason in ["no interface eth0", "no network namespace at /run/netns/ended"] {
+        assert!(listed.contains(reason), "no {reason} in:\n{listed}");
+    }
+    lab.check(&stays)?;
+    lab.check(&changed).expect_err("it holds nothing");
+    // Its runtime does not know, and ends it some day.
+    lab.detach(&changed)?;
+    lab.detach(&stays)?;
+    server.wait_for("the release", DEADLINE, |leases| {
+        leases.iter().all(|lease| lease.address != stays.address).then_some(())
+    })?;
+    Ok(())
+}
+
+/// Attaches a container as a runtime does whose IPAM plugin is the incumbent.
+fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
+    let (container, result) = incumbent.attach(id, &lab.config, &lab.home().cni_cache())?;
+    let address = result_addresses(&result)?[0].0.addr();
+    Ok(Member { container, result, address })
+}
+
+/// Waits for a message of a member's.
+fn own(seen: &mut Capture, member: &Member, kind: Kind) -> Result<Dhcp, CallError> {
+    let Container { mac, .. } = member.container;
+    Ok(seen.wait_for_dhcp(kind, DEADLINE, |m| m.chaddr == mac)?)
+}
+
+/// Returns the addresses that the daemon holds, each with its state.
+fn held(lab: &Lab) -> Result<Vec<(String, &'static str)>, CallError> {
+    let state = |row: &Value| if row["state"] == "BOUND" { "BOUND" } else { "something else" };
+    let address =
+        |row: &Value| row["address"].as_str().and_then(|a| a.split('/').next()).unwrap_or_default().to_owned();
+    Ok(lab.daemon().list()?.iter().map(|row| (address(row), state(row))).collect())
+}
