@@ -25,7 +25,7 @@ use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, trace, warn};
 
 use crate::clock::{self, Clock};
-use crate::http::{self, Doors, Event, Reply, scan_spool};
+use crate::http::{self, Doors, Event, MachineId, Reply, Site, scan_spool};
 use crate::listen::{self, ListenError};
 use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
 use crate::store::{Persisted, Store, StoreError};
@@ -206,7 +206,7 @@ impl Driver {
         let (events, net_events) = unbounded_channel();
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
         let net = Net::start(config, events)?;
-        let (doors, door_events) = Doors::new();
+        let (doors, door_events) = Doors::new(site(settings));
         let sources = Sources {
             net: net_events,
             store: stored,
@@ -371,6 +371,16 @@ fn forget(file: &Path, answer: &Answer) {
         Err(error) => warn!(file = %file.display(), %error, "spooled call done, its file not removed"),
         Ok(()) => debug!(file = %file.display(), "spooled call done"),
     }
+}
+
+/// Returns what the front doors are to know of the host.
+fn site(settings: &Settings) -> Site {
+    let path = settings.host_prefix.join("etc/machine-id");
+    let machine_id = fs::read_to_string(&path).ok().and_then(|text| MachineId::parse(&text));
+    if machine_id.is_none() {
+        debug!(path = %path.display(), "no machine id: networks with clientId duid are refused");
+    }
+    Site { machine_id, ..Site::default() }
 }
 
 /// Tells the service manager, if there is one.

@@ -1,16 +1,20 @@
 //! CNI: what the shim passes on, the network configuration, results and errors.
 //!
-//! Nothing is judged here but JSON itself; the daemon validates.
+//! Nothing is judged here but how a thing is written; whether it can be done is the daemon's to say.
 
 mod config;
 mod error;
+mod ipam;
+mod object;
 mod result;
 mod version;
 
 use serde::{Deserialize, Serialize};
 
-pub use config::{Config, Ipam, PrevResult};
+pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
+pub use ipam::{ClientId, ExtraRoute, Ipam, Provide, RequestList, Servers};
+pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};
 pub use version::{UnknownVersion, Version, VersionInfo};
 
