@@ -7,13 +7,15 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
 use crate::container::Container;
 use crate::error::Error;
-use crate::link::mac;
+use crate::link::{Mac, mac};
 use crate::netns::Netns;
 use crate::sandbox::Sandbox;
 
@@ -37,6 +39,9 @@ impl Lan {
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
     /// The subnet.
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
+    /// A loss of carrier that no daemon takes for a moment's: it counts three seconds, and the kernel may tell it of the loss a
+    /// second late.
+    pub const LONG: Duration = Duration::from_secs(6);
 
     /// Makes a LAN whose host and server are up.
     pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {
@@ -68,11 +73,30 @@ impl Lan {
         self.switch.set_up(machine.name())
     }
 
+    /// Pulls a machine's cable for a while.
+    pub fn interrupt(&self, machine: &Netns, duration: Duration) -> Result<(), Error> {
+        self.unplug(machine)?;
+        thread::sleep(duration);
+        self.replug(machine)
+    }
+
+    /// Gives the host a further link on the LAN, for more macvlans than one parent should have.
+    pub fn add_uplink(&self, ifname: &str) -> Result<(), Error> {
+        let port = format!("host-{ifname}");
+        self.host.add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
+        self.switch.add_port("br0", &port)?;
+        self.host.set_up(ifname)
+    }
+
     /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.
     pub fn container(&self, id: &str) -> Result<Container, Error> {
+        self.container_on(Self::IFNAME, id, mac(self.sandbox.number()))
+    }
+
+    /// Makes a container as [`Lan::container`] does, on a link of the host's and with an address of the caller's choice.
+    pub fn container_on(&self, parent: &str, id: &str, address: Mac) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
-        let address = mac(self.sandbox.number());
-        self.host.add_macvlan(Self::IFNAME, &netns, "eth0", address)?;
+        self.host.add_macvlan(parent, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
     }
 
@@ -98,6 +122,15 @@ impl Lan {
         let mut config = Self::cni_config(socket);
         config["type"] = "bridge".into();
         config["bridge"] = Self::BRIDGE.into();
+        config.as_object_mut().map(|keys| keys.remove("master"));
+        config
+    }
+
+    /// Returns the CNI configuration of a network of veth pairs from the host to its containers, otherwise as
+    /// [`Lan::cni_config`].
+    pub fn ptp_config(socket: &Path) -> Value {
+        let mut config = Self::cni_config(socket);
+        config["type"] = "ptp".into();
         config.as_object_mut().map(|keys| keys.remove("master"));
         config
     }

@@ -338,6 +338,7 @@ impl<'a> Life<'a> {
         };
         let wanted = Wanted { address: Ipv4Addr::new(192, 0, 2, self.script.u8()), preferred: self.script.flag() };
         Box::new(Add {
+            host_netns: false,
             attachment,
             netns: netns(self.script.u8() % 3),
             lan,

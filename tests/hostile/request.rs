@@ -54,6 +54,7 @@ pub fn request(bytes: &[u8]) {
             ifname: said("net1"),
             args: said("IgnoreUnknown=1;K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=default"),
             path: said("/opt/cni/bin"),
+            netns_override: None,
         };
         answer(&Request { env, config: config.to_owned() });
     }
@@ -63,8 +64,8 @@ fn answer(request: &Request) {
     let file = spool::path(Path::new(DEFAULT_SOCKET), request);
     assert_eq!(file.parent(), Path::new(DEFAULT_SOCKET).parent(), "spooled beside the socket");
     assert_eq!(spool::kind(Path::new(DEFAULT_SOCKET), file.file_name().expect("a name")), Some(spool::Kind::Call));
-    let machine_id = MachineId::parse("0123456789abcdef0123456789abcdef");
-    let asked = match Asked::parse(request, &Site { machine_id, ..Site::default() }) {
+    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+    let asked = match Asked::parse(request, &site) {
         Ok(asked) => asked,
         Err(error) => return is_short(&error),
     };

@@ -14,7 +14,7 @@ use leasehold_core::wire::option::fqdn;
 
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
-use super::cni::{bad_config, bad_env, lan, netns, quoted, refused};
+use super::cni::{bad_config, bad_env, host_netns, lan, netns, quoted, refused};
 use super::result::Shape;
 
 const HOST_NAME: u8 = 12;
@@ -70,6 +70,7 @@ pub(super) fn add(
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent);
     let add = Add {
         netns: netns(request)?,
+        host_netns: host_netns(request),
         lan: lan(config, &attachment.network),
         client_id,
         chaddr: args::chaddr(&said)?,

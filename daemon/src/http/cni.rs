@@ -233,6 +233,11 @@ pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
     Ok(path.into())
 }
 
+/// Tells whether the namespace may be the host's own, in the two words for it that libcni knows.
+pub(super) fn host_netns(request: &Request) -> bool {
+    request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
+}
+
 /// Returns the wire that the network is on. A name that no link can have is none, and an alternative name of a link
 /// has up to 127 bytes.
 pub(super) fn lan(config: &Config, network: &str) -> Lan {

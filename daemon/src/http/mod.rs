@@ -39,6 +39,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 pub(crate) use add::Site;
 pub(crate) use client_id::MachineId;
+pub(crate) use cni::Asked;
 pub(crate) use server::serve;
 pub(crate) use spool::scan_spool;
 

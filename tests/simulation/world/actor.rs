@@ -174,6 +174,7 @@ impl Actor {
         Add {
             attachment: self.attachment.clone(),
             netns: self.path.clone(),
+            host_netns: false,
             lan,
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,

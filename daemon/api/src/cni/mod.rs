@@ -54,6 +54,9 @@ pub struct Env {
     /// `CNI_PATH`: where plugins are looked for.
     #[serde(rename = "CNI_PATH", default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// `CNI_NETNS_OVERRIDE`: whether the namespace may be the host's own. No part of the specification, but of libcni.
+    #[serde(rename = "CNI_NETNS_OVERRIDE", default, skip_serializing_if = "Option::is_none")]
+    pub netns_override: Option<String>,
 }
 
 impl Env {
@@ -66,6 +69,7 @@ impl Env {
             ifname: var("CNI_IFNAME"),
             args: var("CNI_ARGS"),
             path: var("CNI_PATH"),
+            netns_override: var("CNI_NETNS_OVERRIDE"),
         }
     }
 }

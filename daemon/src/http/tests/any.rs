@@ -177,6 +177,7 @@ fn env() -> impl Strategy<Value = Env> {
         ifname: Some(ifname),
         args: Some(pairs.join(";")),
         path: None,
+        netns_override: None,
     })
 }
 

@@ -33,6 +33,15 @@ fn the_configuration_says_how_long_an_add_may_take() {
 }
 
 #[test]
+fn the_hosts_namespace_is_allowed_in_libcnis_words() {
+    for (said, allowed) in [(None, false), (Some("1"), true), (Some("TRUE"), true), (Some("yes"), false)] {
+        let mut request = request("ADD");
+        request.env.netns_override = said.map(str::to_owned);
+        assert_eq!(add(&request).host_netns, allowed, "{said:?}");
+    }
+}
+
+#[test]
 fn the_client_identifier_is_the_incumbents_cut_to_one_option() {
     let mut request = request("ADD");
     request.env.container_id = Some("c".repeat(255));

@@ -31,6 +31,7 @@ fn request(verb: &str) -> Request {
             ifname: Some("net1".into()),
             args: Some("K8S_POD_NAME=web".into()),
             path: Some("/opt/cni/bin".into()),
+            netns_override: None,
         },
         config: CONFIG.into(),
     }

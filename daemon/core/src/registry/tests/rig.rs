@@ -104,6 +104,7 @@ impl Rig {
         Box::new(Add {
             attachment: attachment(who),
             netns: PathBuf::from(format!("/ns/{netns}")),
+            host_netns: false,
             lan: Lan::Link { parent: "br0".into(), vlan: 0 },
             client_id: ClientIdRule::Bytes(ClientId::new(format!("\0{id}").into_bytes()).unwrap()),
             chaddr: None,

@@ -1,0 +1,126 @@
+//! One of the two that are compared: its daemon, running, and its plugin.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns_fixtures::{DEADLINE, Netns, Process};
+use tempfile::TempDir;
+
+use crate::binaries::Binaries;
+
+/// For how long nothing may change until a daemon is at rest. Ours keeps spare threads for two seconds.
+const REST: Duration = Duration::from_secs(3);
+/// From one look at a daemon to the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// leasehold.
+    Ours,
+    /// `dhcp` of containernetworking-plugins.
+    Theirs,
+}
+
+/// Both, in the order of round `number`.
+pub(crate) fn order(number: usize) -> [Who; 2] {
+    if number.is_multiple_of(2) { [Who::Ours, Who::Theirs] } else { [Who::Theirs, Who::Ours] }
+}
+
+/// A running daemon and the plugin that asks it.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    process: Process,
+    /// Where it listens.
+    pub(crate) socket: PathBuf,
+    /// What a runtime calls.
+    pub(crate) plugin: PathBuf,
+    _state: TempDir,
+}
+
+/// What a daemon takes of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Its resident memory in bytes.
+    pub(crate) rss: u64,
+    /// Its threads.
+    pub(crate) threads: u64,
+    /// Its open descriptors.
+    pub(crate) descriptors: u64,
+}
+
+impl Contender {
+    /// Starts a daemon that knows nothing in the host's namespace, and waits until it can be asked.
+    pub(crate) fn start(who: Who, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
+        let dir = host.sandbox().dir("bench")?;
+        let (socket, state) = (dir.join("dhcp.sock"), binaries.state_dir()?);
+        let process = match who {
+            Who::Ours => start_ours(&binaries.daemon, host, &socket, state.path())?,
+            Who::Theirs => start_theirs(&binaries.incumbent, host, &socket)?,
+        };
+        let plugin = if who == Who::Ours { &binaries.shim } else { &binaries.incumbent };
+        Ok(Self { process, socket, plugin: plugin.clone(), _state: state })
+    }
+
+    /// Returns what the daemon takes once it is at rest.
+    pub(crate) fn at_rest(&self) -> io::Result<Usage> {
+        let (began, mut since) = (Instant::now(), Instant::now());
+        let mut last = self.usage()?;
+        while since.elapsed() < REST && began.elapsed() < DEADLINE {
+            thread::sleep(LOOK);
+            let now = self.usage()?;
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(last)
+    }
+
+    /// Ends the daemon.
+    pub(crate) fn stop(self) -> Result<(), Box<dyn Error>> {
+        Ok(self.process.kill()?)
+    }
+
+    fn usage(&self) -> io::Result<Usage> {
+        let proc = PathBuf::from(format!("/proc/{}", self.process.id()));
+        let status = fs::read_to_string(proc.join("status"))?;
+        let number = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            let value = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+            value.ok_or_else(|| io::Error::other(format!("no {key} of a daemon")))
+        };
+        Ok(Usage {
+            rss: 1024 * number("VmRSS:")?,
+            threads: number("Threads:")?,
+            descriptors: fs::read_dir(proc.join("fd"))?.count() as u64,
+        })
+    }
+}
+
+fn start_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
+    let mut command = Command::new(program);
+    command.arg("daemon").arg("--socket").arg(socket).arg("--state-dir").arg(state);
+    let mut process = Process::start(host, "leasehold daemon", command)?;
+    process.wait_for_line("ready")?;
+    Ok(process)
+}
+
+fn start_theirs(program: &Path, host: &Netns, socket: &Path) -> Result<Process, Box<dyn Error>> {
+    let mut command = Command::new(program);
+    command.args(["daemon", "-socketpath"]).arg(socket);
+    let process = Process::start(host, "dhcp daemon", command)?;
+    let began = Instant::now();
+    while UnixStream::connect(socket).is_err() {
+        if began.elapsed() > DEADLINE {
+            return Err("the incumbent's daemon does not listen".into());
+        }
+        thread::sleep(LOOK / 10);
+    }
+    Ok(process)
+}

@@ -1,0 +1,116 @@
+//! Where it happens: a LAN, the host's links on it, containers on each, and a DHCP server.
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Lease};
+use netns_fixtures::{Container, Lan, Mac, Sandbox, mac};
+
+/// The most macvlans on one of the host's links: a broadcast is delivered to each.
+const PER_PARENT: usize = 250;
+/// From one look at the server's leases to the next.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a container's link is when its address is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// As main plugins leave it. The incumbent opens its socket before it sets such a link up, loses its first DISCOVER
+    /// by that, and waits two seconds or so.
+    Down,
+    /// As suits the incumbent.
+    Up,
+}
+
+/// A LAN with containers.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// The LAN.
+    pub(crate) lan: Lan,
+    places: Vec<Place>,
+    server: Dnsmasq,
+}
+
+/// A container and the host's link that its own is on.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The container.
+    pub(crate) container: Container,
+    parent: String,
+}
+
+impl Place {
+    /// Returns the network's configuration as a runtime gives it to a plugin whose daemon listens at `socket`.
+    pub(crate) fn config(&self, socket: &Path) -> Vec<u8> {
+        let mut config = Lan::cni_config(socket);
+        config["master"] = self.parent.as_str().into();
+        config.to_string().into_bytes()
+    }
+}
+
+impl Ground {
+    /// Makes a LAN with so many containers.
+    pub(crate) fn new(sandbox: &Sandbox, containers: usize) -> Result<Self, Box<dyn Error>> {
+        let lan = Lan::new(sandbox)?;
+        let parents = containers.div_ceil(PER_PARENT);
+        let parent = |number: usize| if number == 0 { Lan::IFNAME.to_owned() } else { format!("up{number}") };
+        for number in 1..parents {
+            lan.add_uplink(&parent(number))?;
+        }
+        let mut places = Vec::with_capacity(containers);
+        for number in 0..containers {
+            let parent = parent(number % parents);
+            let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
+            places.push(Place { container, parent });
+        }
+        // Many more addresses than containers: so nobody's choice of one takes long.
+        let pool = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
+        let server = Dnsmasq::start(&lan, DnsmasqConfig { pool, verbose: false, ..DnsmasqConfig::default() })?;
+        Ok(Self { lan, places, server })
+    }
+
+    /// Returns the containers from `first` on, `count` of them.
+    pub(crate) fn places(&self, first: usize, count: usize) -> &[Place] {
+        &self.places[first..first + count]
+    }
+
+    /// Prepares a turn with those containers: sets their links down, and up again where they are to be, and has the
+    /// server forget all leases.
+    pub(crate) fn prepare(&mut self, first: usize, count: usize, links: Links) -> Result<(), Box<dyn Error>> {
+        for Place { container, .. } in &self.places[first..first + count] {
+            container.netns.set_down(&container.ifname)?;
+            if links == Links::Up {
+                container.netns.set_up(&container.ifname)?;
+            }
+        }
+        self.server.stop()?;
+        self.server.forget_leases()?;
+        Ok(self.server.restart(None)?)
+    }
+
+    /// Ends a turn: sets the links down, so that they take no part in others' broadcasts.
+    pub(crate) fn finish(&self, first: usize, count: usize) -> Result<(), Box<dyn Error>> {
+        let mut places = self.places[first..first + count].iter();
+        places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
+    }
+
+    /// Returns the leases that the server holds, once there is none or `patience` is over.
+    pub(crate) fn leases_left(&self, patience: Duration) -> Result<Vec<Lease>, Box<dyn Error>> {
+        let began = Instant::now();
+        loop {
+            let left = self.server.leases()?;
+            if left.is_empty() || began.elapsed() >= patience {
+                return Ok(left);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Returns a container's Ethernet address, which looks as random as macvlans' addresses are: dnsmasq chooses by it what it
+/// offers, and would offer neighbours the same.
+fn address(number: usize) -> Mac {
+    mac((number as u32).wrapping_mul(0x9e37_79b1))
+}

@@ -1,0 +1,220 @@
+//! What was measured, side by side, and whether it is as it should be.
+
+use std::io;
+use std::time::Duration;
+
+use crate::binaries::{Binaries, size};
+use crate::contender::Usage;
+use crate::ground::Links;
+use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
+use crate::sample::Sample;
+
+/// How many times faster a sequential ADD is to be, by its median.
+const SEQUENTIAL: f64 = 12.0;
+/// How many times as many ADDs a second are to be done at once, with 1,000 containers.
+const THROUGHPUT: f64 = 6.0;
+/// How long 99 of 100 of those may take at most.
+const SLOWEST: Duration = Duration::from_millis(150);
+/// The daemon's memory at most, in bytes: for itself, and for each lease.
+const MEMORY: (u64, u64) = (8 << 20, 2 << 10);
+/// The shim's size at most, in bytes.
+const SHIM: u64 = 1_400_000;
+
+/// What was promised, and what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict(Vec<Promise>);
+
+#[derive(Debug)]
+struct Promise {
+    met: bool,
+    what: String,
+    found: String,
+}
+
+impl Verdict {
+    /// Tells whether every promise was kept.
+    pub(crate) fn all_met(&self) -> bool {
+        self.0.iter().all(|promise| promise.met)
+    }
+
+    /// Prints every promise.
+    pub(crate) fn print(&self) {
+        println!();
+        for Promise { met, what, found } in &self.0 {
+            println!("{:8} {what}: {found}", if *met { "met" } else { "NOT met" });
+        }
+    }
+
+    fn promise(&mut self, what: impl Into<String>, met: bool, found: impl Into<String>) {
+        self.0.push(Promise { met, what: what.into(), found: found.into() });
+    }
+}
+
+/// Reports the starts and the sizes.
+pub(crate) fn start(samples: &Pair<Sample>, binaries: &Binaries, verdict: &mut Verdict) -> io::Result<()> {
+    title(&format!("Start of the plugin: VERSION, {} each", samples.ours.len()));
+    percentiles(&samples.ours, &samples.theirs, &[50, 99]);
+    let (shim, daemon, theirs) = (size(&binaries.shim)?, size(&binaries.daemon)?, size(&binaries.incumbent)?);
+    row("size of the plugin", &megabytes(shim), &megabytes(theirs), theirs as f64 / shim as f64);
+    row("size of the daemon", &megabytes(daemon), "the same", theirs as f64 / daemon as f64);
+    verdict.promise("shim at most 1.4 MB", shim <= SHIM, megabytes(shim));
+    failures(&samples.ours, "VERSION", verdict);
+    Ok(())
+}
+
+/// Reports the sequential calls.
+pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
+    let Pair { ours, theirs } = turns;
+    let links = if links == Links::Up { "links up" } else { "links down" };
+    title(&format!("One after the other, {links}, {} each: ADD", ours.add.each.len()));
+    percentiles(&ours.add.each, &theirs.add.each, &[50, 99, 100]);
+    title("DEL");
+    percentiles(&ours.del.each, &theirs.del.each, &[50, 99, 100]);
+    let (mine, other) = (ours.add.each.percentile(50), theirs.add.each.percentile(50));
+    let faster = ratio(other, mine);
+    verdict.promise(
+        format!("sequential ADD, {links}: p50 at least {SEQUENTIAL} times faster"),
+        faster >= SEQUENTIAL,
+        format!("{faster:.1} times, {}", milliseconds(mine)),
+    );
+    whole(turns, &format!("sequential, {links}"), verdict);
+}
+
+/// Reports the parallel calls with `count` containers.
+pub(crate) fn parallel(count: usize, turns: &Pair<Turns>, verdict: &mut Verdict) {
+    let Pair { ours, theirs } = turns;
+    let rounds = ours.empty.len();
+    for (verb, mine, other) in [("ADD", &ours.add, &theirs.add), ("DEL", &ours.del, &theirs.del)] {
+        title(&format!("{count} containers, {AT_ONCE} at once, {rounds} rounds: {verb}"));
+        let (fast, slow) = (mine.throughput(), other.throughput());
+        row("a second", &format!("{fast:.0}"), &format!("{slow:.0}"), fast / slow);
+        percentiles(&mine.each, &other.each, &[50, 99, 100]);
+    }
+    usages(count, ours, theirs);
+    if count == 1000 {
+        promise_throughput(&ours.add, &theirs.add, verdict);
+    }
+    promise_rest(count as u64, ours, verdict);
+    whole(turns, &format!("{count} at once"), verdict);
+}
+
+fn promise_throughput(ours: &Calls, theirs: &Calls, verdict: &mut Verdict) {
+    let faster = ours.throughput() / theirs.throughput();
+    verdict.promise(
+        format!("1,000 at {AT_ONCE}: at least {THROUGHPUT} times the throughput"),
+        faster >= THROUGHPUT,
+        format!("{faster:.1} times, {:.0} a second", ours.throughput()),
+    );
+    let slowest = ours.each.percentile(99);
+    verdict.promise(
+        format!("1,000 at {AT_ONCE}: p99 under {}", milliseconds(SLOWEST)),
+        slowest < SLOWEST,
+        milliseconds(slowest),
+    );
+}
+
+/// Judges the worst turn.
+fn promise_rest(count: u64, ours: &Turns, verdict: &mut Verdict) {
+    let largest = |usages: &[Usage]| usages.iter().map(|usage| usage.rss).max().unwrap_or_default();
+    let (empty, full) = (largest(&ours.empty), largest(&ours.full));
+    let (base, each) = MEMORY;
+    verdict.promise(
+        format!("{count} leases: memory at most 8 MiB + 2 KiB a lease"),
+        full <= base + each * count,
+        format!("{:.2} MiB, {:.2} MiB without a lease", mebibytes(full), mebibytes(empty)),
+    );
+    let more = |of: fn(&Usage) -> u64| {
+        let grown = ours.empty.iter().zip(&ours.full).map(|(empty, full)| of(full).saturating_sub(of(empty)));
+        grown.max().unwrap_or_default()
+    };
+    let (threads, descriptors) = (more(|usage| usage.threads), more(|usage| usage.descriptors));
+    verdict.promise(
+        format!("{count} leases: no thread and no descriptor for an idle lease"),
+        threads == 0 && descriptors == 0,
+        format!("{threads} threads and {descriptors} descriptors more than without a lease"),
+    );
+}
+
+/// Judges that every call did what it should, the numbers being worth nothing otherwise.
+fn whole(turns: &Pair<Turns>, what: &str, verdict: &mut Verdict) {
+    failures(&turns.ours.add.each, &format!("{what}, ADD"), verdict);
+    failures(&turns.ours.del.each, &format!("{what}, DEL"), verdict);
+    verdict.promise(
+        format!("{what}: every lease given back"),
+        turns.ours.left.is_empty(),
+        format!(
+            "{} left on the server {}, {} of the incumbent's",
+            turns.ours.left.len(),
+            turns.ours.left.iter().take(4).cloned().collect::<Vec<_>>().join(", "),
+            turns.theirs.left.len()
+        ),
+    );
+    let theirs = [&turns.theirs.add.each, &turns.theirs.del.each].map(|sample| sample.failures.len());
+    if theirs != [0, 0] {
+        println!("{:26} {} ADD and {} DEL of the incumbent's failed", "", theirs[0], theirs[1]);
+    }
+}
+
+fn failures(sample: &Sample, what: &str, verdict: &mut Verdict) {
+    let found = match sample.failures.first() {
+        None => format!("{} of {}", sample.len(), sample.len()),
+        Some(first) => format!("{} failed: {}", sample.failures.len(), first.trim()),
+    };
+    verdict.promise(format!("{what}: every call succeeds"), sample.failures.is_empty(), found);
+}
+
+fn usages(count: usize, ours: &Turns, theirs: &Turns) {
+    for (what, mine, other) in
+        [("no lease", &ours.empty, &theirs.empty), (&*format!("{count} leases"), &ours.full, &theirs.full)]
+    {
+        title(&format!("The daemon at rest with {what}"));
+        let (mine, other) = (median(mine), median(other));
+        let memory = |usage: &Usage| format!("{:.2} MiB", mebibytes(usage.rss));
+        row("memory", &memory(&mine), &memory(&other), other.rss as f64 / mine.rss as f64);
+        for (name, mine, other) in
+            [("threads", mine.threads, other.threads), ("descriptors", mine.descriptors, other.descriptors)]
+        {
+            row(name, &mine.to_string(), &other.to_string(), other as f64 / mine as f64);
+        }
+    }
+}
+
+/// Returns the usage of the turn in the middle, by memory.
+fn median(usages: &[Usage]) -> Usage {
+    let mut sorted = usages.to_vec();
+    sorted.sort_unstable_by_key(|usage| usage.rss);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+fn percentiles(ours: &Sample, theirs: &Sample, which: &[usize]) {
+    for &percent in which {
+        let (mine, other) = (ours.percentile(percent), theirs.percentile(percent));
+        let name = if percent == 100 { "max".to_owned() } else { format!("p{percent}") };
+        row(&name, &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+    }
+}
+
+fn title(text: &str) {
+    println!("\n{text}\n{:26} {:>12} {:>12} {:>12}", "", "leasehold", "incumbent", "times better");
+}
+
+fn row(name: &str, ours: &str, theirs: &str, ratio: f64) {
+    println!("  {name:24} {ours:>12} {theirs:>12} {ratio:>12.1}");
+}
+
+fn ratio(theirs: Duration, ours: Duration) -> f64 {
+    theirs.as_secs_f64() / ours.as_secs_f64()
+}
+
+fn milliseconds(duration: Duration) -> String {
+    let text = format!("{:.2}", duration.as_secs_f64() * 1e3);
+    format!("{} ms", text.strip_suffix(".00").unwrap_or(&text))
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.2} MB", bytes as f64 / 1e6)
+}

@@ -1,0 +1,200 @@
+//! The measurements.
+
+use std::error::Error;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns_fixtures::server::Lease;
+
+use crate::binaries::Binaries;
+use crate::client::{self, Failure};
+use crate::contender::{Contender, Usage, Who, order};
+use crate::ground::{Ground, Links, Place};
+use crate::sample::Sample;
+
+/// Calls of VERSION, each.
+const STARTS: usize = 100;
+/// Containers of the sequential measurement. Each is attached once by each contender.
+pub(crate) const SEQUENTIAL: usize = 100;
+/// Containers of one turn of it.
+const SEQUENTIAL_TURN: usize = 10;
+/// Calls under way at once in the parallel measurement.
+pub(crate) const AT_ONCE: usize = 32;
+/// Containers that are attached in all in a parallel measurement, at least.
+const PARALLEL: usize = 2000;
+
+/// How long after the last DEL a server is to have its leases back.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// One thing for each contender.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pair<T> {
+    /// leasehold's.
+    pub(crate) ours: T,
+    /// The incumbent's.
+    pub(crate) theirs: T,
+}
+
+impl<T> Pair<T> {
+    fn of(&mut self, who: Who) -> &mut T {
+        match who {
+            Who::Ours => &mut self.ours,
+            Who::Theirs => &mut self.theirs,
+        }
+    }
+}
+
+/// The calls of one kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls {
+    /// Each call.
+    pub(crate) each: Sample,
+    /// How long all of them took, by the clock.
+    pub(crate) took: Duration,
+}
+
+impl Calls {
+    fn merge(&mut self, other: Self) {
+        self.each.merge(other.each);
+        self.took += other.took;
+    }
+
+    /// Returns how many succeeded a second.
+    pub(crate) fn throughput(&self) -> f64 {
+        self.each.len() as f64 / self.took.as_secs_f64()
+    }
+}
+
+/// What one contender did in all its turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    /// The ADDs.
+    pub(crate) add: Calls,
+    /// The DELs.
+    pub(crate) del: Calls,
+    /// The daemon at rest without a lease, in each turn.
+    pub(crate) empty: Vec<Usage>,
+    /// The daemon at rest with all leases, in each turn.
+    pub(crate) full: Vec<Usage>,
+    /// Leases that the server still held after the DELs.
+    pub(crate) left: Vec<String>,
+}
+
+/// Starts each plugin as often as the other.
+pub(crate) fn start(binaries: &Binaries) -> Result<Pair<Sample>, Box<dyn Error>> {
+    let mut samples = Pair::<Sample>::default();
+    for number in 0..STARTS {
+        for who in order(number) {
+            let plugin = if who == Who::Ours { &binaries.shim } else { &binaries.incumbent };
+            note(samples.of(who), client::version(plugin)?);
+        }
+    }
+    Ok(samples)
+}
+
+/// Attaches and detaches one container after the other.
+pub(crate) fn sequential(
+    binaries: &Binaries,
+    ground: &mut Ground,
+    links: Links,
+) -> Result<Pair<Turns>, Box<dyn Error>> {
+    let ours = Contender::start(Who::Ours, binaries, &ground.lan.host)?;
+    let theirs = Contender::start(Who::Theirs, binaries, &ground.lan.host)?;
+    let mut turns = Pair::<Turns>::default();
+    for round in 0..SEQUENTIAL / SEQUENTIAL_TURN {
+        for who in order(round) {
+            let first = round * SEQUENTIAL_TURN;
+            ground.prepare(first, SEQUENTIAL_TURN, links)?;
+            let contender = if who == Who::Ours { &ours } else { &theirs };
+            let (add, del) = one_by_one(contender, ground.places(first, SEQUENTIAL_TURN))?;
+            let turns = turns.of(who);
+            turns.add.merge(add);
+            turns.del.merge(del);
+            turns.left.extend(left(ground)?);
+            ground.finish(first, SEQUENTIAL_TURN)?;
+        }
+    }
+    ours.stop()?;
+    theirs.stop()?;
+    Ok(turns)
+}
+
+fn one_by_one(contender: &Contender, places: &[Place]) -> io::Result<(Calls, Calls)> {
+    let (mut add, mut del) = (Calls::default(), Calls::default());
+    for place in places {
+        let config = place.config(&contender.socket);
+        for (verb, calls) in [("ADD", &mut add), ("DEL", &mut del)] {
+            let began = Instant::now();
+            note(&mut calls.each, client::call(&contender.plugin, verb, &place.container, &config)?);
+            calls.took += began.elapsed();
+        }
+    }
+    Ok((add, del))
+}
+
+/// Attaches `count` containers, then detaches them, with many calls under way at once. A turn has a daemon of its own.
+pub(crate) fn parallel(
+    binaries: &Binaries,
+    ground: &mut Ground,
+    count: usize,
+    links: Links,
+) -> Result<Pair<Turns>, Box<dyn Error>> {
+    let mut turns = Pair::<Turns>::default();
+    for round in 0..PARALLEL.div_ceil(count).min(4) {
+        for who in order(round) {
+            ground.prepare(0, count, links)?;
+            let contender = Contender::start(who, binaries, &ground.lan.host)?;
+            let empty = contender.at_rest()?;
+            let add = at_once(&contender, "ADD", ground.places(0, count))?;
+            let full = contender.at_rest()?;
+            let del = at_once(&contender, "DEL", ground.places(0, count))?;
+            let turns = turns.of(who);
+            turns.add.merge(add);
+            turns.del.merge(del);
+            turns.empty.push(empty);
+            turns.full.push(full);
+            turns.left.extend(left(ground)?);
+            contender.stop()?;
+            ground.finish(0, count)?;
+        }
+    }
+    Ok(turns)
+}
+
+/// Calls `verb` for every container, so many at once.
+fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io::Result<Calls> {
+    let next = AtomicUsize::new(0);
+    let each = Mutex::new(Sample::default());
+    let caller = || -> io::Result<()> {
+        let mut mine = Sample::default();
+        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let config = place.config(&contender.socket);
+            note(&mut mine, client::call(&contender.plugin, verb, &place.container, &config)?);
+        }
+        each.lock().expect("no caller panics").merge(mine);
+        Ok(())
+    };
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(caller)).collect();
+        callers.into_iter().try_for_each(|caller| caller.join().expect("no caller panics"))
+    })?;
+    let took = began.elapsed();
+    Ok(Calls { each: each.into_inner().expect("no caller panics"), took })
+}
+
+/// Returns who has a lease still, by the server. A RELEASE may take a moment to be heard.
+fn left(ground: &Ground) -> Result<Vec<String>, Box<dyn Error>> {
+    let text = |lease: Lease| format!("{} of {}", lease.address, lease.mac);
+    Ok(ground.leases_left(PATIENCE)?.into_iter().map(text).collect())
+}
+
+fn note(sample: &mut Sample, result: Result<Duration, Failure>) {
+    match result {
+        Ok(took) => sample.add(took),
+        Err(Failure(said)) => sample.failures.push(said),
+    }
+}
