@@ -2,13 +2,18 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Request};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::effect::{Answer, Call};
+use leasehold_core::dhcpv4::message::Sender;
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{Add, Answer, Call};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
+use netns_fixtures::model::{self, Judge, Packet, Violation, code};
 use serde_json::Value;
 
 use self::http::add::Site;
@@ -25,10 +30,13 @@ mod http {
     mod result;
 }
 
+const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
+
 /// Reads a request and carries it as far as the core: the bytes as the body of `POST /cni`, and as the network
 /// configuration of each verb.
 ///
-/// What the core is asked for is within the core's bounds; the answer is JSON, and so is the error, which stays short.
+/// What the core is asked for is within the core's bounds, and a client can say it; the answer is JSON, and so is the error,
+/// which stays short.
 ///
 /// # Panics
 /// Where that is not so.
@@ -64,8 +72,9 @@ fn answer(request: &Request) {
     match &asked.call {
         Call::Add(add) => {
             assert!(add.timeout <= MAX_ADD_TIMEOUT && !add.timeout.is_zero());
-            assert!((2..=255).contains(&add.client_id.resolve(Mac::default()).as_bytes().len()));
             assert!(add.netns.is_absolute());
+            assert!(add.chaddr.is_none_or(|mac| mac.0[0] & 1 == 0), "{:?}", add.chaddr);
+            can_be_said(add);
         }
         Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
     }
@@ -73,6 +82,27 @@ fn answer(request: &Request) {
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");
     assert_eq!(asked.answer(&Answer::Deleted), Ok(String::new()));
     is_short(&asked.unanswered());
+}
+
+/// What a configuration makes a client say is all there, and in the form of RFC 2131 table 5.
+fn can_be_said(add: &Add) {
+    let client_id = add.client_id.resolve(MAC);
+    let sender = Sender::new(MAC, &client_id, Arc::new(add.profile.clone()));
+    let frame = sender.discover(1, 0, add.wanted.map(|wanted| wanted.address));
+    let mut found = Judge::default().client_frame(Duration::ZERO, &frame);
+    // Rapid commit (80, RFC 4039) has no value.
+    found.retain(|violation| !matches!(violation, Violation::Length(80, 0)));
+    assert!(found.is_empty(), "{found:?} of {:?}", add.profile);
+    let Ok(model::Frame { packet: Packet::Udp { payload, .. }, .. }) = model::decode(&frame) else { panic!("no UDP") };
+    let message = model::Message::decode(payload).expect("the judge has read it");
+    let has = |code| message.option(code).is_some();
+    assert_eq!(message.option(code::CLIENT_ID), Some(client_id.as_bytes()));
+    for (code, value) in &add.profile.provide {
+        assert_eq!(message.option(*code), Some(value.as_slice()), "option {code}");
+    }
+    let Profile { hostname, fqdn, vendor_class, user_class, rapid_commit, .. } = &add.profile;
+    let said = [hostname.is_some(), vendor_class.is_some(), user_class.is_some(), fqdn.is_some(), *rapid_commit];
+    assert_eq!([12, 60, 77, 81, 80].map(has), said, "{:?}", add.profile);
 }
 
 /// An error quotes what it is about, but not a megabyte of it.
@@ -87,7 +117,7 @@ fn lease() -> Lease {
         address: "192.0.2.10/24".parse().expect("an address"),
         server: Ipv4Addr::new(192, 0, 2, 1),
         server_mac: Mac([2, 0, 0, 0, 0, 1]),
-        start: Instant::from_boot(std::time::Duration::from_secs(5)),
+        start: Instant::from_boot(Duration::from_secs(5)),
         times: None,
         gateway: Some(Ipv4Addr::new(192, 0, 2, 1)),
         routes: Vec::new(),
