@@ -1,1 +1,3 @@
-//! stub
+//! What the tests of this crate share.
+
+pub mod hostile;

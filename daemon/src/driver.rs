@@ -12,10 +12,11 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
+use leasehold_core::effect::{Adoptee, Answer, Call, Effect, Input, Outcome, RequestId};
 use leasehold_core::record::{BindingId, Record};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::time::Instant;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,10 +25,12 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, trace, warn};
 
+use crate::adopt;
 use crate::clock::{self, Clock};
-use crate::http::{self, Doors, Event, Reply, scan_spool};
+use crate::http::{self, Doors, Event, MachineId, Reply, Site, scan_spool};
 use crate::listen::{self, ListenError};
 use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
+use crate::pid_file::{PidFile, PidFileError};
 use crate::store::{Persisted, Store, StoreError};
 
 /// How long requests that are open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
@@ -51,6 +54,14 @@ pub(crate) struct Settings {
     pub(crate) state_dir: PathBuf,
     /// Where the host's root directory is seen.
     pub(crate) host_prefix: PathBuf,
+    /// Where the process id is written.
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Where libcni keeps what runs.
+    pub(crate) cni_caches: Vec<PathBuf>,
+    /// How long an ADD may take where its network does not say.
+    pub(crate) add_timeout: Duration,
+    /// Whether servers are asked to answer by broadcast where a network does not say.
+    pub(crate) broadcast: bool,
 }
 
 /// Why the daemon does not run.
@@ -59,6 +70,9 @@ pub(crate) enum StartError {
     /// No socket to listen on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// No file for the process id.
+    #[error(transparent)]
+    PidFile(#[from] PidFileError),
     /// No store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -85,22 +99,54 @@ impl StartError {
 ///
 /// Listens first, so that callers wait in the backlog from then on, and accepts last, when the core knows every lease.
 pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
+    raise_open_files();
     let inherited = inherit::listen_fd().map_err(ListenError::Activation)?;
     let (listener, place) = listen::listen(&settings.socket, inherited)?;
     let socket = place.path().to_owned();
     info!(socket = %socket.display(), "listening");
+    let ran = hold(settings, listener, socket);
+    place.remove();
+    ran
+}
+
+/// Holds leases for whoever comes to `listener`, which is at `socket`.
+fn hold(settings: &Settings, listener: std::os::unix::net::UnixListener, socket: PathBuf) -> Result<(), StartError> {
+    // Not before there is a socket: another daemon that runs has its own file there.
+    let pid_file = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
     let (persisted, stored) = unbounded_channel();
     let ran = Store::open(&settings.state_dir, persisted).map_err(StartError::from).and_then(|(store, records)| {
         info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
+        // Whether the store is new or was set aside: without a record nothing is known of what runs.
+        let adoptees = match records.is_empty() {
+            true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
+            false => Vec::new(),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
             let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
             let (driver, sources) = Driver::new(settings, store, stored)?;
-            driver.run(sources, listener, socket, records).await
+            driver.run(sources, listener, socket, Known { records, adoptees }).await
         })
     });
-    place.remove();
+    pid_file.into_iter().for_each(PidFile::remove);
     ran
+}
+
+/// Raises the limit of open files as far as it may go: sockets are open for each exchange under way and each caller.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard) } else { Ok(hard) }
+    });
+    match raised {
+        Ok(limit) => debug!(limit, "open files"),
+        Err(error) => warn!(%error, "the limit of open files cannot be raised"),
+    }
+}
+
+/// What is known at the start.
+struct Known {
+    records: Vec<(BindingId, Record)>,
+    adoptees: Vec<Adoptee>,
 }
 
 /// Everything that can wake the loop.
@@ -206,7 +252,7 @@ impl Driver {
         let (events, net_events) = unbounded_channel();
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
         let net = Net::start(config, events)?;
-        let (doors, door_events) = Doors::new();
+        let (doors, door_events) = Doors::new(site(settings));
         let sources = Sources {
             net: net_events,
             store: stored,
@@ -226,11 +272,12 @@ impl Driver {
         mut sources: Sources,
         listener: UnixListener,
         socket: PathBuf,
-        records: Vec<(BindingId, Record)>,
+        known: Known,
     ) -> Result<(), StartError> {
+        let Known { records, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up(scan_spool(&socket));
-        self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
+        self.feed(Input::Start { boot, records, spooled, adoptees });
         self.drain();
         let (stop, stopped) = oneshot::channel::<()>();
         let accepting = http::serve(listener, socket, self.doors.clone(), async {
@@ -371,6 +418,16 @@ fn forget(file: &Path, answer: &Answer) {
         Err(error) => warn!(file = %file.display(), %error, "spooled call done, its file not removed"),
         Ok(()) => debug!(file = %file.display(), "spooled call done"),
     }
+}
+
+/// Returns what the front doors are to know of the host.
+fn site(settings: &Settings) -> Site {
+    let path = settings.host_prefix.join("etc/machine-id");
+    let machine_id = fs::read_to_string(&path).ok().and_then(|text| MachineId::parse(&text));
+    if machine_id.is_none() {
+        debug!(path = %path.display(), "no machine id: networks with clientId duid are refused");
+    }
+    Site { machine_id, broadcast: settings.broadcast, add_timeout: settings.add_timeout }
 }
 
 /// Tells the service manager, if there is one.

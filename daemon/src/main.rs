@@ -2,6 +2,7 @@
 //!
 //! Only arguments, logging and the choice of what to run are here.
 
+mod adopt;
 mod cli;
 mod clock;
 mod driver;
@@ -10,15 +11,25 @@ mod listen;
 mod log;
 mod net;
 mod owner;
+mod pid_file;
 mod store;
 
+use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use leasehold_api::{cni, to_json};
 
 fn main() -> ExitCode {
+    // Whoever is run with nothing but this is meant to be a CNI plugin.
+    if env::args_os().len() == 1 && env::var_os("CNI_COMMAND").is_some() {
+        let msg =
+            "CNI_COMMAND: this program is the leasehold daemon, not its CNI plugin: install the program dhcp here";
+        println!("{}", to_json(&cni::Error::new(cni::Code::InvalidEnvironment, msg)));
+        return ExitCode::FAILURE;
+    }
     match cli::Args::parse().command {
         cli::Command::Daemon(args) => daemon(args),
         cli::Command::List(args) => said(cli::list(&args).map_err(Into::into).and_then(|text| print(&text))),
@@ -27,11 +38,19 @@ fn main() -> ExitCode {
 
 /// Runs the daemon. Once there is a log, what ends it is in the log too.
 fn daemon(args: cli::DaemonArgs) -> ExitCode {
-    let cli::DaemonArgs { socket, state_dir, host_prefix, log_format, log } = args;
-    if let Err(error) = log::init(log_format, &log) {
-        return said(Err(format!("log filter {log:?}: {}", log::chain(&error)).into()));
+    if let Err(error) = log::init(args.log_format, &args.log) {
+        return said(Err(format!("log filter {:?}: {}", args.log, log::chain(&error)).into()));
     }
-    match driver::run(&driver::Settings { socket, state_dir, host_prefix }) {
+    let settings = driver::Settings {
+        socket: args.socket,
+        state_dir: args.state_dir,
+        host_prefix: args.host_prefix,
+        pid_file: args.pid_file,
+        cni_caches: args.cni_cache,
+        add_timeout: args.timeout,
+        broadcast: args.broadcast,
+    };
+    match driver::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{}", log::chain(&error));

@@ -148,7 +148,10 @@ fn a_ready_daemon_answers_and_stops_cleanly() {
 
     let json = home.list(&["--json"]);
     assert!(json.status.success(), "{}", text(&json.stderr));
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(&json.stdout).unwrap(), serde_json::json!({"bindings": []}));
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&json.stdout).unwrap(),
+        serde_json::json!({"bindings": [], "not_adopted": []})
+    );
     let table = home.list(&[]);
     assert!(text(&table.stdout).starts_with("ATTACHMENT  LAN  CLIENT ID"), "{}", text(&table.stdout));
 

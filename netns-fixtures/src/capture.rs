@@ -1,5 +1,9 @@
 //! A witness: every frame that a link sends or receives.
+//!
+//! It reads as much of them as it needs itself; a stranger's opinion of them is tshark's.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,6 +19,9 @@ use crate::netns::Netns;
 use crate::packet::{Dhcp, Packet};
 use crate::wait::readable;
 
+/// What tshark makes of a message: its values by the names of its fields.
+pub type Dissection = BTreeMap<&'static str, String>;
+
 /// A packet socket on a link, and what it has read. The kernel queues frames from the start on; they are read when
 /// they are asked for, so that nothing that came before the question is missed.
 #[derive(Debug)]
@@ -22,6 +29,8 @@ pub struct Capture {
     socket: OwnedFd,
     ifindex: usize,
     packets: Vec<Packet>,
+    /// The frames of DHCP messages, as they came.
+    messages: Vec<Vec<u8>>,
     /// Where the next wait begins.
     cursor: usize,
 }
@@ -38,7 +47,7 @@ impl Capture {
         let socket = netns.run(open).doing(|| format!("open a packet socket in {}", netns.name()))?;
         // In a user namespace the larger buffer is refused; the usual one must do.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &Self::BUFFER);
-        Ok(Self { socket, ifindex, packets: Vec::new(), cursor: 0 })
+        Ok(Self { socket, ifindex, packets: Vec::new(), messages: Vec::new(), cursor: 0 })
     }
 
     /// Returns all packets so far.
@@ -51,9 +60,11 @@ impl Capture {
                 Err(Errno::EAGAIN) => return Ok(&self.packets),
                 Err(errno) => return Err(errno).doing(|| "read a packet socket".to_owned()),
             };
-            if from.ifindex() == self.ifindex {
-                self.packets.extend(Packet::parse(&frame[..length]));
+            let packet = Packet::parse(&frame[..length]).filter(|_| from.ifindex() == self.ifindex);
+            if packet.as_ref().is_some_and(|packet| packet.dhcp().is_some()) {
+                self.messages.push(frame[..length].to_vec());
             }
+            self.packets.extend(packet);
         }
     }
 
@@ -62,10 +73,26 @@ impl Capture {
         Ok(self.packets()?.iter().filter_map(Packet::dhcp).cloned().collect())
     }
 
+    /// Lets tshark read all DHCP messages so far, and returns what it makes of `fields`, message by message. A field that
+    /// occurs more than once in a message has its values joined by commas; one that does not is empty.
+    pub fn dissect(&mut self, netns: &Netns, fields: &[&'static str]) -> Result<Vec<Dissection>, Error> {
+        self.packets()?;
+        let file = netns.sandbox().dir("tshark")?.join("pcap");
+        fs::write(&file, pcap(&self.messages)).doing(|| format!("write {}", file.display()))?;
+        let file = file.to_string_lossy();
+        let checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"];
+        let form = ["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a", "-E", "aggregator=,"];
+        let wanted: Vec<_> = fields.iter().flat_map(|field| ["-e", field]).collect();
+        let text = netns.run_command("tshark", &[&["-n", "-r", &file], &checks[..], &form, &wanted].concat(), "")?;
+        let dissection = |line: &str| fields.iter().copied().zip(line.split('\t').map(str::to_owned)).collect();
+        Ok(text.lines().map(dissection).collect())
+    }
+
     /// Forgets all packets so far.
     pub fn clear(&mut self) -> Result<(), Error> {
         self.packets()?;
         self.packets.clear();
+        self.messages.clear();
         self.cursor = 0;
         Ok(())
     }
@@ -105,6 +132,21 @@ impl Capture {
     pub fn wait_for_release(&mut self, address: Ipv4Addr, limit: Duration) -> Result<Dhcp, Error> {
         self.wait_for_dhcp(Kind::Release, limit, |m| m.ciaddr == address)
     }
+}
+
+/// Writes frames as a capture file (pcap, Ethernet). Of their times it knows nothing.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    const MAGIC: u32 = 0xa1b2_c3d4;
+    const VERSION: u32 = 2 | 4 << 16;
+    const ETHERNET: u32 = 1;
+    let header = [MAGIC, VERSION, 0, 0, u32::from(u16::MAX), ETHERNET];
+    let mut file: Vec<u8> = header.into_iter().flat_map(u32::to_ne_bytes).collect();
+    for frame in frames {
+        let length = u32::try_from(frame.len()).expect("a frame is shorter than its buffer");
+        file.extend([0, 0, length, length].into_iter().flat_map(u32::to_ne_bytes));
+        file.extend(frame);
+    }
+    file
 }
 
 impl std::fmt::Display for Capture {

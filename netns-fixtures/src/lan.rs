@@ -7,6 +7,8 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -37,6 +39,9 @@ impl Lan {
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
     /// The subnet.
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
+    /// A loss of carrier that no daemon takes for a moment's: it counts three seconds, and the kernel may tell it of the loss a
+    /// second late.
+    pub const LONG: Duration = Duration::from_secs(6);
 
     /// Makes a LAN whose host and server are up.
     pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {
@@ -66,6 +71,13 @@ impl Lan {
     /// Puts the cable back.
     pub fn replug(&self, machine: &Netns) -> Result<(), Error> {
         self.switch.set_up(machine.name())
+    }
+
+    /// Pulls a machine's cable for a while.
+    pub fn interrupt(&self, machine: &Netns, duration: Duration) -> Result<(), Error> {
+        self.unplug(machine)?;
+        thread::sleep(duration);
+        self.replug(machine)
     }
 
     /// Gives the host a further link on the LAN, for more macvlans than one parent should have. The switch keeps such links
@@ -112,6 +124,15 @@ impl Lan {
         let mut config = Self::cni_config(socket);
         config["type"] = "bridge".into();
         config["bridge"] = Self::BRIDGE.into();
+        config.as_object_mut().map(|keys| keys.remove("master"));
+        config
+    }
+
+    /// Returns the CNI configuration of a network of veth pairs from the host to its containers, otherwise as
+    /// [`Lan::cni_config`].
+    pub fn ptp_config(socket: &Path) -> Value {
+        let mut config = Self::cni_config(socket);
+        config["type"] = "ptp".into();
         config.as_object_mut().map(|keys| keys.remove("master"));
         config
     }

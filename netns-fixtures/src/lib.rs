@@ -26,10 +26,10 @@ mod shim;
 mod wait;
 
 pub use binaries::binary;
-pub use capture::Capture;
+pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
 pub use daemon::{Daemon, Home};
-pub use engine::Containerd;
+pub use engine::{Containerd, Engine, Podman, install_plugin};
 pub use error::Error;
 pub use lab::{Lab, Member};
 pub use lan::Lan;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold_api::cni::{Code, Env, Error, Request};
-use leasehold_api::{DEFAULT_SOCKET, MAX_BODY, add_timeout, to_json};
+use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, MAX_BODY, add_timeout, to_json};
 use serde_json::Value;
 
 use crate::exchange::{Answer, Trouble, exchange};
@@ -16,9 +16,10 @@ use crate::spool;
 /// first.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// How long a DEL asks a daemon that is down. A restart takes less; waiting longer would only hold up the removal of the
-/// container, since a DEL that is kept loses nothing.
-const DEL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a verb asks a daemon that is down when no container waits for it. A restart takes less. Waiting longer would
+/// only hold up the removal of a container, since a DEL that is kept loses nothing; a GC comes again; and STATUS is asked
+/// to find out just that.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pauses between tries: doubling from the first to the last. A try costs some 20 µs, so a hundred waiting shims
 /// cost a host 2 % of one core; and nobody waits 100 ms longer than the daemon's start takes. inotify would be exact, but
@@ -32,9 +33,21 @@ pub(crate) struct Ask {
     /// The request as JSON: what is posted, and what is spooled.
     body: Vec<u8>,
     socket: PathBuf,
+    verb: Verb,
+    /// Until when a daemon that is down is asked.
+    patience: Instant,
     /// When all is over.
     deadline: Instant,
-    is_del: bool,
+}
+
+/// What the shim does differently from verb to verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Add,
+    Del,
+    Status,
+    Gc,
+    Check,
 }
 
 impl Ask {
@@ -42,42 +55,62 @@ impl Ask {
     pub(crate) fn new(env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
         let ipam = &parsed["ipam"];
         let socket = ipam["daemonSocketPath"].as_str().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
-        let deadline = Instant::now() + add_timeout(ipam["timeout"].as_f64()) + MARGIN;
-        let is_del = env.command.as_deref() == Some("DEL");
+        let verb = match env.command.as_deref() {
+            Some("ADD") => Verb::Add,
+            Some("DEL") => Verb::Del,
+            Some("STATUS") => Verb::Status,
+            Some("GC") => Verb::Gc,
+            _ => Verb::Check,
+        };
+        let said = ipam["timeout"].as_f64().filter(|seconds| *seconds > 0.0);
+        let now = Instant::now();
+        let whole = add_timeout(said) + MARGIN;
+        let patience = match verb {
+            Verb::Del | Verb::Status | Verb::Gc => SHORT_PATIENCE,
+            Verb::Add | Verb::Check => whole,
+        };
+        // The daemon has a default of its own, which an operator may have set. It always keeps to it.
+        let limit = if verb == Verb::Add && said.is_none() { MAX_ADD_TIMEOUT + MARGIN } else { whole };
         let request = Request { env, config };
         let body = to_json(&request).into_bytes();
         if body.len() > MAX_BODY {
             return Err(too_large());
         }
-        Ok(Self { request, body, socket: socket.into(), deadline, is_del })
+        Ok(Self {
+            request,
+            body,
+            socket: socket.into(),
+            verb,
+            patience: now + patience.min(limit),
+            deadline: now + limit,
+        })
     }
 
     /// Returns the daemon's answer, or nothing as a success for a DEL that was kept.
     pub(crate) fn run(self) -> Result<Answer, Error> {
-        let (socket, deadline) = (self.socket.clone(), self.deadline);
+        let (socket, verb, deadline) = (self.socket.clone(), self.verb, self.deadline);
         let (done, result) = mpsc::channel();
         // A connect to a socket whose backlog is full can wait for ever, so it waits in a thread of its own, which the
         // end of the process ends too. Everything else keeps to the deadline by itself, a little earlier.
         let asking = thread::Builder::new().spawn(move || done.send(self.ask()));
         asking.map_err(|cause| Error::new(Code::Io, format!("cannot start a thread: {cause}")))?;
         let left = deadline.saturating_duration_since(Instant::now()) + LAST_PAUSE;
-        result.recv_timeout(left).unwrap_or_else(|_| Err(error(&socket, &Trouble::TimedOut)))
+        result.recv_timeout(left).unwrap_or_else(|_| Err(error(&socket, verb, &Trouble::TimedOut)))
     }
 
     fn ask(self) -> Result<Answer, Error> {
-        let patience = if self.is_del { self.deadline.min(Instant::now() + DEL_PATIENCE) } else { self.deadline };
-        match self.ask_until(patience) {
-            Err(Trouble::Down(_)) if self.is_del => self.keep(),
-            result => result.map_err(|trouble| error(&self.socket, &trouble)),
+        match self.ask_patiently() {
+            Err(Trouble::Down(_)) if self.verb == Verb::Del => self.keep(),
+            result => result.map_err(|trouble| error(&self.socket, self.verb, &trouble)),
         }
     }
 
-    /// Asks until someone answers or, at `patience`, the daemon is still down.
-    fn ask_until(&self, patience: Instant) -> Result<Answer, Trouble> {
+    /// Asks until someone answers or, when the patience is over, the daemon is still down.
+    fn ask_patiently(&self) -> Result<Answer, Trouble> {
         let mut pause = FIRST_PAUSE;
         loop {
             match exchange(&self.socket, &self.body, self.deadline) {
-                Err(Trouble::Down(_)) if Instant::now() + pause < patience => thread::sleep(pause),
+                Err(Trouble::Down(_)) if Instant::now() + pause < self.patience => thread::sleep(pause),
                 result => return result,
             }
             pause = LAST_PAUSE.min(pause * 2);
@@ -106,7 +139,7 @@ impl Ask {
                 eprintln!("dhcp: no leasehold daemon at {socket}: its next start carries out {}", kept.display());
                 Ok(Answer { success: true, body: Vec::new() })
             }
-            Err(trouble) => Err(error(&self.socket, &trouble)),
+            Err(trouble) => Err(error(&self.socket, self.verb, &trouble)),
         }
     }
 }
@@ -119,10 +152,49 @@ pub(crate) fn too_large() -> Error {
     )
 }
 
-fn error(socket: &Path, trouble: &Trouble) -> Error {
+fn error(socket: &Path, verb: Verb, trouble: &Trouble) -> Error {
     let code = match trouble {
+        // Whatever it is: an ADD could not be served.
+        _ if verb == Verb::Status => Code::NotAvailable,
         Trouble::Down(_) | Trouble::BrokeOff | Trouble::TimedOut => Code::TryAgainLater,
         Trouble::Unusable(_) | Trouble::NotLeasehold(_) => Code::Io,
     };
     Error::new(code, format!("{}: {trouble}", socket.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From now until the patience is over, and until all is over, in seconds.
+    fn limits(verb: &str, timeout: &str) -> (u64, u64) {
+        let env = Env { command: Some(verb.to_owned()), ..Env::default() };
+        let config = format!(r#"{{"ipam": {{"timeout": {timeout}}}}}"#);
+        let parsed = serde_json::from_str(&config).unwrap();
+        let now = Instant::now();
+        let ask = Ask::new(env, config, &parsed).unwrap();
+        let seconds = |at: Instant| (at - now).as_secs_f64().round() as u64;
+        (seconds(ask.patience), seconds(ask.deadline))
+    }
+
+    #[test]
+    fn an_add_waits_for_the_daemon_as_long_as_it_may_take_there() {
+        let table = [
+            ("ADD", "5", (7, 7)),
+            ("ADD", "0.4", (2, 2)),
+            // The daemon's default is unknown here; it is no longer than the longest.
+            ("ADD", "null", (32, 602)),
+            ("ADD", "0", (32, 602)),
+            ("ADD", "\"x\"", (32, 602)),
+            ("ADD", "1e9", (602, 602)),
+            ("CHECK", "null", (32, 32)),
+            ("DEL", "null", (1, 32)),
+            ("DEL", "90", (1, 92)),
+            ("GC", "null", (1, 32)),
+            ("STATUS", "null", (1, 32)),
+        ];
+        for (verb, timeout, expected) in table {
+            assert_eq!(limits(verb, timeout), expected, "{verb} {timeout}");
+        }
+    }
 }

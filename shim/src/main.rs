@@ -2,10 +2,14 @@
 //!
 //! It decides nothing about networks. What it does itself: VERSION, which has to work without a daemon; trying again
 //! while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent at the
-//! daemon, so asking again is always safe.
+//! daemon, so asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
+//!
+//! Its own name means nothing to it: it may be installed as `leasehold` too, for networks of that type.
 
 mod ask;
+mod daemon;
 mod exchange;
+mod flags;
 mod spool;
 
 use std::env;
@@ -19,6 +23,15 @@ use serde_json::Value;
 use exchange::Answer;
 
 fn main() -> ExitCode {
+    let mut args = env::args_os().skip(1);
+    if args.next().is_some_and(|first| first == "daemon") {
+        return daemon::start(args);
+    }
+    plugin()
+}
+
+/// Answers one call of a runtime.
+fn plugin() -> ExitCode {
     let env = Env::collect(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()));
     let config = match read_config() {
         Ok(config) => config,
@@ -29,7 +42,7 @@ fn main() -> ExitCode {
     let said = parsed["cniVersion"].as_str().filter(|version| !version.is_empty());
     let result = match env.command.as_deref() {
         Some("VERSION") => Ok(version(said)),
-        Some("ADD" | "DEL" | "CHECK") => ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run),
+        Some("ADD" | "DEL" | "CHECK" | "GC" | "STATUS") => ask::Ask::new(env, config, &parsed).and_then(ask::Ask::run),
         Some(other) => Err(unknown_command(&format!("unknown verb {:?}", other.chars().take(32).collect::<String>()))),
         None => {
             Err(unknown_command("not set: this is a CNI plugin, run by runtimes; the daemon is `leasehold daemon`"))

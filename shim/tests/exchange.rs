@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use leasehold_api::MAX_BODY;
+use leasehold_api::cni::Version;
 use serde_json::json;
 
 const RESULT: &str = r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24"}]}"#;
@@ -42,7 +43,7 @@ fn environment_and_configuration_are_passed_on_verbatim() {
 fn an_error_of_the_daemon_is_passed_on_byte_for_byte() {
     let place = Place::new();
     let error = r#"{"cniVersion":"1.0.0", "code":11, "msg":"no offer", "details":"ADD of lan/abc/net1"}"#;
-    for verb in ["ADD", "CHECK", "DEL"] {
+    for verb in ["ADD", "CHECK", "DEL", "GC", "STATUS"] {
         let _ = std::fs::remove_file(place.socket());
         let daemon = serve(place.listen(), [answer("503 Service Unavailable", error)]);
         let output = place.run(verb);
@@ -54,10 +55,11 @@ fn an_error_of_the_daemon_is_passed_on_byte_for_byte() {
 }
 
 #[test]
-fn del_and_check_print_nothing_on_success() {
+fn all_verbs_but_add_print_nothing_on_success() {
     let place = Place::new();
-    let daemon = serve(place.listen(), [answer("200 OK", ""), answer("200 OK", "")]);
-    for verb in ["DEL", "CHECK"] {
+    let verbs = ["DEL", "CHECK", "GC", "STATUS"];
+    let daemon = serve(place.listen(), verbs.map(|_| answer("200 OK", "")));
+    for verb in verbs {
         let output = place.run(verb);
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{verb}");
     }
@@ -277,6 +279,52 @@ fn a_killed_plugin_is_a_closed_connection() {
 }
 
 #[test]
+fn gc_and_status_are_passed_on_without_an_attachment() {
+    let place = Place::new();
+    let daemon = serve(place.listen(), [answer("200 OK", ""), answer("200 OK", "")]);
+    let config = place.config(30.0).to_string();
+    for verb in ["GC", "STATUS"] {
+        let mut bare = Command::new(env!("CARGO_BIN_EXE_dhcp"));
+        bare.env_clear().env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
+        assert_eq!(start(&mut bare, &config).wait_with_output().unwrap().status.code(), Some(0));
+    }
+    for ((_, body), verb) in daemon.join().unwrap().into_iter().zip(["GC", "STATUS"]) {
+        assert_eq!(body, json!({"env": {"CNI_COMMAND": verb, "CNI_PATH": "/opt/cni/bin"}, "config": config}));
+    }
+}
+
+#[test]
+fn status_and_gc_without_a_daemon_name_the_socket_soon() {
+    let place = Place::new();
+    for (verb, code) in [("STATUS", 50), ("GC", 11)] {
+        let begin = Instant::now();
+        let output = place.run(verb);
+        assert!((900..5000).contains(&begin.elapsed().as_millis()), "{verb}");
+        assert_error(&output, code, &place.socket().display().to_string());
+        assert_error(&output, code, "leasehold daemon");
+        assert!(place.files().is_empty(), "{verb}");
+    }
+}
+
+#[test]
+fn status_of_another_daemon_is_not_available() {
+    let place = Place::new();
+    let daemon = serve(place.listen(), ["HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".to_owned()]);
+    assert_error(&place.run("STATUS"), 50, "not the leasehold daemon");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn whether_the_hosts_namespace_will_do_is_passed_on() {
+    let place = Place::new();
+    let daemon = serve(place.listen(), [answer("200 OK", RESULT)]);
+    let mut plugin = plugin("ADD");
+    let output = start(plugin.env("CNI_NETNS_OVERRIDE", "1"), place.config(30.0).to_string());
+    assert_eq!(output.wait_with_output().unwrap().status.code(), Some(0));
+    assert_eq!(daemon.join().unwrap()[0].1["env"]["CNI_NETNS_OVERRIDE"], "1");
+}
+
+#[test]
 fn version_needs_no_daemon_and_no_configuration() {
     let table = [
         ("", "1.1.0"),
@@ -292,7 +340,7 @@ fn version_needs_no_daemon_and_no_configuration() {
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(
             stdout(&output),
-            json!({"cniVersion": version, "supportedVersions": ["0.4.0", "1.0.0", "1.1.0"]}),
+            json!({"cniVersion": version, "supportedVersions": Version::ALL.map(Version::as_str)}),
             "{stdin}"
         );
     }
@@ -300,7 +348,7 @@ fn version_needs_no_daemon_and_no_configuration() {
 
 #[test]
 fn a_verb_that_is_not_served_is_named_at_once() {
-    for verb in ["GC", "STATUS", "", "add"] {
+    for verb in ["", "add", "UPDATE"] {
         assert_error(&run(verb, "{}"), 4, "CNI_COMMAND: unknown verb");
     }
     let output = start(plugin("").env_remove("CNI_COMMAND"), "").wait_with_output().unwrap();

@@ -1,25 +1,78 @@
 //! Real engines: they call the shim as nobody imagined.
 
+use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Capture, Containerd, DEADLINE, Lab, Lan, Need, sandbox};
+use netns_fixtures::{
+    CallError, Capture, Containerd, DEADLINE, Engine, Lab, Lan, Need, Podman, Sandbox, binary, sandbox,
+};
 use serde_json::Value;
 
-#[test]
-fn ctr_runs_a_container_with_an_address_from_dnsmasq() -> Result<(), CallError> {
-    let needs = [Containerd::NEEDS, &[Need::Program("dnsmasq")]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
-    let lab = Lab::new(&sandbox)?;
+/// Makes a test of each engine and each network.
+macro_rules! engines {
+    ($($name:ident: $engine:ty,)*) => {$(
+        mod $name {
+            use super::*;
+
+            networks!($engine: macvlan_gives_an_address_and_takes_it_back, bridge_gives_an_address_and_takes_it_back,
+                ptp_is_refused_with_the_reason,);
+        }
+    )*};
+}
+
+macro_rules! networks {
+    ($engine:ty: $($network:ident,)*) => {$(
+        #[test]
+        fn $network() -> Result<(), CallError> {
+            let needs = [<$engine>::NEEDS, &[Need::Program("dnsmasq")]].concat();
+            let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+            super::$network::<$engine>(&sandbox)
+        }
+    )*};
+}
+
+engines! {
+    containerd: Containerd,
+    podman: Podman,
+}
+
+fn macvlan_gives_an_address_and_takes_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
+    gives_and_takes_back::<E>(&Lab::new(sandbox)?)
+}
+
+fn bridge_gives_an_address_and_takes_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let mut lab = Lab::new(sandbox)?;
+    lab.lan.add_host_bridge()?;
+    lab.config = Lan::bridge_config(&lab.daemon().socket());
+    gives_and_takes_back::<E>(&lab)
+}
+
+fn gives_and_takes_back<E: Engine>(lab: &Lab) -> Result<(), CallError> {
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let engine = Containerd::start(&lab.lan.host, &lab.config)?;
+    let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
 
-    let printed = engine.run("c1", &["ip", "-4", "addr", "show", "dev", "eth0"])?;
-    let ack = seen.wait_for_dhcp(netns_fixtures::model::Kind::Ack, DEADLINE, |_| true)?;
-    assert!(printed.contains(&format!("inet {}/16 ", ack.yiaddr)), "{printed}");
-
+    let look = "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route";
+    let printed = engine.run("c1", &["sh", "-c", look])?;
+    let address = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?.yiaddr;
+    assert!(printed.contains(&format!("inet {address}/16 ")), "{printed}");
+    assert!(printed.contains("default via 10.7.0.1 dev eth0"), "{printed}");
     // The container has ended, and its namespace with it.
-    seen.wait_for_release(ack.yiaddr, DEADLINE)?;
+    seen.wait_for_release(address, DEADLINE)?;
     server.wait_until_free()?;
     assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    Ok(())
+}
+
+/// The ptp plugin makes its veth pair only when it has the address, so there is nothing yet to ask a server through.
+fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let mut lab = Lab::new(sandbox)?;
+    lab.config = Lan::ptp_config(&lab.daemon().socket());
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
+
+    let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
+    assert!(error.contains("eth0"), "{error}");
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    assert_eq!(server.leases()?, []);
     Ok(())
 }

@@ -33,7 +33,7 @@ fn a_shim_killed_after_the_request_gives_the_lease_back() -> Result<(), CallErro
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let container = lab.lan.container("c1")?;
     let call = lab.shim.start("ADD", &container, &lab.config)?;
-    let given = |leases: &[netns_fixtures::server::DnsmasqLease]| leases.first().map(|lease| lease.address);
+    let given = |leases: &[netns_fixtures::server::Lease]| leases.first().map(|lease| lease.address);
     let address = server.wait_for("a lease that the client does not hear of", DEADLINE, given)?;
     call.kill()?;
 

@@ -4,10 +4,9 @@
 
 mod crash;
 mod demo;
-mod dnsmasq;
 mod fixtures;
 mod hangup;
-mod kea;
 mod parent;
-mod surroundings;
+mod servers;
+mod view;
 mod witness;

@@ -26,6 +26,16 @@ pub(crate) fn rebinding(witness: &mut Capture, member: &Member, limit: Duration)
     Ok(request)
 }
 
+/// Waits for the question of a member whether it may keep its address: a REQUEST to everybody, from nobody yet.
+pub(crate) fn init_reboot(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
+    let request = witness.wait_for_dhcp(Kind::Request, limit, |m| {
+        m.chaddr == member.container.mac && m.ciaddr.is_unspecified() && m.option(code::SERVER).is_none()
+    })?;
+    assert_eq!((request.source, request.destination), (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST));
+    assert_eq!(request.address_option(code::REQUESTED), Some(member.address));
+    Ok(request)
+}
+
 /// Waits for the RELEASE of a member: from its address to the server alone.
 pub(crate) fn release(witness: &mut Capture, member: &Member, limit: Duration) -> Result<(), Error> {
     let release = witness.wait_for_release(member.address, limit)?;

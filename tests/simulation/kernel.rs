@@ -118,7 +118,7 @@ impl Kernel {
         };
         let at_path = |path: &PathBuf| self.paths.get(path).copied().ok_or(LinkCause::NoNetns(path.clone()));
         match target {
-            Target::Named { netns, ifname } => by_name(at_path(netns)?, ifname),
+            Target::Named { netns, ifname, .. } => by_name(at_path(netns)?, ifname),
             Target::Host { ifname } => by_name(HOST, ifname),
             Target::Known(Link::Parent { ifindex, .. }) => Ok((HOST, *ifindex)),
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use netns_fixtures::model::Violation;
 
+use crate::plan::EffectKind;
 use crate::stats::Stats;
 use crate::subject::Mutation;
 use crate::trace::Trace;
@@ -103,6 +104,43 @@ fn survey(count: u64) {
     }
 }
 
+/// What does not happen in a thousand seeds is not tested.
+fn must_have_happened(stats: &Stats) {
+    for kind in EffectKind::ALL {
+        for after in [false, true] {
+            let crashes = stats.crash_points.get(&(kind, after));
+            assert!(crashes.is_some(), "no crash at {kind:?}, after it: {after}");
+        }
+    }
+    for what in [
+        "ADD again leased",
+        "ADD failed",
+        "ADD leased",
+        "CHECK failed",
+        "CHECK passed",
+        "DEL done",
+        "DEL spooled",
+        "NAK",
+        "carrier lost",
+        "failed operations",
+        "failed transactions",
+        "granted to INIT-REBOOT",
+        "granted to REBIND",
+        "granted to RENEW",
+        "granted to REQUEST",
+        "hang-ups",
+        "intruders refused",
+        "held by another",
+        "lapsed",
+        "live at the end",
+        "namespaces that died",
+        "released",
+    ] {
+        assert!(stats.counts.contains_key(what), "nothing of this happened: {what}");
+    }
+    assert!(stats.reboots > 0 && stats.crashes > stats.reboots, "{stats:?}");
+}
+
 #[test]
 fn every_seed_keeps_the_invariants() {
     if let Some(seed) = setting("SEED") {
@@ -119,6 +157,9 @@ fn every_seed_keeps_the_invariants() {
     println!("{count} seeds: {stats:#?}");
     if let Some(seed) = failed {
         fail_with(seed);
+    }
+    if count >= 1000 {
+        must_have_happened(&stats);
     }
 }
 
@@ -152,7 +193,7 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::RecordKept, |rule| *rule == Rule::Residue),
     ];
     for (mutation, expected) in cases {
-        let rules = (0..400).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
+        let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
         let found = rules.into_iter().find(|(_, rule)| expected(rule));
         println!("{mutation:?}: {found:?}");
         assert!(found.is_some(), "{mutation:?} is not found out");

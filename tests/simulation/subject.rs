@@ -119,9 +119,9 @@ impl Subject {
             (Mutation::StoreFailureIgnored, Input::Done { op, outcome: Outcome::Persisted(Err(_)) }) => {
                 Some(Input::Done { op, outcome: Outcome::Persisted(Ok(())) })
             }
-            (Mutation::RestartConfirms, Input::Start { boot, records, spooled }) => {
+            (Mutation::RestartConfirms, Input::Start { boot, records, spooled, adoptees }) => {
                 let boot = BootId(format!("{}, {}", boot.0, self.seed));
-                Some(Input::Start { boot, records, spooled })
+                Some(Input::Start { boot, records, spooled, adoptees })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,
             (_, input) => Some(input),

@@ -77,6 +77,8 @@ pub(crate) struct Holder {
     pub(crate) lan: usize,
     /// The client identifier.
     pub(crate) client_id: ClientId,
+    /// Its link's Ethernet address.
+    pub(crate) mac: Mac,
     /// The address.
     pub(crate) address: Ipv4Addr,
 }
@@ -149,7 +151,7 @@ impl Watch {
     pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
-            Call::Del { .. } | Call::Check { .. } => PATIENCE,
+            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
             Call::List => SLACK,
         };
         if let Call::Del { attachment } = call {
@@ -263,8 +265,15 @@ impl Watch {
         if self.silent.get(&source).is_some_and(|until| now < *until) {
             return Some(breach(Rule::Chatty, format!("a frame from {source} on {exchange:?} after a restart")));
         }
-        let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Release))?;
+        let message = message_of(frame)?;
+        if message.kind() == Some(Kind::Discover) {
+            // Who looks for a lease has none: it was lost since.
+            self.holders.retain(|_, holder| Some(holder.lan) != lan || holder.mac != source);
+        }
         let ClientKey::Id(released) = message.key() else { return None };
+        if message.kind() != Some(Kind::Release) {
+            return None;
+        }
         let (attachment, holder) = self
             .holders
             .iter()
@@ -293,7 +302,7 @@ impl Watch {
             }
             (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
-            | (Call::List, Answer::Bindings(_))
+            | (Call::List, Answer::Bindings { .. })
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }

@@ -14,6 +14,18 @@ pub const BINDINGS: &str = "/v1/bindings";
 pub struct Bindings {
     /// The bindings.
     pub bindings: Vec<Binding>,
+    /// The containers that ran before the daemon knew of them and could not be adopted, in order of attachment.
+    #[serde(default)]
+    pub not_adopted: Vec<NotAdopted>,
+}
+
+/// A container whose lease the daemon does not hold although it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAdopted {
+    /// The container's attachment.
+    pub attachment: Attachment,
+    /// Why it could not be adopted.
+    pub reason: String,
 }
 
 /// One binding.

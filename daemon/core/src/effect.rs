@@ -217,6 +217,8 @@ pub struct Add {
     pub attachment: Attachment,
     /// The path of the container's network namespace, without the host prefix.
     pub netns: PathBuf,
+    /// Whether that may be the host's own.
+    pub host_netns: bool,
     /// The wire that the interface is on.
     pub lan: Lan,
     /// What option 61 is to be.

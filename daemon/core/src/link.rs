@@ -65,6 +65,8 @@ pub enum Target {
         netns: PathBuf,
         /// The interface's name.
         ifname: String,
+        /// Whether the namespace may be the host's own.
+        host_too: bool,
     },
     /// A link seen before. The shell refuses when the path leads to another namespace by now.
     Known(Link),
@@ -78,7 +80,7 @@ pub enum Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Named { netns, ifname } => write!(f, "{ifname} in {}", netns.display()),
+            Self::Named { netns, ifname, .. } => write!(f, "{ifname} in {}", netns.display()),
             Self::Known(Link::InNetns { path, ifindex, .. }) => {
                 write!(f, "link {ifindex} in {}", path.display())
             }

@@ -1,8 +1,10 @@
 //! Arguments and environment variables.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use leasehold_api::MAX_ADD_TIMEOUT;
 
 /// One daemon per host that holds the DHCP leases of its containers.
 #[derive(Debug, Parser)]
@@ -33,6 +35,24 @@ pub(crate) struct DaemonArgs {
     /// Where the host's root directory is seen, when the daemon runs in a container: put before each netns path
     #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
     pub(crate) host_prefix: PathBuf,
+    /// Where the process id is written, and removed at the end
+    #[arg(long, env = "LEASEHOLD_PID_FILE", value_name = "PATH")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// How long an ADD may take, in seconds, where its network does not say
+    #[arg(long, env = "LEASEHOLD_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    /// Ask DHCP servers to answer by broadcast, where a network does not say
+    #[arg(long, env = "LEASEHOLD_BROADCAST")]
+    pub(crate) broadcast: bool,
+    /// Where libcni keeps what runs: containers in there are adopted by a daemon without leases; empty for none
+    #[arg(
+        long,
+        env = "LEASEHOLD_CNI_CACHE",
+        value_name = "DIR,…",
+        value_delimiter = ',',
+        default_value = "/var/lib/cni/results,/var/lib/cni/multus/results"
+    )]
+    pub(crate) cni_cache: Vec<PathBuf>,
     /// The shape of the log, on standard error
     #[arg(long, env = "LEASEHOLD_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
@@ -61,6 +81,13 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// Reads a number of seconds for an ADD.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.map(|duration| duration.min(MAX_ADD_TIMEOUT)).ok_or("not a number of seconds".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -79,5 +106,17 @@ mod tests {
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);
+        assert_eq!((args.timeout, args.broadcast, args.pid_file), (Duration::from_secs(30), false, None));
+        assert_eq!(args.cni_cache, ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_time_out_is_a_number_of_seconds_and_has_an_end() {
+        for (text, expected) in [("208", 208_000), ("0.5", 500), ("1e6", 600_000)] {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(expected)), "{text}");
+        }
+        for text in ["", "0", "-1", "10s", "NaN", "inf"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use leasehold_api::control::{BINDINGS, Binding, Bindings};
+use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted};
 
 use super::args::ListArgs;
 use super::client::{self, ClientError};
@@ -26,8 +26,20 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         return Ok(format!("{value:#}\n"));
     }
-    let Bindings { bindings } = serde_json::from_slice(&body)?;
-    Ok(table(&bindings))
+    let Bindings { bindings, not_adopted } = serde_json::from_slice(&body)?;
+    Ok(table(&bindings) + &unadopted(&not_adopted))
+}
+
+/// Says which containers run without a lease that the daemon holds, below the table. Nothing where there is none.
+fn unadopted(not_adopted: &[NotAdopted]) -> String {
+    let mut text = String::new();
+    for NotAdopted { attachment, reason } in not_adopted {
+        let head = if text.is_empty() { "\nNot adopted, their leases are nobody's to renew:\n" } else { "" };
+        let line = format!("{attachment}: {reason}");
+        let shown: String = line.split('"').map(|part| part.escape_debug().to_string()).collect::<Vec<_>>().join("\"");
+        writeln!(text, "{head}{shown}").expect("a String takes everything");
+    }
+    text
 }
 
 const HEAD: [&str; 11] =
@@ -154,6 +166,19 @@ mod tests {
         let mut odd = binding("c1");
         odd.attachment.network = "\u{1b}[2Jlan".to_owned();
         assert!(!table(&[odd]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_was_not_adopted_stands_below_with_the_reason() {
+        let not = |container: &str, reason: &str| NotAdopted {
+            attachment: binding(container).attachment,
+            reason: reason.to_owned(),
+        };
+        assert_eq!(unadopted(&[]), "");
+        assert_eq!(
+            unadopted(&[not("c1", "no DHCP offer"), not("c2", "gone\u{1b}[2J")]),
+            "\nNot adopted, their leases are nobody's to renew:\nlan/c1/eth0: no DHCP offer\nlan/c2/eth0: gone\\u{1b}[2J\n"
+        );
     }
 
     #[test]

@@ -2,17 +2,15 @@
 //!
 //! Pure: no socket, no file, no state.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_api::add_timeout;
-use leasehold_api::cni::{Code, Config, Dns, Error, Ip, PrevResult, Request, Route, Success, Version};
-use leasehold_core::dhcpv4::lease::{self, Lease};
-use leasehold_core::dhcpv4::profile::Profile;
-use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure};
-use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
-use leasehold_core::link::LinkCause;
+use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Version};
+use leasehold_core::effect::{Answer, Call};
+use leasehold_core::identity::{Attachment, Door, Lan};
+
+use super::add::{Site, add};
+use super::result::{Shape, code, message, success};
 
 /// The longest container id and network name, in bytes. The specification names no limit, but runtimes keep both in
 /// names of files.
@@ -28,60 +26,116 @@ pub(crate) struct Asked {
     pub(crate) call: Call,
     /// The version in which to answer.
     version: Version,
+    /// What a lease is answered as.
+    shape: Shape,
     /// `ADD of lan/0123/eth0`, for errors.
     about: String,
+}
+
+/// What a runtime may ask.
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Add,
+    Del,
+    Check,
+    Gc,
+    Status,
+}
+
+impl Verb {
+    const ALL: [Self; 5] = [Self::Add, Self::Del, Self::Check, Self::Gc, Self::Status];
+
+    fn parse(command: Option<&str>) -> Result<Self, Error> {
+        let word = command.ok_or_else(|| bad_env("CNI_COMMAND", "not set"))?;
+        let verb = Self::ALL.into_iter().find(|verb| verb.as_str() == word);
+        verb.ok_or_else(|| bad_env("CNI_COMMAND", format!("{} is no verb that is served here", quoted(word))))
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "ADD",
+            Self::Del => "DEL",
+            Self::Check => "CHECK",
+            Self::Gc => "GC",
+            Self::Status => "STATUS",
+        }
+    }
+
+    /// The first version that has the verb.
+    fn since(self) -> Version {
+        match self {
+            Self::Add | Self::Del => Version::V0_1_0,
+            Self::Check => Version::V0_4_0,
+            Self::Gc | Self::Status => Version::V1_1_0,
+        }
+    }
 }
 
 impl Asked {
     /// Reads a request.
     ///
     /// # Errors
-    /// The first fault found, in CNI's words: 6 for a configuration that is no JSON, 1 for its version, 7 for what it
-    /// says, 4 for the environment.
-    pub(crate) fn parse(request: &Request) -> Result<Self, Error> {
-        let verb = match request.env.command.as_deref() {
-            Some(verb @ ("ADD" | "DEL" | "CHECK")) => verb,
-            Some(other) => {
-                return Err(bad_env("CNI_COMMAND", format!("{} is no verb that is served here", quoted(other))));
-            }
-            None => return Err(bad_env("CNI_COMMAND", "not set")),
-        };
+    /// The first fault found, in CNI's words: 6 for a configuration that is no JSON, 1 for its version and for a verb that
+    /// the version does not have (as Go's plugins answer), 7 for what it says, 4 for the environment.
+    pub(crate) fn parse(request: &Request, site: &Site) -> Result<Self, Error> {
+        let verb = Verb::parse(request.env.command.as_deref())?;
         let config = Config::parse(&request.config).map_err(|e| undecodable("the network configuration", &e))?;
-        let version: Version = config.cni_version.as_deref().unwrap_or(Version::UNSAID).parse().map_err(|e| {
+        let version = config.cni_version.as_deref().map_or(Ok(Version::UNSAID), str::parse).map_err(|e| {
             let spoken = Version::ALL.map(Version::as_str).join(", ");
             Error::new(Code::IncompatibleVersion, format!("{e}: set it to one of {spoken}"))
         })?;
-        Self::parse_verb(verb, request, &config, version).map_err(|error| error.in_version(version))
+        Self::parse_verb(verb, request, &config, version, site).map_err(|error| error.in_version(version))
     }
 
-    fn parse_verb(verb: &str, request: &Request, config: &Config, version: Version) -> Result<Self, Error> {
-        let attachment = attachment(request, config)?;
-        let about = format!("{verb} of {attachment}");
-        let call = match verb {
-            "ADD" => Call::Add(Box::new(Add {
-                netns: netns(request)?,
-                lan: lan(config, &attachment.network),
-                client_id: ClientIdRule::Bytes(client_id(&attachment)),
-                chaddr: None,
-                wanted: None,
-                profile: Profile::default(),
-                timeout: add_timeout(config.ipam.timeout),
-                attachment,
-            })),
-            "CHECK" => {
+    fn parse_verb(
+        verb: Verb,
+        request: &Request,
+        config: &Config,
+        version: Version,
+        site: &Site,
+    ) -> Result<Self, Error> {
+        if version < verb.since() {
+            let msg = format!("cniVersion {version} has no {}: that begins with {}", verb.as_str(), verb.since());
+            return Err(Error::new(Code::IncompatibleVersion, msg));
+        }
+        let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
+        let mut shape = Shape::default();
+        let (about, call) = match verb {
+            Verb::Add => {
+                let attachment = attachment(request, config)?;
+                let about = of(&attachment);
+                let (add, its_shape) = add(request, config, attachment, site)?;
+                shape = its_shape;
+                (about, Call::Add(Box::new(add)))
+            }
+            // Whatever else the configuration says: a DEL follows the ADD that it made fail, and has to succeed.
+            Verb::Del => {
+                let attachment = attachment(request, config)?;
+                (of(&attachment), Call::Del { attachment })
+            }
+            Verb::Check => {
+                let attachment = attachment(request, config)?;
                 netns(request)?;
                 let expected = expected(config, &attachment.ifname)?;
-                Call::Check { attachment, expected }
+                (of(&attachment), Call::Check { attachment, expected })
             }
-            _ => Call::Del { attachment },
+            Verb::Gc => {
+                let network = network(config)?.to_owned();
+                let keep = config.valid_attachments().map_err(refused)?;
+                (of(&network), Call::Collect { network, keep })
+            }
+            Verb::Status => {
+                config.ipam().map_err(refused)?;
+                (verb.as_str().to_owned(), Call::Status { parent: standing_parent(config) })
+            }
         };
-        Ok(Self { call, version, about })
+        Ok(Self { call, version, shape, about })
     }
 
     /// Returns what the shim prints: a result, nothing, or an error.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
-            Answer::Leased(lease) => Ok(success(lease).render(self.version)),
+            Answer::Leased(lease) => Ok(success(lease, &self.shape).render(self.version)),
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
             Answer::Bindings { .. } => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
@@ -90,7 +144,8 @@ impl Asked {
 
     /// Returns the error for a daemon that stops before it has an answer.
     pub(crate) fn unanswered(&self) -> Error {
-        self.error(Code::TryAgainLater, "the leasehold daemon is stopping")
+        let code = if matches!(self.call, Call::Status { .. }) { Code::NotAvailable } else { Code::TryAgainLater };
+        self.error(code, "the leasehold daemon is stopping")
     }
 
     fn error(&self, code: Code, msg: impl Into<String>) -> Error {
@@ -98,8 +153,19 @@ impl Asked {
     }
 }
 
-fn bad_env(variable: &str, fault: impl std::fmt::Display) -> Error {
+/// Returns the error for the environment (4); the specification wants the variable named.
+pub(super) fn bad_env(variable: &str, fault: impl std::fmt::Display) -> Error {
     Error::new(Code::InvalidEnvironment, format!("{variable}: {fault}"))
+}
+
+/// Returns the error for a key of the configuration (7).
+pub(super) fn bad_config(key: &str, fault: impl std::fmt::Display) -> Error {
+    Error::new(Code::InvalidConfig, format!("{key}: {fault}"))
+}
+
+/// Returns the error for a key of the configuration that could not be read.
+pub(super) fn refused(bad: BadKey) -> Error {
+    bad_config(&bad.key, bad.fault)
 }
 
 /// Returns the error for JSON that is not as it should be.
@@ -108,7 +174,7 @@ pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Error {
 }
 
 /// Quotes what came from outside.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("{:?}", cut(text))
 }
 
@@ -117,12 +183,17 @@ fn cut(text: &str) -> &str {
     text.char_indices().nth(160).map_or(text, |(end, _)| &text[..end])
 }
 
-fn attachment(request: &Request, config: &Config) -> Result<Attachment, Error> {
-    let bad_name = |fault| Error::new(Code::InvalidConfig, format!("the network's name: {fault}"));
+fn network(config: &Config) -> Result<&str, Error> {
+    let bad_name = |fault| bad_config("the network's name", fault);
     let network = config.name.as_deref().ok_or_else(|| bad_name("missing"))?;
     if !is_name(network) {
         return Err(bad_name("it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\""));
     }
+    Ok(network)
+}
+
+fn attachment(request: &Request, config: &Config) -> Result<Attachment, Error> {
+    let network = network(config)?;
     let container = set("CNI_CONTAINERID", &request.env.container_id)?;
     if !is_name(container) {
         let rule = "it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\"";
@@ -141,7 +212,7 @@ fn set<'a>(variable: &str, value: &'a Option<String>) -> Result<&'a str, Error> 
 }
 
 /// Tells whether `text` matches `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$` (CNI specification, "Parameters") and is not endless.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
         && text.len() <= MAX_NAME
@@ -154,7 +225,7 @@ fn is_link_name(text: &str, max: usize) -> bool {
         && !text.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control())
 }
 
-fn netns(request: &Request) -> Result<PathBuf, Error> {
+pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
     let path = set("CNI_NETNS", &request.env.netns)?;
     if !Path::new(path).is_absolute() || path.contains('\0') || path.len() > MAX_PATH {
         return Err(bad_env("CNI_NETNS", format!("{} is not an absolute path", quoted(path))));
@@ -162,22 +233,24 @@ fn netns(request: &Request) -> Result<PathBuf, Error> {
     Ok(path.into())
 }
 
+/// Tells whether the namespace may be the host's own, in the two words for it that libcni knows.
+pub(super) fn host_netns(request: &Request) -> bool {
+    request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
+}
+
 /// Returns the wire that the network is on. A name that no link can have is none, and an alternative name of a link
 /// has up to 127 bytes.
-fn lan(config: &Config, network: &str) -> Lan {
+pub(super) fn lan(config: &Config, network: &str) -> Lan {
     match config.parent_link().filter(|name| is_link_name(name, 127)) {
         Some(parent) => Lan::Link { parent: parent.to_owned(), vlan: config.parent_vlan() },
         None => Lan::Network(network.to_owned()),
     }
 }
 
-/// Returns the client identifier that the incumbent would send, so that a server knows its containers again: a type
-/// byte of 0, then at most 254 bytes of `container/network/interface`.
-fn client_id(attachment: &Attachment) -> ClientId {
-    let Attachment { network, container, ifname, .. } = attachment;
-    let text = format!("{container}/{network}/{ifname}");
-    let bytes = std::iter::once(0).chain(text.bytes().take(254)).collect();
-    ClientId::new(bytes).expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes")
+/// Returns the host's link that has to be there before an ADD. A bridge has not: its main plugin makes it.
+fn standing_parent(config: &Config) -> Option<String> {
+    let made = config.plugin.as_deref() == Some("bridge");
+    config.parent_link().filter(|name| !made && is_link_name(name, 127)).map(str::to_owned)
 }
 
 /// Returns the IPv4 addresses that the runtime believes to be on our interface.
@@ -190,62 +263,4 @@ fn expected(config: &Config, ifname: &str) -> Result<Vec<Ipv4Net>, Error> {
         IpNet::V6(_) => None,
     };
     Ok(prev.addresses_on(ifname).filter_map(v4).collect())
-}
-
-fn success(lease: &Lease) -> Success {
-    // Main plugins add routes one by one, and the kernel refuses one whose next hop it cannot reach yet: a next hop
-    // outside the subnet wants its own on-link route first.
-    let (on_link, via): (Vec<_>, Vec<_>) = lease.routes.iter().partition(|route| route.via.is_none());
-    let route = |route: &lease::Route| Route { dst: route.destination.into(), via: route.via.map(IpAddr::V4) };
-    Success {
-        ips: vec![Ip { address: lease.address.into(), gateway: lease.gateway.map(IpAddr::V4) }],
-        routes: on_link.into_iter().chain(via).map(route).collect(),
-        dns: Dns {
-            nameservers: lease.dns.iter().copied().map(IpAddr::V4).collect(),
-            domain: lease.domain.clone(),
-            search: lease.search.clone(),
-        },
-    }
-}
-
-/// The one table of failures and CNI's codes.
-///
-/// What another try may mend is 11. A wrong namespace or interface name is the environment's (4). The specification
-/// has no code for a CHECK that finds a difference, so that is one of our own.
-fn code(failure: &Failure) -> Code {
-    match failure {
-        Failure::Link { cause, .. } => match cause {
-            LinkCause::NoNetns(_) | LinkCause::NotANetns(_) | LinkCause::HostNetns(_) | LinkCause::NetnsChanged(_) => {
-                Code::InvalidEnvironment
-            }
-            LinkCause::NoLink(_) => Code::InvalidEnvironment,
-            LinkCause::NotEthernet(_) => Code::InvalidConfig,
-            LinkCause::Refused { .. } => Code::Io,
-            LinkCause::Down | LinkCause::TimedOut => Code::TryAgainLater,
-        },
-        Failure::NoCarrier { .. }
-        | Failure::NoOffer { .. }
-        | Failure::NoAck { .. }
-        | Failure::Nak { .. }
-        | Failure::TimedOut { .. }
-        | Failure::Store(_)
-        | Failure::Held { .. }
-        | Failure::Cancelled(_)
-        | Failure::NotWanted { .. }
-        | Failure::NotCollected(_)
-        | Failure::Attached { .. } => Code::TryAgainLater,
-        Failure::NotReady(_) => Code::NotAvailable,
-        Failure::Unknown(_) => Code::UnknownContainer,
-        Failure::Differs { .. } | Failure::NotOnLink { .. } => Code::CheckFailed,
-    }
-}
-
-/// Says what happened; with code 4 the specification wants the variable named.
-fn message(failure: &Failure) -> String {
-    let variable = match failure {
-        Failure::Link { cause: LinkCause::NoLink(_), .. } => "CNI_IFNAME: ",
-        _ if code(failure) == Code::InvalidEnvironment => "CNI_NETNS: ",
-        _ => "",
-    };
-    format!("{variable}{failure}")
 }

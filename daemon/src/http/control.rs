@@ -7,9 +7,16 @@ use leasehold_core::effect::Row;
 use leasehold_core::identity::{Attachment, Door, Identity, Lan};
 use leasehold_core::link::Link;
 
-/// Writes all bindings.
-pub(crate) fn bindings(rows: &[Row]) -> control::Bindings {
-    control::Bindings { bindings: rows.iter().map(binding).collect() }
+/// Writes all bindings, and what could not become one.
+pub(crate) fn bindings(rows: &[Row], not_adopted: &[(Attachment, String)]) -> control::Bindings {
+    let not = |(of, reason): &(Attachment, String)| control::NotAdopted {
+        attachment: attachment(of),
+        reason: reason.clone(),
+    };
+    control::Bindings {
+        bindings: rows.iter().map(binding).collect(),
+        not_adopted: not_adopted.iter().map(not).collect(),
+    }
 }
 
 fn binding(row: &Row) -> control::Binding {

@@ -1,7 +1,8 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request a connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no state of a lease: [`cni`] and [`control`] are pure maps between the wire (`leasehold-api`) and
-//! the core, [`server`] is hyper, [`spool`] reads what shims left while no daemon ran.
+//! Holds no rule and no state of a lease: [`cni`] (with [`add`], [`args`], [`client_id`] and [`result`]) and [`control`]
+//! are pure maps between the wire (`leasehold-api`) and the core, [`server`] is hyper, [`spool`] reads what shims left
+//! while no daemon ran.
 //!
 //! # For the driver
 //! One channel bears everything, so one `recv` in the driver's loop hears every caller:
@@ -19,8 +20,12 @@
 //! the backlog. When `shutdown` resolves, callers without an answer are cut off before any byte, which makes the shim
 //! ask the next daemon; the `HungUp`s that follow are an artefact of stopping, so the driver reads no more events then.
 
+mod add;
+mod args;
+mod client_id;
 mod cni;
 mod control;
+mod result;
 mod server;
 mod spool;
 #[cfg(test)]
@@ -32,6 +37,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+pub(crate) use add::Site;
+pub(crate) use client_id::MachineId;
+pub(crate) use cni::Asked;
 pub(crate) use server::serve;
 pub(crate) use spool::scan_spool;
 
@@ -69,9 +77,10 @@ impl Reply {
     }
 }
 
-/// What all front doors share: the mint of request ids, the places, the way to the driver.
+/// What all front doors share: what they know of the host, the mint of request ids, the places, the way to the driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
+    site: Site,
     events: mpsc::UnboundedSender<Event>,
     places: Arc<Semaphore>,
     next: Arc<AtomicU64>,
@@ -79,9 +88,9 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// Returns the front doors' end and the driver's end.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub(crate) fn new(site: Site) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
-        let doors = Self { events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default() };
+        let doors = Self { site, events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default() };
         (doors, driver)
     }
 

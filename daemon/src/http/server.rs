@@ -163,7 +163,7 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
 async fn cni(body: &[u8], caller: &Caller) -> Result<String, Error> {
     let request: wire::Request = serde_json::from_slice(body)
         .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))?;
-    let asked = Asked::parse(&request)?;
+    let asked = Asked::parse(&request, &caller.doors.site)?;
     // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
     // the file: a later start must not replay it against the new lease.
     if matches!(asked.call, Call::Add(_)) {
@@ -187,7 +187,9 @@ fn forget_spooled(socket: &Path, request: &wire::Request) {
 
 async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings { rows, .. }) => json(StatusCode::OK, to_json(&control::bindings(&rows))),
+        Some(Answer::Bindings { rows, not_adopted }) => {
+            json(StatusCode::OK, to_json(&control::bindings(&rows, &not_adopted)))
+        }
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),

@@ -15,6 +15,7 @@ use leasehold_api::{MAX_BODY, spool};
 use leasehold_core::effect::Call;
 use tracing::{debug, info, warn};
 
+use super::add::Site;
 use super::cni::Asked;
 
 /// The most calls that one start takes up; the next start takes up the rest.
@@ -102,7 +103,7 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         return Err(Unreadable::TooLong);
     }
     let request: Request = serde_json::from_slice(&text)?;
-    let asked = Asked::parse(&request).map_err(|error| Unreadable::Refused(error.msg))?;
+    let asked = Asked::parse(&request, &Site::default()).map_err(|error| Unreadable::Refused(error.msg))?;
     match asked.call {
         call @ Call::Del { .. } => Ok(call),
         Call::Add(_) | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {

@@ -141,9 +141,12 @@ impl Worker {
         taken: impl FnMut(),
     ) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Named { netns, ifname } => self.apply_within(netns, None, Which::Name(ifname), steps, taken),
+            Target::Named { netns, ifname, host_too } => {
+                let expected = if *host_too { Expected::Any } else { Expected::NotHost };
+                self.apply_within(netns, expected, Which::Name(ifname), steps, taken)
+            }
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
-                self.apply_within(path, Some(*cookie), Which::Index(*ifindex), steps, taken)
+                self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, taken)
             }
             Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, taken),
             Target::Host { ifname } => self.apply_here(Which::Name(ifname), steps, taken),
@@ -160,7 +163,7 @@ impl Worker {
         let host = Arc::clone(&self.host);
         let there = self.within(path, |_| {
             let netlink = Netlink::open().map_err(unopened)?;
-            check(&host, &netlink, path, Some(cookie))
+            check(&host, &netlink, path, Expected::This(cookie))
         });
         match there {
             Ok(_) => Found::Alive,
@@ -175,7 +178,7 @@ impl Worker {
     fn apply_within(
         &mut self,
         path: &Path,
-        expected: Option<Cookie>,
+        expected: Expected,
         which: Which<'_>,
         steps: &[Step],
         taken: impl FnMut(),
@@ -233,16 +236,25 @@ impl Drop for Back<'_> {
     }
 }
 
-fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Option<Cookie>) -> Result<Cookie, LinkCause> {
+/// Which namespace a path may lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Any,
+    NotHost,
+    /// One that was seen, and allowed, before.
+    This(Cookie),
+}
+
+fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Expected) -> Result<Cookie, LinkCause> {
     let cookie = netlink.cookie().map_err(unidentified)?;
-    if expected.is_some_and(|expected| expected != cookie) {
-        debug!(path = %path.display(), ?expected, ?cookie, "another namespace is at the path");
-        return Err(LinkCause::NetnsChanged(path.to_owned()));
+    match expected {
+        Expected::This(seen) if seen != cookie => {
+            debug!(path = %path.display(), ?seen, ?cookie, "another namespace is at the path");
+            Err(LinkCause::NetnsChanged(path.to_owned()))
+        }
+        Expected::NotHost if cookie == host.cookie => Err(LinkCause::HostNetns(path.to_owned())),
+        Expected::Any | Expected::NotHost | Expected::This(_) => Ok(cookie),
     }
-    if cookie == host.cookie {
-        return Err(LinkCause::HostNetns(path.to_owned()));
-    }
-    Ok(cookie)
 }
 
 fn unopened(error: io::Error) -> LinkCause {

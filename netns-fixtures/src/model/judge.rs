@@ -265,16 +265,20 @@ impl Judge {
                 self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
             }
         }
-        let exchange = self.exchanges.entry(message.xid).or_insert_with(|| Exchange {
+        let begin = || Exchange {
             key: key.clone(),
             hardware,
             secs: VecDeque::new(),
             offers: Vec::new(),
             claim: None,
             acknowledged: false,
-        });
-        if exchange.key != key || exchange.hardware != hardware {
+        };
+        let exchange = self.exchanges.entry(message.xid).or_insert_with(begin);
+        // Where both differ it is another client, who drew the same number.
+        if (exchange.key != key) != (exchange.hardware != hardware) {
             found.push(Violation::ClientChanged);
+        } else if exchange.key != key {
+            *exchange = begin();
         }
         match purpose {
             Purpose::Discover => {

@@ -1,16 +1,18 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
-use leasehold_core::effect::{Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
-use leasehold_core::record::RecordState;
+use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
+use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Kind, Message, code};
+use netns_fixtures::model::{ClientKey, Kind, Message, code};
 
-use super::runtime::Phase;
+use super::actor::{Actor, Phase};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
-use crate::plan::{EffectKind, happens};
+use crate::plan::{CrashPoint, EffectKind, happens};
 use crate::subject::{Subject, message_of};
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
@@ -45,19 +47,24 @@ impl World {
             self.watch.request(now, *id, call);
             self.cause_to_send(call);
         }
-        self.feed(Input::Start { boot, records, spooled });
+        self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
     }
 
     /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
     fn hush(&mut self) {
+        let mut loud = Vec::new();
         for record in self.store.durable.values() {
             let wire = self.kernel.locate(&record.link).ok().and_then(|at| self.kernel.link(at));
             let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
             if record.state == RecordState::Bound && intact {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
                 self.watch.hush(record.link.mac(), t1);
+            } else {
+                loud.push(record.link.mac());
             }
         }
+        // One Ethernet address may have been used twice in a row.
+        loud.into_iter().for_each(|mac| self.watch.unhush(mac));
     }
 
     /// Ends the demand for silence where a call is a cause to send.
@@ -65,11 +72,11 @@ impl World {
         let attachment = match call {
             Call::Add(add) => &add.attachment,
             Call::Del { attachment } => attachment,
-            Call::Check { .. } | Call::List => return,
+            Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => return,
         };
-        let client_id = if let Call::Add(add) = call { Some(&add.client_id) } else { None };
+        let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
         for record in self.store.durable.values() {
-            if record.attachment == *attachment || Some(&record.identity.client_id) == client_id {
+            if record.attachment == *attachment || Some(&record.identity.client_id) == client_id.as_ref() {
                 self.watch.unhush(record.link.mac());
             }
         }
@@ -181,17 +188,18 @@ impl World {
             Effect::Send { exchange, .. } => self.socks.get(exchange).map(|sock| sock.lan),
             _ => None,
         };
-        if let Effect::Send { .. } = &effect {
-            let mut holders = std::mem::take(&mut self.watch.holders);
-            holders.retain(|_, holder| !self.has_lapsed(holder.lan, holder.address, &holder.client_id));
-            self.watch.holders = holders;
-        }
         let holder = self.new_holder(&effect);
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
             let now = self.model_time();
+            if let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Request)) {
+                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
+                if latest.0 != message.xid {
+                    *latest = (message.xid, self.now);
+                }
+            }
             if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
                 self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
             }
@@ -203,17 +211,17 @@ impl World {
     }
 
     /// Returns who is told of a lease by an effect.
-    fn new_holder(&self, effect: &Effect) -> Option<(leasehold_core::identity::Attachment, Holder)> {
-        let Effect::Reply { id, answer: leasehold_core::effect::Answer::Leased(lease) } = effect else { return None };
+    fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
+        let Effect::Reply { id, answer: Answer::Leased(lease) } = effect else { return None };
         let asked = self.requests.get(id)?;
         let Call::Add(add) = &asked.call else { return None };
         // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
         let (actor, generation) = asked.by?;
         let actor = &self.actors[actor];
         let link = actor.at.filter(|_| actor.generation == generation && actor.phase != Phase::Ending);
-        self.kernel.link(link?)?;
+        let mac = self.kernel.link(link?)?.mac;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder = Holder { lan, client_id: add.client_id.clone(), address: lease.ip() };
+        let holder = Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip() };
         Some((add.attachment.clone(), holder))
     }
 
@@ -240,10 +248,22 @@ impl World {
         let payload = bytes.get(42..).unwrap_or_default();
         let Ok(message) = Message::decode(payload) else { return };
         self.segments[lan].judge.heard(payload);
+        let key = message.key();
+        if message.kind() == Some(Kind::Nak) {
+            let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
+            self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
+        }
         if message.kind() == Some(Kind::Ack) {
-            let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
-            let until = seconds.map(|seconds| self.now + u64::from(seconds) * SECOND);
-            self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+            // An ACK that comes after the end comes too late.
+            let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
+            let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
+            concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
+            let Some((xid, sent)) = self.latest.get(&(lan, message.key())) else { return };
+            if *xid == message.xid {
+                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+                let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
+                self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+            }
         }
     }
 
@@ -330,7 +350,7 @@ impl World {
         if !after {
             *count += 1;
         }
-        let due = |point: &crate::plan::CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
+        let due = |point: &CrashPoint| (point.kind, point.nth, point.after) == (kind, *count, after);
         if self.winding_down || !self.crashes.front().is_some_and(due) {
             return false;
         }
@@ -358,10 +378,10 @@ fn brief(effect: &Effect) -> String {
         Effect::Send { exchange, frame } => format!("Send {exchange:?} {}", Brief(frame)),
         Effect::Persist { op, changes } => {
             let changes = changes.iter().map(|change| match change {
-                leasehold_core::record::Change::Put(id, record) => {
+                Change::Put(id, record) => {
                     format!("put {} {:?} {} {}", id.0, record.state, record.attachment, record.lease.address)
                 }
-                leasehold_core::record::Change::Remove(id) => format!("remove {}", id.0),
+                Change::Remove(id) => format!("remove {}", id.0),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }
@@ -371,9 +391,16 @@ fn brief(effect: &Effect) -> String {
 
 fn brief_call(call: &Call) -> String {
     match call {
-        Call::Add(add) => format!("ADD {} client {} in {}", add.attachment, add.client_id, add.netns.display()),
+        Call::Add(add) => format!(
+            "ADD {} client {} in {}",
+            add.attachment,
+            add.client_id.resolve(Mac::default()),
+            add.netns.display()
+        ),
         Call::Del { attachment } => format!("DEL {attachment}"),
         Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
+        Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
+        Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
     }
 }

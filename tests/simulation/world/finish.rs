@@ -8,7 +8,7 @@ use leasehold_core::effect::{Answer, Call, RequestId, Row};
 use leasehold_core::identity::{Attachment, ClientId};
 use netns_fixtures::model::ClientKey;
 
-use super::runtime::{Asked, Phase, Role};
+use super::actor::{Asked, Phase, Role};
 use super::{Event, SECOND, World};
 use crate::watch::Rule;
 
@@ -106,7 +106,7 @@ impl World {
 
     /// Everything live is bound, at the daemon, at the server and on its link; and nothing else is.
     fn examine_live(&mut self) {
-        let Some(Answer::Bindings(rows)) = self.inquire(Call::List) else {
+        let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
         for row in &rows {
@@ -180,7 +180,7 @@ impl World {
     /// Nothing is left of anything.
     fn examine_rest(&mut self) {
         let rows = self.inquire(Call::List);
-        let empty = matches!(&rows, Some(Answer::Bindings(rows)) if rows.is_empty());
+        let empty = matches!(&rows, Some(Answer::Bindings { rows, .. }) if rows.is_empty());
         let left = if !empty {
             format!("{rows:?}")
         } else if let Some((at, _)) = self.timer {
@@ -232,13 +232,10 @@ impl World {
             self.findings.insert(id, answer);
             return;
         }
-        let Answer::Bindings(rows) = answer else { return };
+        let Answer::Bindings { rows, .. } = answer else { return };
         for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
             if *role == Role::Audit(Some(row.attachment.clone())) {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));
-            }
-            if row.expires == Some(Duration::ZERO) {
-                return self.fail(Rule::LeaseLost, format!("{} shows a lease that has ended", row.attachment));
             }
             let has_it = |actor: &super::Actor| {
                 let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
@@ -255,13 +252,13 @@ impl World {
     }
 
     /// In a calm world the server knows by now that a lease came back, unless its client asked again.
-    pub(super) fn must_be_released(&mut self, index: usize, address: Ipv4Addr) {
-        let group = |actor: &super::Actor| (actor.lan, actor.group);
-        let mine = group(&self.actors[index]);
-        let busy = self.actors.iter().any(|actor| group(actor) == mine && actor.phase != Phase::Idle);
-        let id = self.actors[index].client_id.as_bytes();
-        if !busy && self.is_granted(self.actors[index].lan, address, id) {
-            self.fail(Rule::NotReleased, format!("{address} of {}", self.actors[index].attachment));
+    pub(super) fn must_be_released(&mut self, index: usize, generation: u32, address: Ipv4Addr) {
+        let actor = &self.actors[index];
+        if self.plan.sharers > 1 || actor.generation != generation {
+            return;
+        }
+        if self.is_granted(actor.lan, address, actor.client_id.as_bytes()) {
+            self.fail(Rule::NotReleased, format!("{address} of {}", actor.attachment));
         }
     }
 }

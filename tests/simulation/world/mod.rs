@@ -3,6 +3,8 @@
 //! Only the orders that the contract promises hold: effects of one exchange, and transactions. Everything else happens after
 //! a delay of its own.
 
+mod actor;
+mod answers;
 mod daemon;
 mod finish;
 mod runtime;
@@ -20,8 +22,8 @@ use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::ClientKey;
 
+use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
-use self::runtime::{Act, Actor, Asked, Spooled};
 use self::shell::Sock;
 use self::wire::Segment;
 use crate::kernel::{At, Kernel};
@@ -125,7 +127,9 @@ pub(crate) struct World {
     watch: Watch,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The same as the client knows it, by the ACKs that it heard.
+    /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
+    latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
+    /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
     heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
@@ -173,6 +177,7 @@ impl World {
             actors,
             watch: Watch::default(),
             granted: BTreeMap::new(),
+            latest: BTreeMap::new(),
             heard: BTreeMap::new(),
             carried: BTreeMap::new(),
             crashes: plan.crashes.iter().copied().collect(),

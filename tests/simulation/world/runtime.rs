@@ -1,188 +1,18 @@
-//! The runtimes: actors that make containers, ask for addresses, configure them, and end in all the ways that containers end.
+//! The runtimes: they make containers, ask for addresses, configure them, and end in all the ways that containers end.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::effect::{Add, Answer, Call, Failure, RequestId};
-use leasehold_core::identity::{Attachment, ClientId, Door};
+use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::wire::Mac;
 
+use super::actor::{Act, Asked, Phase, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::At;
-use crate::plan::{Plan, happens, pick};
-use crate::watch::Rule;
-
-/// Makes one container after the other.
-pub(crate) struct Actor {
-    /// Its LAN.
-    pub(crate) lan: usize,
-    /// Actors of one group share a client identifier.
-    pub(crate) group: usize,
-    /// The client identifier follows the container, not the group.
-    own_ids: bool,
-    /// Counts its containers; acts of an earlier one are void.
-    pub(crate) generation: u32,
-    container: u32,
-    /// What it asks for.
-    pub(crate) attachment: Attachment,
-    pub(crate) client_id: ClientId,
-    path: PathBuf,
-    /// Its link's Ethernet address.
-    pub(crate) mac: Mac,
-    /// Where its link is.
-    pub(crate) at: Option<At>,
-    /// What it is at.
-    pub(crate) phase: Phase,
-    /// What ADD was answered.
-    pub(crate) told: Option<Lease>,
-    /// The world, not the daemon, may have cost it its lease.
-    pub(crate) excused: bool,
-    /// When its last namespace went without a DEL.
-    pub(crate) died: Option<Micros>,
-    /// Nothing is handed to the daemon before this: callers' requests keep their order.
-    order: Micros,
-}
-
-/// What an actor is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// No container.
-    Idle,
-    /// ADD was asked.
-    Adding,
-    /// The container runs with its address.
-    Live,
-    /// It is being taken down.
-    Ending,
-}
-
-/// What an actor does.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    /// Makes a container.
-    Begin,
-    /// Does something with a container that runs.
-    Next,
-    /// Hangs up.
-    HangUp(RequestId),
-    /// Asks for DEL.
-    Del,
-    /// Asks for ADD once more, with another caller.
-    Again,
-    /// Deletes the link.
-    Unlink,
-    /// Lets the namespace die.
-    Die,
-    /// Asks again after a refused connection.
-    Retry(Box<Add>),
-    /// Removes what is left of the container.
-    CleanUp,
-    /// The server should know of the release by now.
-    Released(Ipv4Addr),
-    /// The daemon should have dropped a cancelled ADD by now.
-    Dropped(Attachment),
-}
-
-/// A request as its caller sees it.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// Which actor asked, and for which of its containers.
-    pub(crate) by: Option<(usize, u32)>,
-    /// Why.
-    pub(crate) role: Role,
-    /// What.
-    pub(crate) call: Call,
-    /// The caller went away.
-    pub(crate) gone: bool,
-    /// The answer is on its way to the caller.
-    pub(crate) answered: bool,
-    /// Until when its caller tries.
-    patience: Micros,
-}
-
-impl Asked {
-    /// Returns a request that is no actor's.
-    pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
-        Self { by: None, role, call, gone: false, answered: false, patience: 0 }
-    }
-}
-
-/// Why something is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// The container's ADD.
-    Add,
-    /// Another ADD of the same.
-    Again,
-    /// The container's DEL.
-    Del,
-    /// CHECK.
-    Check,
-    /// CHECK of an address that nobody was given.
-    WrongCheck,
-    /// A DEL that was left while the daemon was away.
-    Spool(Attachment),
-    /// LIST, and this attachment must not hold anything.
-    Audit(Option<Attachment>),
-    /// The world asks, and waits for the answer.
-    Inquiry,
-}
-
-/// A DEL that was left while the daemon was away.
-#[derive(Debug)]
-pub(crate) struct Spooled {
-    /// Of what.
-    pub(crate) attachment: Attachment,
-}
+use crate::plan::{happens, pick};
 
 /// An address outside of every pool.
-const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
-/// A namespace that died is noticed within this where no message is lost.
-const NOTICED: Micros = 5 * SECOND;
-
-impl Actor {
-    /// Returns an actor at rest.
-    pub(crate) fn new(plan: &Plan, index: usize) -> Self {
-        let lan = index % plan.lans;
-        let group = index / plan.lans / plan.sharers as usize;
-        let attachment = Attachment {
-            door: Door::Cni,
-            network: format!("net{lan}"),
-            container: String::new(),
-            ifname: "eth0".to_owned(),
-        };
-        Self {
-            lan,
-            group,
-            own_ids: plan.sharers == 1 && index.is_multiple_of(2),
-            generation: 0,
-            container: 0,
-            attachment,
-            client_id: ClientId::new(vec![0, 0]).expect("two bytes are an identifier"),
-            path: PathBuf::new(),
-            mac: Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),
-            at: None,
-            phase: Phase::Idle,
-            told: None,
-            excused: false,
-            died: None,
-            order: 0,
-        }
-    }
-
-    fn add(&self, lan: leasehold_core::identity::Lan, timeout: Duration) -> Add {
-        Add {
-            attachment: self.attachment.clone(),
-            netns: self.path.clone(),
-            lan,
-            client_id: self.client_id.clone(),
-            timeout,
-        }
-    }
-}
+pub(super) const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
 
 impl World {
     /// Lets an actor act, unless that was meant for an earlier container of it.
@@ -191,7 +21,7 @@ impl World {
             return self.ask_audit(Some(attachment));
         }
         if let Act::Released(address) = act {
-            return self.must_be_released(actor, address);
+            return self.must_be_released(actor, generation, address);
         }
         if self.actors[actor].generation != generation {
             return;
@@ -212,14 +42,14 @@ impl World {
             Act::Die => self.die(actor),
             Act::Retry(add) if self.actors[actor].phase == Phase::Adding => {
                 let patience = self.now + add.timeout.as_micros() as Micros;
-                self.ask(actor, Role::Add, Call::Add(*add), patience);
+                self.ask(actor, Role::Add, Call::Add(add), patience);
             }
             Act::CleanUp => self.clean_up(actor),
             Act::Del | Act::Retry(_) | Act::Released(_) | Act::Dropped(_) => {}
         }
     }
 
-    fn act_after(&mut self, actor: usize, least: Micros, most: Micros, act: Act) {
+    pub(super) fn act_after(&mut self, actor: usize, least: Micros, most: Micros, act: Act) {
         let generation = self.actors[actor].generation;
         self.after(least, most, Event::Act(actor, generation, act));
     }
@@ -230,25 +60,11 @@ impl World {
             return;
         }
         let spooled = self.spool.iter().any(|spooled| spooled.attachment == self.actors[index].attachment);
-        let same = self.rng.u32(..4) == 0 && self.actors[index].generation > 0 && !spooled;
+        let same = self.rng.u32(..4) == 0 && self.actors[index].container > 0 && !spooled;
         let same_mac = self.rng.u32(..6) == 0;
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
-        actor.generation += 1;
-        if !same {
-            actor.container += 1;
-            actor.attachment.container = format!("c{index}-{}", actor.container);
-        }
-        let id = match actor.own_ids {
-            true => format!("\0{}/net{lan}/eth0", actor.attachment.container),
-            false => format!("\0group-{}", actor.group),
-        };
-        actor.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
-        if !same_mac {
-            [actor.mac.0[2], actor.mac.0[3]] = (actor.generation as u16).to_be_bytes();
-        }
-        actor.path = PathBuf::from(format!("/run/netns/{}", actor.attachment.container));
-        (actor.phase, actor.told, actor.excused) = (Phase::Adding, None, false);
+        actor.turn_to_next(index, same, same_mac);
         let (path, mac) = (actor.path.clone(), actor.mac);
         let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
         self.actors[index].at = Some(at);
@@ -256,7 +72,7 @@ impl World {
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));
         let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout);
         let patience = self.now + timeout.as_micros() as Micros;
-        let id = self.ask(index, Role::Add, Call::Add(add), patience);
+        let id = self.ask(index, Role::Add, Call::Add(Box::new(add)), patience);
         if happens(&mut self.rng, self.plan.unruly) {
             let act = match self.rng.u32(..7) {
                 0 | 1 => Act::HangUp(id),
@@ -290,7 +106,7 @@ impl World {
         }
         let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12));
         self.stats.count("ADD again");
-        self.ask(index, Role::Again, Call::Add(add), self.now);
+        self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
     }
 
     /// Does something with a container that runs.
@@ -314,6 +130,10 @@ impl World {
                 self.stats.count("carrier lost");
                 self.stay(index);
             }
+            45..50 if self.plan.unruly == 0 => {
+                self.intrude(index);
+                self.stay(index);
+            }
             35..55 => self.stay(index),
             _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
             _ => match self.rng.u32(..4) {
@@ -328,6 +148,18 @@ impl World {
         }
     }
 
+    /// Asks for the same attachment from another namespace.
+    fn intrude(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let lan = actor.lan;
+        let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
+        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12));
+        add.netns.as_mut_os_string().push("-too");
+        let (cookie, _) = self.kernel.create(&add.netns, "eth0", mac, 1500, lan);
+        self.stats.count("intruders");
+        self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
+    }
+
     fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
         let attachment = self.actors[index].attachment.clone();
         self.ask(index, role, Call::Check { attachment, expected }, self.now);
@@ -335,7 +167,7 @@ impl World {
     }
 
     /// Lets the container run on for a while.
-    fn stay(&mut self, index: usize) {
+    pub(super) fn stay(&mut self, index: usize) {
         let active = self.plan.active.as_micros() as Micros;
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
         self.act_after(index, SECOND, (lease * 3 / 2).min(active / 3), Act::Next);
@@ -388,7 +220,7 @@ impl World {
     }
 
     /// Removes what is left of a container, as the main plugin does after DEL's answer.
-    fn clean_up(&mut self, index: usize) {
+    pub(super) fn clean_up(&mut self, index: usize) {
         self.unlink(index);
         self.doom(index);
         self.rest(index);
@@ -416,202 +248,6 @@ impl World {
         let at = (self.now + 10).max(self.actors[index].order + 1);
         self.actors[index].order = at;
         self.at(at, Event::HungUp(self.run, id));
-    }
-
-    /// The core knows that a caller went away. `open`: it had not answered before.
-    pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
-        let Some(asked) = self.requests.remove(&id) else { return };
-        let Some((index, generation)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else {
-            return;
-        };
-        if self.actors[index].phase != Phase::Ending {
-            return;
-        }
-        if asked.role == Role::Add && open && self.rng.u32(..3) == 0 {
-            // Nobody says DEL: the ADD has to go with its caller.
-            let faultless =
-                self.plan.crashes.is_empty() && self.plan.store_faults == 0 && self.plan.store_full.is_none();
-            if faultless {
-                let attachment = self.actors[index].attachment.clone();
-                self.at(self.now + 20 * SECOND, Event::Act(index, generation, Act::Dropped(attachment)));
-            }
-            self.act_after(index, 25 * SECOND, 40 * SECOND, Act::CleanUp);
-        } else {
-            self.act_after(index, 0, SECOND, Act::Del);
-        }
-    }
-
-    /// An answer reaches its caller.
-    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
-        if self.requests.get(&id).is_none_or(|asked| asked.gone) {
-            return;
-        }
-        let Some(asked) = self.requests.remove(&id) else { return };
-        self.note(|| format!("    {id:?} is answered {answer:?}"));
-        if let Role::Audit(_) | Role::Inquiry = &asked.role {
-            return self.found(id, &asked.role, answer);
-        }
-        let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
-        match asked.role {
-            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
-            Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
-            Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
-            Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
-            Role::WrongCheck if answer == Answer::Checked => self.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}")),
-            _ => {}
-        }
-    }
-
-    fn added(&mut self, index: usize, answer: Answer) {
-        match answer {
-            Answer::Leased(lease) => {
-                self.stats.count("ADD leased");
-                let lan = self.actors[index].lan;
-                self.actors[index].told = Some((*lease).clone());
-                if !self.is_granted(lan, lease.ip(), self.actors[index].client_id.as_bytes()) {
-                    self.actors[index].excused = true;
-                }
-                let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
-                    return self.end_by_del(index);
-                };
-                self.check_link(index, at);
-                let added = self.kernel.add_address(at, lease.address);
-                self.tell(added);
-                self.actors[index].phase = Phase::Live;
-                self.stay(index);
-            }
-            Answer::Failed(failure) => {
-                self.stats.count("ADD failed");
-                self.explain(index, &failure);
-                self.end_by_del(index);
-            }
-            Answer::Deleted | Answer::Checked | Answer::Bindings(_) => {}
-        }
-    }
-
-    /// In a calm world the link is as the server wants it by the time of the answer.
-    fn check_link(&mut self, index: usize, at: At) {
-        if !self.calm {
-            return;
-        }
-        let Some(wire) = self.kernel.link(at) else { return };
-        let (good, state) = (wire.up && wire.carrier && wire.mtu == self.plan.mtu.map_or(1500, u32::from), wire.mtu);
-        if !good {
-            self.fail(Rule::Failed, format!("actor {index} got a lease on a link that is not ready, MTU {state}"));
-        }
-    }
-
-    /// In a calm world an ADD fails only for what its caller did.
-    fn explain(&mut self, index: usize, failure: &Failure) {
-        let actor = &self.actors[index];
-        let intact = actor.at.is_some_and(|at| self.kernel.link(at).is_some());
-        let recent = self
-            .actors
-            .iter()
-            .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + NOTICED));
-        let explained = match failure {
-            Failure::Held { .. } => self.plan.sharers > 1 || recent,
-            Failure::Attached { .. } => recent,
-            Failure::Link { .. } => !intact,
-            _ => false,
-        };
-        let doing = actor.attachment.to_string();
-        if self.calm && !explained && !self.winding_down {
-            self.fail(Rule::Failed, format!("ADD of {doing}: {failure}"));
-        }
-        if let Failure::Held { .. } = failure {
-            self.stats.count("held by another");
-        }
-    }
-
-    fn added_again(&mut self, index: usize, answer: Answer) {
-        self.excuse_lapsed(index);
-        let actor = &self.actors[index];
-        let Some(told) = &actor.told else { return };
-        match answer {
-            Answer::Leased(lease) if lease.address == told.address || actor.excused => {
-                self.stats.count("ADD again leased");
-            }
-            // What failed ends with a DEL.
-            Answer::Failed(_) if actor.excused => self.end_by_del(index),
-            Answer::Failed(_) if !self.calm => {}
-            answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
-        }
-    }
-
-    fn checked(&mut self, index: usize, answer: Answer) {
-        self.excuse_lapsed(index);
-        match answer {
-            Answer::Checked => self.stats.count("CHECK passed"),
-            Answer::Failed(failure) => {
-                self.stats.count("CHECK failed");
-                if self.calm {
-                    let attachment = self.actors[index].attachment.clone();
-                    self.fail(Rule::Failed, format!("CHECK of {attachment}: {failure}"));
-                }
-                if self.actors[index].excused {
-                    self.end_by_del(index);
-                }
-            }
-            Answer::Leased(_) | Answer::Deleted | Answer::Bindings(_) => {}
-        }
-    }
-
-    fn deleted(&mut self, index: usize, answer: Answer) {
-        match answer {
-            Answer::Deleted => {
-                self.stats.count("DEL done");
-                if let (true, Some(told)) = (self.calm, &self.actors[index].told) {
-                    let address = told.ip();
-                    self.act_after(index, 30 * SECOND, 40 * SECOND, Act::Released(address));
-                }
-                self.clean_up(index);
-            }
-            Answer::Failed(failure) => {
-                if self.calm {
-                    self.fail(Rule::Failed, format!("DEL: {failure}"));
-                }
-                let patience = self.plan.active.as_micros() as Micros / 50;
-                self.act_after(index, SECOND, patience, Act::Del);
-            }
-            Answer::Leased(_) | Answer::Checked | Answer::Bindings(_) => {}
-        }
-    }
-
-    /// A connection broke, or was refused.
-    pub(super) fn cut(&mut self, id: RequestId) {
-        if self.requests.get(&id).is_none_or(|asked| asked.answered && !asked.gone) {
-            return;
-        }
-        let Some(asked) = self.requests.remove(&id) else { return };
-        self.note(|| format!("    {id:?} is cut"));
-        if let Call::Del { attachment } = &asked.call
-            && !matches!(asked.role, Role::Spool(_))
-        {
-            self.stats.count("DEL spooled");
-            self.watch.holders.remove(attachment);
-            self.spool.push(Spooled { attachment: attachment.clone() });
-        }
-        let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
-        match (&asked.role, self.actors[index].phase) {
-            (Role::Add, Phase::Adding) => match asked.call {
-                Call::Add(mut add) if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 => {
-                    add.timeout = Duration::from_micros(asked.patience - self.now);
-                    let least = if self.daemon.is_some() { MILLI } else { 100 * MILLI };
-                    self.act_after(index, least, 200 * MILLI, Act::Retry(Box::new(add)));
-                }
-                _ => self.end_by_del(index),
-            },
-            (Role::Add, Phase::Ending) if asked.gone => self.end_by_del(index),
-            (Role::Again, Phase::Live) => {
-                self.excuse_lapsed(index);
-                if self.actors[index].excused {
-                    self.end_by_del(index);
-                }
-            }
-            (Role::Del, Phase::Ending) => self.clean_up(index),
-            _ => {}
-        }
     }
 
     /// Returns the spool as requests, which stay in it until they are answered.

@@ -1,9 +1,9 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
-use leasehold_core::effect::{Answer, Effect, ExchangeId, Outcome};
+use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::link::{Link, LinkCause, Sockets};
 
-use super::runtime::Role;
+use super::actor::Role;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, happens};
@@ -133,13 +133,7 @@ impl World {
         }
     }
 
-    fn report(
-        &mut self,
-        op: leasehold_core::effect::OpId,
-        outcome: Outcome,
-        exchange: Option<ExchangeId>,
-        delay: Micros,
-    ) {
+    fn report(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>, delay: Micros) {
         self.after(delay + 10, delay + 2 * MILLI, Event::Done(self.run, op, outcome, exchange));
     }
 
@@ -180,7 +174,7 @@ impl World {
     }
 
     /// Lets an answer go to its caller.
-    fn reply(&mut self, id: leasehold_core::effect::RequestId, answer: Answer) {
+    fn reply(&mut self, id: RequestId, answer: Answer) {
         let Some(asked) = self.requests.get_mut(&id) else { return };
         asked.answered = true;
         if let (Role::Spool(attachment), Answer::Deleted) = (&asked.role, &answer) {
@@ -199,9 +193,9 @@ impl World {
                 return;
             }
             let result = if self.disk_full {
-                Err(leasehold_core::effect::StoreCause::Full)
+                Err(StoreCause::Full)
             } else if happens(&mut self.rng, self.plan.store_faults) {
-                Err(leasehold_core::effect::StoreCause::Failed("simulated".to_owned()))
+                Err(StoreCause::Failed("simulated".to_owned()))
             } else {
                 self.store.commit(changes);
                 Ok(())

@@ -10,10 +10,11 @@ use leasehold_core::link::{Link, LinkCause};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{
-    Arp, BROADCAST, ClientKey, Config, Event as Served, Judge, Packet, Server, Station, arp, decode,
+    Arp, BROADCAST, ClientKey, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Station, arp, decode,
 };
 
 use super::daemon::is_dhcp;
+use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
 use crate::plan::{Plan, happens, pick};
@@ -128,7 +129,7 @@ impl World {
             self.served(lan, station, served);
         }
         for out in out {
-            if let Ok(netns_fixtures::model::Frame { packet: Packet::Udp { payload, .. }, .. }) = decode(&out.frame) {
+            if let Ok(Frame { packet: Packet::Udp { payload, .. }, .. }) = decode(&out.frame) {
                 self.segments[lan].judge.server(now, payload);
             }
             let held = out.delay.as_micros() as Micros;
@@ -140,7 +141,6 @@ impl World {
 
     /// Notes what a server did, and whom it excuses.
     fn served(&mut self, lan: usize, station: usize, served: Served) {
-        use netns_fixtures::model::Purpose;
         match served {
             Served::Granted(address, purpose) => {
                 self.stats.count(match purpose {
@@ -196,13 +196,13 @@ impl World {
             Packet::Udp { .. } | Packet::Other(_) => return,
         };
         let broadcast = frame.destination == BROADCAST;
-        let hears = |sock: &&super::shell::Sock| {
+        let hears = |sock: &&Sock| {
             let inside = matches!(sock.link, Link::InNetns { .. });
             let for_it = broadcast || (sock.link.mac().0 == frame.destination && (inside || self.plan.promiscuous));
             let wanted = if arp_only { sock.want.arp } else { sock.link.mac().0 == chaddr };
             sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
         };
-        let other_host = |sock: &super::shell::Sock| !broadcast && matches!(sock.link, Link::Parent { .. });
+        let other_host = |sock: &Sock| !broadcast && matches!(sock.link, Link::Parent { .. });
         let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, sock)| (*id, other_host(sock)));
         for (exchange, other_host) in hearing.collect::<Vec<_>>() {
             self.deliver(exchange, bytes.to_vec(), FrameMeta { other_host, ..FrameMeta::default() });

@@ -4,6 +4,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::Ipam;
+use super::object::{BadKey, Fault, Object, objects_of, text};
+
 /// A network configuration: the main plugin's, whole. Keys that are not named here are ignored; `null` and the empty
 /// string are as good as absent, as they are to the Go plugins.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -18,9 +21,9 @@ pub struct Config {
     /// The main plugin.
     #[serde(rename = "type", default, deserialize_with = "said")]
     pub plugin: Option<String>,
-    /// Our part.
-    #[serde(default, deserialize_with = "or_default")]
-    pub ipam: Ipam,
+    /// Our part: see [`Config::ipam`].
+    #[serde(default)]
+    ipam: Value,
     /// The parent link of macvlan, ipvlan, vlan and others.
     pub master: Option<Value>,
     /// The bridge of the bridge plugin and others.
@@ -35,20 +38,24 @@ pub struct Config {
     pub link_in_container: Option<Value>,
     /// What the chain answered so far; for CHECK and DEL, what it answered to ADD.
     pub prev_result: Option<Value>,
+    /// What the runtime says by convention: see [`Config::args_ips`].
+    args: Option<Value>,
+    /// What the runtime says for the network's capabilities: see [`Config::runtime_config`].
+    runtime_config: Option<Value>,
+    /// See [`Config::valid_attachments`].
+    #[serde(rename = "cni.dev/valid-attachments", default, deserialize_with = "present")]
+    valid_attachments: Option<Value>,
+    #[serde(rename = "cni.dev/attachments", default, deserialize_with = "present")]
+    attachments: Option<Value>,
 }
 
-/// Our part of the configuration. The incumbent's `request`, `provide` and `priority` are accepted with the rest.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Ipam {
-    /// The name that this plugin was called by.
-    #[serde(rename = "type", default, deserialize_with = "said")]
-    pub plugin: Option<String>,
-    /// Where the daemon listens.
-    #[serde(default, deserialize_with = "said")]
-    pub daemon_socket_path: Option<String>,
-    /// How long an ADD may take, in seconds: see [`crate::add_timeout`].
-    pub timeout: Option<f64>,
+/// What a runtime says for the capabilities of a network, as far as this plugin has use for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeConfig {
+    /// `mac`: the hardware address that the interface will have.
+    pub mac: Option<String>,
+    /// `ips`: addresses to ask for, with or without prefix.
+    pub ips: Vec<String>,
 }
 
 impl Config {
@@ -69,6 +76,57 @@ impl Config {
         // The bridge plugin's own default.
         let default = (self.plugin.as_deref() == Some("bridge")).then_some("cni0");
         named.filter(|name| !name.is_empty()).or(default)
+    }
+
+    /// Reads our part of the configuration.
+    ///
+    /// # Errors
+    /// The first key that is refused: see [`Ipam`].
+    pub fn ipam(&self) -> Result<Ipam, BadKey> {
+        Ipam::parse(&self.ipam)
+    }
+
+    /// Returns the addresses that the convention `args.cni.ips` asks for. The rest of `args` may be anything.
+    ///
+    /// # Errors
+    /// `args.cni.ips` is not a list of strings.
+    pub fn args_ips(&self) -> Result<Vec<String>, BadKey> {
+        let cni = self.args.as_ref().and_then(|args| args.get("cni")).filter(|cni| cni.is_object());
+        cni.map_or(Ok(Vec::new()), |cni| Object::new("args.cni", cni)?.list("ips", owned))
+    }
+
+    /// Returns what the runtime says for the network's capabilities.
+    ///
+    /// # Errors
+    /// `runtimeConfig` is no object, or a key that is read has another type.
+    pub fn runtime_config(&self) -> Result<RuntimeConfig, BadKey> {
+        let Some(value) = &self.runtime_config else { return Ok(RuntimeConfig::default()) };
+        let said = Object::new("runtimeConfig", value)?;
+        let mac = said.read("mac", owned)?.filter(|mac| !mac.is_empty());
+        Ok(RuntimeConfig { mac, ips: said.list("ips", owned)? })
+    }
+
+    /// Returns the attachments that a GC says are valid, each as container and interface name.
+    ///
+    /// `cni.dev/valid-attachments` is the key of the specification, `cni.dev/attachments` an older spelling of it; libcni
+    /// sends both, and what either names is valid. `null` is libcni's way to write no attachment at all.
+    ///
+    /// # Errors
+    /// Neither key is there, which says nothing about any attachment, or an entry is not complete.
+    pub fn valid_attachments(&self) -> Result<Vec<(String, String)>, BadKey> {
+        const KEYS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
+        let said = KEYS.into_iter().zip([&self.valid_attachments, &self.attachments]);
+        let mut said = said.filter_map(|(key, value)| Some((key, value.as_ref()?))).peekable();
+        if said.peek().is_none() {
+            return Err(Fault::Missing.at(KEYS[0]));
+        }
+        let mut valid = Vec::new();
+        for (key, value) in said {
+            valid.extend(objects_of(key, value, |entry| {
+                Ok((entry.require("containerID", owned)?, entry.require("ifname", owned)?))
+            })?);
+        }
+        Ok(valid)
     }
 
     /// Returns the VLAN on the parent link, 0 when untagged.
@@ -120,6 +178,15 @@ fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
     Ok(Option::<String>::deserialize(from)?.filter(|text| !text.is_empty()))
 }
 
+/// Reads a value that is there, be it `null`.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+fn owned(value: &Value) -> Result<String, Fault> {
+    text(value).map(str::to_owned)
+}
+
 /// Reads a value; `null` is its default.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
@@ -143,9 +210,9 @@ mod tests {
         assert_eq!(config.cni_version.as_deref(), Some("1.0.0"));
         assert_eq!(config.name.as_deref(), Some("lan"));
         assert_eq!(config.plugin.as_deref(), Some("macvlan"));
-        assert_eq!(config.ipam.plugin.as_deref(), Some("dhcp"));
-        assert_eq!(config.ipam.daemon_socket_path.as_deref(), Some("/run/x.sock"));
-        assert_eq!(config.ipam.timeout, Some(45.0));
+        let ipam = config.ipam().unwrap();
+        assert_eq!((ipam.timeout, ipam.priority), (Some(45.0), Some(10)));
+        assert_eq!(config.runtime_config().unwrap().mac.as_deref(), Some("02:00:00:00:00:01"));
         assert_eq!((config.parent_link(), config.parent_vlan()), (Some("eth0"), 0));
     }
 
@@ -183,9 +250,75 @@ mod tests {
 
     #[test]
     fn what_is_no_configuration_is_refused() {
-        for text in ["", "[]", "null", "{", r#"{"name": 1}"#, r#"{"ipam": []}"#, r#"{"ipam": {"timeout": "30"}}"#] {
+        for text in ["", "[]", "null", "{", r#"{"name": 1}"#] {
             assert!(Config::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_part_that_is_not_read_may_be_anything() {
+        let config = Config::parse(r#"{"ipam": [], "args": 7, "runtimeConfig": "x"}"#).unwrap();
+        assert_eq!(config.ipam().unwrap_err().key, "ipam");
+        assert_eq!(config.args_ips(), Ok(Vec::new()));
+        assert_eq!(config.runtime_config().unwrap_err().key, "runtimeConfig");
+    }
+
+    #[test]
+    fn addresses_are_asked_for_in_lists_of_strings() {
+        let config = Config::parse(
+            r#"{"args": {"cni": {"ips": ["10.0.0.5"], "labels": 1}}, "runtimeConfig": {"ips": ["10.0.0.6/24"], "dns": 1}}"#,
+        )
+        .unwrap();
+        assert_eq!(config.args_ips().unwrap(), ["10.0.0.5"]);
+        assert_eq!(config.runtime_config().unwrap().ips, ["10.0.0.6/24"]);
+        let table = [
+            (r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#, "args.cni.ips: it has to be a list, not a string"),
+            (r#"{"args": {"cni": {"ips": [5]}}}"#, "args.cni.ips[0]: it has to be a string, not a number"),
+            (r#"{"runtimeConfig": {"ips": {}}}"#, "runtimeConfig.ips: it has to be a list, not an object"),
+            (r#"{"runtimeConfig": {"mac": 2}}"#, "runtimeConfig.mac: it has to be a string, not a number"),
+        ];
+        for (text, fault) in table {
+            let config = Config::parse(text).unwrap();
+            let result = config.args_ips().and(config.runtime_config());
+            assert_eq!(result.unwrap_err().to_string(), fault, "{text}");
+        }
+    }
+
+    #[test]
+    fn valid_attachments_come_under_either_name() {
+        let one = r#"[{"containerID": "a", "ifname": "eth0"}]"#;
+        let two = r#"[{"containerID": "b", "ifname": "net1", "other": 1}]"#;
+        let table = [
+            (format!(r#"{{"cni.dev/valid-attachments": {one}}}"#), Ok(vec![("a", "eth0")])),
+            (format!(r#"{{"cni.dev/attachments": {two}}}"#), Ok(vec![("b", "net1")])),
+            (
+                format!(r#"{{"cni.dev/valid-attachments": {one}, "cni.dev/attachments": {two}}}"#),
+                Ok(vec![("a", "eth0"), ("b", "net1")]),
+            ),
+            (r#"{"cni.dev/valid-attachments": []}"#.into(), Ok(vec![])),
+            (r#"{"cni.dev/valid-attachments": null, "cni.dev/attachments": null}"#.into(), Ok(vec![])),
+            ("{}".into(), Err("cni.dev/valid-attachments: missing")),
+            (
+                r#"{"cni.dev/valid-attachments": {}}"#.into(),
+                Err("cni.dev/valid-attachments: it has to be a list, not an object"),
+            ),
+            (
+                r#"{"cni.dev/attachments": [{"containerID": "a"}]}"#.into(),
+                Err("cni.dev/attachments[0].ifname: missing"),
+            ),
+        ];
+        for (text, expected) in table {
+            let valid = Config::parse(&text).unwrap().valid_attachments();
+            let valid = valid.as_ref().map(|list| list.iter().map(|(c, i)| (c.as_str(), i.as_str())).collect());
+            assert_eq!(valid.map_err(ToString::to_string), expected.map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_may_have_thousands_of_attachments() {
+        let entry = r#"{"containerID": "a", "ifname": "eth0"}"#;
+        let text = format!(r#"{{"cni.dev/valid-attachments": [{}]}}"#, vec![entry; 5_000].join(","));
+        assert_eq!(Config::parse(&text).unwrap().valid_attachments().unwrap().len(), 5_000);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! CNI: what the shim passes on, the network configuration, results and errors.
 //!
-//! Nothing is judged here but JSON itself; the daemon validates.
+//! Nothing is judged here but how a thing is written; whether it can be done is the daemon's to say.
 
 mod config;
 mod error;
+mod ipam;
+mod object;
 mod result;
 mod version;
 
 use serde::{Deserialize, Serialize};
 
-pub use config::{Config, Ipam, PrevResult};
+pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
+pub use ipam::{ClientId, ExtraRoute, Ipam, Provide, RequestList, Servers};
+pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};
 pub use version::{UnknownVersion, Version, VersionInfo};
 
@@ -50,6 +54,9 @@ pub struct Env {
     /// `CNI_PATH`: where plugins are looked for.
     #[serde(rename = "CNI_PATH", default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// `CNI_NETNS_OVERRIDE`: whether the namespace may be the host's own. No part of the specification, but of libcni.
+    #[serde(rename = "CNI_NETNS_OVERRIDE", default, skip_serializing_if = "Option::is_none")]
+    pub netns_override: Option<String>,
 }
 
 impl Env {
@@ -62,6 +69,7 @@ impl Env {
             ifname: var("CNI_IFNAME"),
             args: var("CNI_ARGS"),
             path: var("CNI_PATH"),
+            netns_override: var("CNI_NETNS_OVERRIDE"),
         }
     }
 }

@@ -31,13 +31,23 @@ pub struct Ip {
     pub gateway: Option<IpAddr>,
 }
 
-/// A route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A route. All but its ends is for main plugins of 1.1.0 and later; older versions have no word for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// Where to.
     pub dst: IpNet,
     /// The next hop; `None` when the destination is on the link itself.
     pub via: Option<IpAddr>,
+    /// The path's MTU, in bytes.
+    pub mtu: Option<u32>,
+    /// The greatest TCP segment to advertise, in bytes.
+    pub advmss: Option<u32>,
+    /// The metric.
+    pub priority: Option<u32>,
+    /// The routing table.
+    pub table: Option<u32>,
+    /// The scope, by the kernel's numbers; `None` is the kernel's choice, or the link for a destination on it.
+    pub scope: Option<u8>,
 }
 
 /// Names and their servers.
@@ -64,18 +74,51 @@ impl Success {
     /// Writes the result as `version` wants it.
     pub fn render(&self, version: Version) -> String {
         use Version::*;
-        let (family, scopes) = match version {
-            V0_4_0 => (true, false),
+        let (family, attributes) = match version {
+            V0_1_0 | V0_2_0 => return to_json(&self.pair(version)),
+            V0_3_0 | V0_3_1 | V0_4_0 => (true, false),
             V1_0_0 => (false, false),
             V1_1_0 => (false, true),
         };
         to_json(&ListOut {
             cni_version: version,
             ips: self.ips.iter().map(|ip| IpOut::new(ip, family)).collect(),
-            routes: self.routes.iter().map(|route| RouteOut::new(route, scopes)).collect(),
+            routes: self.routes.iter().map(|route| RouteOut::new(route, attributes)).collect(),
             dns: &self.dns,
         })
     }
+
+    fn pair(&self, version: Version) -> PairOut<'_> {
+        let of = |is_v4: bool| {
+            let ip = self.ips.iter().find(|ip| matches!(ip.address, IpNet::V4(_)) == is_v4)?;
+            let routes = self.routes.iter().filter(|route| matches!(route.dst, IpNet::V4(_)) == is_v4);
+            let routes = routes.map(|route| RouteOut::new(route, false)).collect();
+            Some(FamilyOut { ip: ip.address, gateway: ip.gateway, routes })
+        };
+        PairOut { cni_version: version, ip4: of(true), ip6: of(false), dns: &self.dns }
+    }
+}
+
+/// The shape before 0.3.0: an address of each family.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PairOut<'a> {
+    cni_version: Version,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip4: Option<FamilyOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip6: Option<FamilyOut>,
+    #[serde(skip_serializing_if = "Dns::is_empty")]
+    dns: &'a Dns,
+}
+
+#[derive(Serialize)]
+struct FamilyOut {
+    ip: IpNet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<RouteOut>,
 }
 
 /// The shape since 0.3.0: a list of addresses.
@@ -114,7 +157,21 @@ impl IpOut {
 struct RouteOut {
     dst: IpNet,
     gw: IpAddr,
-    /// `routes[].scope`, since 1.1.0.
+    #[serde(flatten)]
+    attributes: Attributes,
+}
+
+/// What routes have since 1.1.0.
+#[derive(Default, Serialize)]
+struct Attributes {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advmss: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<u8>,
 }
@@ -127,12 +184,15 @@ impl RouteOut {
     /// incumbent passes it on: main plugins replace an absent `gw` by the gateway of the first address
     /// (`ConfigureIface`), and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to
     /// reach another one's next hop, a router outside the subnet.
-    fn new(route: &Route, scopes: bool) -> Self {
+    fn new(route: &Route, attributes: bool) -> Self {
         let none: IpAddr = match route.dst {
             IpNet::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpNet::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let scope = (scopes && route.via.is_none()).then_some(Self::LINK);
-        Self { dst: route.dst, gw: route.via.unwrap_or(none), scope }
+        let Route { dst, via, mtu, advmss, priority, table, scope } = *route;
+        let scope = scope.or(via.is_none().then_some(Self::LINK));
+        let attributes =
+            if attributes { Attributes { mtu, advmss, priority, table, scope } } else { Attributes::default() };
+        Self { dst, gw: via.unwrap_or(none), attributes }
     }
 }

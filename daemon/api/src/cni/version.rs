@@ -9,6 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Version {
+    /// 0.1.0: one address of each family; and what a configuration without `cniVersion` means.
+    V0_1_0,
+    /// 0.2.0: the same, with VERSION.
+    V0_2_0,
+    /// 0.3.0: lists of addresses, chains of plugins.
+    V0_3_0,
+    /// 0.3.1: the same.
+    V0_3_1,
     /// 0.4.0: the first with CHECK.
     V0_4_0,
     /// 1.0.0: addresses without a version.
@@ -24,17 +32,22 @@ pub struct UnknownVersion(pub String);
 
 impl Version {
     /// All that are spoken, the oldest first.
-    pub const ALL: [Self; 3] = [Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    pub const ALL: [Self; 7] =
+        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
 
     /// The newest that is spoken.
     pub const NEWEST: Self = Self::V1_1_0;
 
     /// What a configuration without `cniVersion` means, by the specification.
-    pub const UNSAID: &str = "0.1.0";
+    pub const UNSAID: Self = Self::V0_1_0;
 
     /// Returns the version as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::V0_1_0 => "0.1.0",
+            Self::V0_2_0 => "0.2.0",
+            Self::V0_3_0 => "0.3.0",
+            Self::V0_3_1 => "0.3.1",
             Self::V0_4_0 => "0.4.0",
             Self::V1_0_0 => "1.0.0",
             Self::V1_1_0 => "1.1.0",
@@ -106,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_version_that_is_not_spoken_is_named_and_cut() {
-        assert_eq!("0.3.1".parse::<Version>().unwrap_err().to_string(), "cniVersion \"0.3.1\" is not supported");
+        assert_eq!("0.5.0".parse::<Version>().unwrap_err().to_string(), "cniVersion \"0.5.0\" is not supported");
         let UnknownVersion(text) = "9".repeat(1000).parse::<Version>().unwrap_err();
         assert_eq!(text.len(), 32);
     }

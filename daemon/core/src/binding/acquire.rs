@@ -173,12 +173,7 @@ impl Binding {
                 self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.exchange.open(
-                    self.id,
-                    &self.link,
-                    Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None },
-                    cx,
-                );
+                self.open(Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None }, true, cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
         }
@@ -246,6 +241,10 @@ impl Binding {
             return self.exchange.close(cx);
         }
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        if let Some(address) = acquire.client.owed().map(Lease::ip).filter(|_| self.exchange.can_send()) {
+            // What this ADD had taken over went back with it.
+            cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
+        }
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
         self.exchange.close(cx);

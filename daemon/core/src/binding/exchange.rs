@@ -1,8 +1,8 @@
 //! The sockets of a binding: closed most of its life.
 
-use super::Cx;
+use super::{Cx, Owner, Purpose};
 use crate::effect::{ExchangeId, OpId};
-use crate::link::{Link, Sockets};
+use crate::link::{Link, Sockets, Target};
 use crate::record::BindingId;
 
 /// A binding's sockets.
@@ -11,6 +11,8 @@ pub(super) enum Exchange {
     /// None.
     #[default]
     Closed,
+    /// The host's link that they are to be on is being looked for.
+    Finding(OpId),
     /// Asked for.
     Opening(OpId, ExchangeId),
     /// There.
@@ -26,11 +28,28 @@ impl Exchange {
         }
     }
 
+    /// Looks for the host's link first, unless that is under way.
+    pub(super) fn find(&mut self, owner: BindingId, ifname: &str, cx: &mut Cx<'_>) {
+        if matches!(self, Self::Closed) {
+            let target = Target::Host { ifname: ifname.to_owned() };
+            *self = Self::Finding(cx.out.inspect(Owner::Binding(owner), Purpose::FindLine, target));
+        }
+    }
+
+    /// Takes note that the host's link was looked for; false when it is not wanted any more.
+    pub(super) fn found(&mut self) -> bool {
+        let wanted = matches!(self, Self::Finding(_));
+        if wanted {
+            *self = Self::Closed;
+        }
+        wanted
+    }
+
     /// Takes note that the sockets are open; false when they are not wanted any more.
     pub(super) fn opened(&mut self, exchange: ExchangeId) -> bool {
         match self {
             Self::Opening(_, wanted) if *wanted == exchange => *self = Self::Open(exchange),
-            Self::Opening(..) | Self::Open(_) | Self::Closed => return false,
+            Self::Finding(_) | Self::Opening(..) | Self::Open(_) | Self::Closed => return false,
         }
         true
     }
@@ -39,6 +58,7 @@ impl Exchange {
     pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
         match std::mem::take(self) {
             Self::Closed => {}
+            Self::Finding(op) => cx.out.forget(op),
             Self::Opening(op, exchange) => {
                 cx.out.forget(op);
                 cx.out.close(exchange);
@@ -52,6 +72,11 @@ impl Exchange {
         if let Self::Open(exchange) = self {
             frames.into_iter().for_each(|frame| cx.out.send(*exchange, frame));
         }
+    }
+
+    /// Tells whether frames reach the wire.
+    pub(super) fn can_send(&self) -> bool {
+        matches!(self, Self::Open(_))
     }
 
     /// Tells whether this exchange is the binding's, open or opening.

@@ -111,7 +111,8 @@ impl Binding {
             let leased = hold.client.lease().map(Lease::ip);
             let chaddr = self.identity.chaddr;
             let want = Sockets { chaddr, arp: leased.is_some(), hold_port: leased };
-            self.exchange.open(self.id, &self.link, want, cx);
+            let broadcasts = hold.client.broadcasts();
+            self.open(want, broadcasts, cx);
         } else {
             self.exchange.close(cx);
         }

@@ -28,7 +28,7 @@ use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::identity::{Attachment, Identity, IdentityKey};
-use crate::link::{Link, LinkCause};
+use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame::Frame;
@@ -52,6 +52,8 @@ pub(crate) struct Binding {
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
     pub(crate) life: Life,
+    /// The host's link that broadcasts go over, where the profile wants that and it was found.
+    parent: Option<Link>,
     exchange: Exchange,
     persistence: Persistence,
 }
@@ -87,7 +89,7 @@ impl Binding {
     fn new(id: BindingId, holder: Holder, life: Life) -> Self {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
-        Self { id, attachment, identity, profile, link, life, exchange, persistence }
+        Self { id, attachment, identity, profile, link, life, parent: None, exchange, persistence }
     }
 
     /// Returns the sender of the binding's messages.
@@ -107,7 +109,7 @@ impl Binding {
     /// Tells whether the binding's sockets are, or will be, on a link of the host.
     pub(crate) fn speaks_from_host(&self) -> bool {
         match &self.life {
-            Life::Acquiring(_) | Life::Held(_) => self.link.in_netns().is_none(),
+            Life::Acquiring(_) | Life::Held(_) => self.profile.on_parent,
             Life::Releasing(release) => release.speaks_from_host(),
         }
     }
@@ -161,6 +163,7 @@ impl Binding {
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
             (Purpose::Size, outcome) => self.on_sized(outcome, cx),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
+            (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {
                 tracing::warn!(?purpose, ?outcome, "outcome of another kind of effect")
             }
@@ -185,10 +188,45 @@ impl Binding {
             return;
         }
         self.exchange.close(cx);
+        let cause = match self.parent.take() {
+            Some(_) => not_gone(cause),
+            None => cause,
+        };
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_unopened(cause, cx),
             Life::Held(_) => self.hold_on_unopened(cause, cx),
             Life::Releasing(_) => self.release_on_unopened(cause, cx),
+        }
+    }
+
+    /// Opens sockets on the binding's own link, or on the LAN's where the profile wants broadcasts to go over that.
+    fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
+        let parent = self.identity.lan.parent().filter(|_| self.profile.on_parent && broadcasts);
+        match (parent, &self.parent) {
+            (None, _) => self.exchange.open(self.id, &self.link, want, cx),
+            (Some(_), Some(link)) => self.exchange.open(self.id, link, want, cx),
+            (Some(ifname), None) => self.exchange.find(self.id, ifname, cx),
+        }
+    }
+
+    /// Goes on after the LAN's link was looked for.
+    fn on_line(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
+        if !self.exchange.found() {
+            return;
+        }
+        match (result, &self.life) {
+            (Ok(view), life) => {
+                self.parent = Some(Link::Parent { ifindex: view.ifindex, mac: view.mac });
+                match life {
+                    Life::Acquiring(_) => self.acquire_on_clock(cx),
+                    Life::Held(_) => self.hold_on_clock(cx),
+                    Life::Releasing(_) => {}
+                }
+            }
+            (Err(cause), Life::Acquiring(_)) => self.acquire_on_unopened(cause, cx),
+            (Err(cause), Life::Held(_)) => self
+                .hold_on_unopened(LinkCause::Refused { doing: "use the parent link", reason: cause.to_string() }, cx),
+            (Err(_), Life::Releasing(_)) => {}
         }
     }
 
@@ -277,6 +315,14 @@ impl Binding {
             expires: times[2],
             link: self.link.clone(),
         }
+    }
+}
+
+/// Returns why the LAN's link could not be used. That it is gone says nothing of the binding's own link.
+fn not_gone(cause: LinkCause) -> LinkCause {
+    match cause.is_gone() {
+        true => LinkCause::Refused { doing: "use the parent link", reason: cause.to_string() },
+        false => cause,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the core wants done: the effects, and who hears of their outcomes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
 
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
@@ -32,6 +33,8 @@ pub(crate) enum Purpose {
     Size,
     /// The host's link, for a RELEASE from there.
     FindParent,
+    /// The host's link, for an exchange over it.
+    FindLine,
     /// A first look at an ADD's link, set up.
     Prepare,
     /// Whether a rival of an ADD lives.
@@ -53,6 +56,8 @@ pub(crate) enum Report {
     Replaced(Vec<BindingId>),
     /// The ADD may hear of its lease. The binding is held.
     Leased(Box<Lease>),
+    /// A RELEASE for this address went out under the identity of these others too.
+    Undone(Ipv4Addr, Vec<BindingId>),
     /// The acquisition came to nothing. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.

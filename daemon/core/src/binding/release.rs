@@ -3,6 +3,7 @@
 //! From inside while the link lives, else from the host's link that is the LAN. What could not be sent is tried again until
 //! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::hold::{Hold, resume, seek};
@@ -227,6 +228,9 @@ impl Binding {
             release.stage = Stage::Paused { marked: true };
             return self.tell(cx);
         }
+        if release.owed == Owed::Nothing {
+            return self.forget(cx);
+        }
         release.tries += 1;
         release.from_host = false;
         if release.link_gone || self.link.in_netns().is_none() {
@@ -361,10 +365,20 @@ impl Binding {
         }
     }
 
+    /// Takes note that a RELEASE for this address went out under the same identity.
+    pub(crate) fn owes_no_more(&mut self, address: Ipv4Addr) {
+        if let Life::Releasing(release) = &mut self.life
+            && release.lease.ip() == address
+        {
+            release.owed = Owed::Nothing;
+        }
+    }
+
     /// Goes on: nobody holds the identity any more.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
+            Stage::Paused { .. } if release.owed == Owed::Nothing => self.forget(cx),
             Stage::Paused { marked: true } => self.try_release(cx),
             Stage::Paused { marked: false } => {
                 release.stage = Stage::Marking;

@@ -208,7 +208,11 @@ impl Client {
             Event::Opened => self.line = Line::Open,
             Event::Unopened => self.on_unopened(now),
             Event::Udp(udp) => self.on_udp(now, udp, &mut out),
-            Event::Arp(arp) => self.on_arp(now, arp, &mut out),
+            Event::Arp(arp) => {
+                // After a suspend it may come before the clock is served: no RENEW follows the lease's end, or T2.
+                self.on_lease_clock(now, &mut out);
+                self.on_arp(now, arp, &mut out);
+            }
         }
         self.advance(now, &mut out);
         out.listen = self.state.listens(now);
@@ -228,6 +232,11 @@ impl Client {
     /// Returns the state's name as the RFC spells it.
     pub fn state(&self) -> &'static str {
         self.state.name()
+    }
+
+    /// Tells whether what the client sends now is broadcast, not for one server.
+    pub fn broadcasts(&self) -> bool {
+        !matches!(self.state, State::Renewing { .. })
     }
 
     /// Returns the lease that may be used now.
@@ -437,10 +446,11 @@ impl Client {
         let retry = now + timing::acquisition_wait(4, self.waited_for, &mut self.rng);
         match &mut self.state {
             State::Init { at, .. } | State::InitReboot { at, .. } => *at = retry,
-            State::Selecting { tx, .. } | State::Requesting { tx, .. } | State::Rebooting { tx, .. } => {
-                tx.next = retry;
-                tx.until = now;
+            State::Selecting { tx, second, .. } => {
+                (tx.next, tx.until) = (retry, now);
+                *second = None;
             }
+            State::Requesting { tx, .. } | State::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
             State::Bound { .. } => {}
             State::Renewing { lease, attempt } => {
                 let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };

@@ -28,6 +28,9 @@ pub struct Profile {
     pub request: Option<Vec<u8>>,
     /// Asks servers to answer by broadcast.
     pub broadcast: bool,
+    /// Whatever is broadcast leaves and comes in over the LAN's parent link: the interfaces of ipvlan have its hardware
+    /// address, and a frame to that address is the parent's.
+    pub on_parent: bool,
     /// Offers to take a lease in two messages (80, RFC 4039).
     pub rapid_commit: bool,
     /// Only these servers' answers are believed; empty: all but `deny`.
@@ -50,6 +53,7 @@ impl Default for Profile {
             provide: Vec::new(),
             request: None,
             broadcast: false,
+            on_parent: false,
             rapid_commit: false,
             allow: Vec::new(),
             deny: Vec::new(),

@@ -128,11 +128,13 @@ impl State {
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
             Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(Lease::expires)),
-            Self::Selecting { tx, second, .. } => {
-                let own = window(tx.until, tx.next, Timer::Retransmit);
-                return earlier(own, second.as_ref().map(|(_, at)| (*at, Timer::Choose)));
+            // While an offer waits nothing is sent again; and it waits on for the sockets.
+            Self::Selecting { second: Some((_, at)), .. } => {
+                return (!opening).then_some((*at, Timer::Choose));
             }
-            Self::Requesting { tx, .. } => (window(tx.until, tx.next, Timer::Retransmit), None),
+            Self::Selecting { tx, second: None, .. } | Self::Requesting { tx, .. } => {
+                (window(tx.until, tx.next, Timer::Retransmit), None)
+            }
             Self::Rebooting { tx, .. } => {
                 (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(Lease::expires))
             }

@@ -49,7 +49,7 @@ impl Admission {
     }
 
     fn target(&self) -> Target {
-        Target::Named { netns: self.add.netns.clone(), ifname: self.add.attachment.ifname.clone() }
+        target(&self.add)
     }
 
     fn link_failure(&self, cause: LinkCause) -> Failure {
@@ -76,11 +76,15 @@ impl Admission {
     }
 }
 
+/// Returns the interface that an ADD is for.
+fn target(add: &Add) -> Target {
+    Target::Named { netns: add.netns.clone(), ifname: add.attachment.ifname.clone(), host_too: add.host_netns }
+}
+
 impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant) {
         let attachment = add.attachment.clone();
-        let target = Target::Named { netns: add.netns.clone(), ifname: attachment.ifname.clone() };
-        let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, vec![Step::Up]);
+        let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add), vec![Step::Up]);
         let admission = Admission { request, add, began, step: Ready::Preparing(op), adopts: None };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
@@ -89,8 +93,7 @@ impl Registry {
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
         let Adoptee { add, address } = adoptee;
         let attachment = add.attachment.clone();
-        let target = Target::Named { netns: add.netns.clone(), ifname: attachment.ifname.clone() };
-        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
+        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
         let admission = Admission { request, add, began: now.boot, step, adopts };

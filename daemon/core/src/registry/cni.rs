@@ -122,6 +122,7 @@ impl Registry {
             | Purpose::Persist
             | Purpose::Size
             | Purpose::FindParent
+            | Purpose::FindLine
             | Purpose::Audit
             | Purpose::Status => {}
         }

@@ -276,6 +276,11 @@ impl Registry {
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
+            Report::Undone(address, others) => {
+                for other in others {
+                    self.with(now, other, |binding, _| binding.owes_no_more(address));
+                }
+            }
             Report::Failed(failure) => self.acquisition_failed(id, failure),
             Report::GivenBack => {
                 if let Some(attachment) = self.attachment(id) {

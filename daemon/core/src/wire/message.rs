@@ -232,6 +232,9 @@ impl ClientMessage<'_> {
     pub const MIN: usize = 300;
     /// The greatest length: what an Ethernet frame of 1,500 bytes holds behind the IPv4 and UDP headers.
     pub const MAX: usize = 1472;
+    /// The room for further options, each with its two bytes of code and length. All of ours may be at their longest:
+    /// four short ones, three of 255 bytes, the end.
+    pub const EXTRA: usize = Self::MAX - HEADER - (3 + 6 + 6 + 4) - 3 * 257 - 1;
 
     /// Returns the UDP payload, padded to [`ClientMessage::MIN`].
     pub fn encode(&self) -> Vec<u8> {
@@ -279,8 +282,7 @@ impl ClientMessage<'_> {
 
     /// Returns the further options that may be sent.
     fn extra(&self) -> impl Iterator<Item = (OptionCode, DhcpOption)> {
-        // All of ours at their longest: four short ones, three of 255 bytes, the end.
-        let mut room = Self::MAX - HEADER - (3 + 6 + 6 + 4) - 3 * 257 - 1;
+        let mut room = Self::EXTRA;
         self.extra.iter().filter_map(move |(code, value)| {
             if is_own(*code) {
                 return None;
@@ -292,8 +294,9 @@ impl ClientMessage<'_> {
     }
 }
 
-/// Tells whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82).
-fn is_own(code: u8) -> bool {
+/// Tells whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82), and cannot be one of
+/// [`ClientMessage::extra`].
+pub fn is_own(code: u8) -> bool {
     use code::*;
     const RELAY_AGENT: u8 = 82;
     matches!(

@@ -8,22 +8,12 @@ use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::link::LinkCause;
 use leasehold_core::wire::Mac;
 
-use super::super::cni::Asked;
-use super::{CONFIG, lease, request};
+use leasehold_api::cni::Version;
+
+use super::{CONFIG, add, lease, parse, request, with_config};
 
 fn attachment() -> Attachment {
     Attachment { door: Door::Cni, network: "lan".into(), container: "abc".into(), ifname: "net1".into() }
-}
-
-fn with_config(verb: &str, config: &str) -> Request {
-    Request { config: config.into(), ..request(verb) }
-}
-
-fn add(request: &Request) -> leasehold_core::effect::Add {
-    match Asked::parse(request).unwrap().call {
-        Call::Add(add) => *add,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]
@@ -40,6 +30,15 @@ fn an_add_is_passed_on_whole() {
 fn the_configuration_says_how_long_an_add_may_take() {
     let config = r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"timeout": 90}}"#;
     assert_eq!(add(&with_config("ADD", config)).timeout, Duration::from_secs(90));
+}
+
+#[test]
+fn the_hosts_namespace_is_allowed_in_libcnis_words() {
+    for (said, allowed) in [(None, false), (Some("1"), true), (Some("TRUE"), true), (Some("yes"), false)] {
+        let mut request = request("ADD");
+        request.env.netns_override = said.map(str::to_owned);
+        assert_eq!(add(&request).host_netns, allowed, "{said:?}");
+    }
 }
 
 #[test]
@@ -75,7 +74,7 @@ fn the_lan_is_the_parent_link_or_else_the_network() {
 fn a_del_needs_no_namespace() {
     let mut request = request("DEL");
     request.env.netns = None;
-    assert_eq!(Asked::parse(&request).unwrap().call, Call::Del { attachment: attachment() });
+    assert_eq!(parse(&request).unwrap().call, Call::Del { attachment: attachment() });
 }
 
 #[test]
@@ -85,22 +84,16 @@ fn a_check_expects_the_addresses_of_its_interface() {
         "ips": [{"address": "192.0.2.10/24", "interface": 0}, {"address": "10.0.0.1/24", "interface": 1},
                 {"address": "fd00::1/64", "interface": 0}]}}"#;
     let expected = vec!["192.0.2.10/24".parse().unwrap()];
-    assert_eq!(
-        Asked::parse(&with_config("CHECK", config)).unwrap().call,
-        Call::Check { attachment: attachment(), expected }
-    );
-    assert_eq!(
-        Asked::parse(&request("CHECK")).unwrap().call,
-        Call::Check { attachment: attachment(), expected: Vec::new() }
-    );
+    assert_eq!(parse(&with_config("CHECK", config)).unwrap().call, Call::Check { attachment: attachment(), expected });
+    assert_eq!(parse(&request("CHECK")).unwrap().call, Call::Check { attachment: attachment(), expected: Vec::new() });
 }
 
 #[test]
 fn an_unreadable_prev_result_matters_to_check_alone() {
     let config = r#"{"cniVersion": "1.0.0", "name": "lan", "prevResult": {"ips": [{"address": "here"}]}}"#;
-    assert_eq!(Asked::parse(&with_config("CHECK", config)).unwrap_err().code, Code::Decode);
-    assert!(Asked::parse(&with_config("DEL", config)).is_ok());
-    assert!(Asked::parse(&with_config("ADD", config)).is_ok());
+    assert_eq!(parse(&with_config("CHECK", config)).unwrap_err().code, Code::Decode);
+    assert!(parse(&with_config("DEL", config)).is_ok());
+    assert!(parse(&with_config("ADD", config)).is_ok());
 }
 
 #[test]
@@ -109,7 +102,7 @@ fn a_bad_environment_is_named() {
     let table: [(&str, &str, Change); 20] = [
         ("CNI_COMMAND", "ADD", |r| r.env.command = None),
         ("CNI_COMMAND", "ADD", |r| r.env.command = Some("add".into())),
-        ("CNI_COMMAND", "GC", |_| {}),
+        ("CNI_COMMAND", "VERSION", |_| {}),
         ("CNI_CONTAINERID", "ADD", |r| r.env.container_id = None),
         ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some(String::new())),
         ("CNI_CONTAINERID", "DEL", |r| r.env.container_id = Some("-abc".into())),
@@ -131,7 +124,7 @@ fn a_bad_environment_is_named() {
     for (variable, verb, change) in table {
         let mut request = request(verb);
         change(&mut request);
-        let error = Asked::parse(&request).unwrap_err();
+        let error = parse(&request).unwrap_err();
         assert_eq!(error.code, Code::InvalidEnvironment, "{error:?}");
         assert!(error.msg.starts_with(&format!("{variable}: ")), "{error:?}");
     }
@@ -143,8 +136,7 @@ fn a_bad_configuration_has_the_code_of_its_fault() {
         ("", Code::Decode),
         ("[]", Code::Decode),
         (r#"{"name": 7}"#, Code::Decode),
-        (r#"{"name": "lan"}"#, Code::IncompatibleVersion),
-        (r#"{"cniVersion": "0.3.1", "name": "lan"}"#, Code::IncompatibleVersion),
+        (r#"{"cniVersion": "0.3.2", "name": "lan"}"#, Code::IncompatibleVersion),
         (r#"{"cniVersion": "2.0.0", "name": "lan"}"#, Code::IncompatibleVersion),
         (r#"{"cniVersion": "1.0.0"}"#, Code::InvalidConfig),
         (r#"{"cniVersion": "1.0.0", "name": "a/b"}"#, Code::InvalidConfig),
@@ -152,9 +144,101 @@ fn a_bad_configuration_has_the_code_of_its_fault() {
     ];
     for (config, code) in table {
         for verb in ["ADD", "DEL", "CHECK"] {
-            assert_eq!(Asked::parse(&with_config(verb, config)).unwrap_err().code, code, "{verb} {config}");
+            assert_eq!(parse(&with_config(verb, config)).unwrap_err().code, code, "{verb} {config}");
         }
     }
+}
+
+#[test]
+fn each_verb_begins_with_a_version() {
+    use Version::*;
+    let keys = r#""name": "lan", "cni.dev/valid-attachments": []"#;
+    for (verb, since) in [("ADD", V0_1_0), ("DEL", V0_1_0), ("CHECK", V0_4_0), ("GC", V1_1_0), ("STATUS", V1_1_0)] {
+        for version in Version::ALL {
+            let config = format!(r#"{{"cniVersion": "{version}", {keys}}}"#);
+            let result = parse(&with_config(verb, &config));
+            if version < since {
+                let error = result.unwrap_err();
+                assert_eq!((error.code, error.cni_version), (Code::IncompatibleVersion, version), "{error:?}");
+                assert!(error.msg.starts_with(&format!("cniVersion {version} has no {verb}")), "{error:?}");
+            } else {
+                assert!(result.is_ok(), "{verb} {version}: {result:?}");
+            }
+        }
+    }
+    let unsaid = format!("{{{keys}}}");
+    assert!(parse(&with_config("ADD", &unsaid)).is_ok());
+    assert_eq!(parse(&with_config("CHECK", &unsaid)).unwrap_err().code, Code::IncompatibleVersion);
+}
+
+#[test]
+fn gc_names_what_is_to_be_kept() {
+    let config = r#"{"cniVersion": "1.1.0", "name": "lan", "ipam": {"priority": "x"},
+        "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}],
+        "cni.dev/attachments": [{"containerID": "b", "ifname": "net1"}]}"#;
+    let mut request = with_config("GC", config);
+    (request.env.container_id, request.env.ifname, request.env.netns) = (None, None, None);
+    let asked = parse(&request).unwrap();
+    let keep = vec![("a".to_owned(), "eth0".to_owned()), ("b".to_owned(), "net1".to_owned())];
+    assert_eq!(asked.call, Call::Collect { network: "lan".into(), keep });
+    assert_eq!(asked.answer(&Answer::Collected), Ok(String::new()));
+    let error =
+        asked.answer(&Answer::Failed(Failure::NotCollected(vec!["lan/c/eth0: store full".into()]))).unwrap_err();
+    assert_eq!((error.code, error.details.as_str()), (Code::TryAgainLater, "GC of lan"));
+}
+
+#[test]
+fn a_gc_that_names_nothing_collects_nothing() {
+    let table = [
+        (r#"{"cniVersion": "1.1.0", "name": "lan"}"#, "cni.dev/valid-attachments: missing"),
+        (r#"{"cniVersion": "1.1.0", "cni.dev/valid-attachments": []}"#, "the network's name: missing"),
+        (
+            r#"{"cniVersion": "1.1.0", "name": "lan", "cni.dev/valid-attachments": [{"ifname": "eth0"}]}"#,
+            "cni.dev/valid-attachments[0].containerID: missing",
+        ),
+    ];
+    for (config, fault) in table {
+        let error = parse(&with_config("GC", config)).unwrap_err();
+        assert_eq!((error.code, error.msg.as_str()), (Code::InvalidConfig, fault));
+    }
+}
+
+#[test]
+fn status_looks_at_the_link_that_has_to_be_there() {
+    let table = [
+        (r#""type": "macvlan", "master": "eth0""#, Some("eth0")),
+        (r#""type": "vlan", "master": "eth0", "vlanId": 5"#, Some("eth0")),
+        (r#""type": "macvlan", "master": "eth0", "linkInContainer": true"#, None),
+        (r#""type": "bridge", "bridge": "br0""#, None),
+        (r#""type": "bridge""#, None),
+        (r#""type": "ptp""#, None),
+    ];
+    for (keys, parent) in table {
+        let mut request = with_config("STATUS", &format!(r#"{{"cniVersion": "1.1.0", {keys}}}"#));
+        (request.env.container_id, request.env.ifname, request.env.netns) = (None, None, None);
+        let parent = parent.map(str::to_owned);
+        assert_eq!(parse(&request).unwrap().call, Call::Status { parent }, "{keys}");
+    }
+}
+
+#[test]
+fn status_says_what_keeps_an_add_from_being_served() {
+    let asked = parse(&with_config("STATUS", r#"{"cniVersion": "1.1.0", "name": "lan"}"#)).unwrap();
+    assert_eq!(asked.answer(&Answer::Ready), Ok(String::new()));
+    let error = asked.answer(&Answer::Failed(Failure::NotReady("store full".into()))).unwrap_err();
+    assert_eq!((error.code, error.msg.as_str(), error.details.as_str()), (Code::NotAvailable, "store full", "STATUS"));
+    assert_eq!(asked.unanswered().code, Code::NotAvailable);
+    assert_eq!(parse(&request("ADD")).unwrap().unanswered().code, Code::TryAgainLater);
+    let config = r#"{"cniVersion": "1.1.0", "ipam": {"timeout": "x"}}"#;
+    assert_eq!(parse(&with_config("STATUS", config)).unwrap_err().code, Code::InvalidConfig);
+}
+
+#[test]
+fn a_del_succeeds_whatever_made_its_add_fail() {
+    let config =
+        r#"{"name": "lan", "ipam": {"timeout": "x", "clientId": "pod"}, "args": [], "runtimeConfig": {"mac": 1}}"#;
+    assert_eq!(parse(&with_config("ADD", config)).unwrap_err().code, Code::InvalidConfig);
+    assert_eq!(parse(&with_config("DEL", config)).unwrap().call, Call::Del { attachment: attachment() });
 }
 
 #[test]
@@ -162,14 +246,14 @@ fn an_error_speaks_the_version_of_its_configuration() {
     let config = CONFIG.replace("1.0.0", "0.4.0");
     let mut request = with_config("ADD", &config);
     request.env.ifname = None;
-    assert_eq!(Asked::parse(&request).unwrap_err().cni_version.as_str(), "0.4.0");
+    assert_eq!(parse(&request).unwrap_err().cni_version.as_str(), "0.4.0");
     let unread = with_config("ADD", "{");
-    assert_eq!(Asked::parse(&unread).unwrap_err().cni_version.as_str(), "1.1.0");
+    assert_eq!(parse(&unread).unwrap_err().cni_version.as_str(), "1.1.0");
 }
 
 #[test]
 fn a_lease_becomes_a_result_with_on_link_routes_first() {
-    let asked = Asked::parse(&request("ADD")).unwrap();
+    let asked = parse(&request("ADD")).unwrap();
     let result: serde_json::Value =
         serde_json::from_str(&asked.answer(&Answer::Leased(Box::new(lease()))).unwrap()).unwrap();
     assert_eq!(
@@ -184,9 +268,37 @@ fn a_lease_becomes_a_result_with_on_link_routes_first() {
 }
 
 #[test]
+fn the_configuration_has_its_say_in_routes() {
+    let result = |version: &str, ipam: &str| -> serde_json::Value {
+        let config = format!(r#"{{"cniVersion": "{version}", "name": "lan", "ipam": {ipam}}}"#);
+        let text = parse(&with_config("ADD", &config)).unwrap().answer(&Answer::Leased(Box::new(lease()))).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let ipam = r#"{"priority": 10, "routes": [{"dst": "10.0.0.0/8"}, {"dst": "10.9.0.0/16", "gw": "192.0.2.9",
+                   "priority": 5, "mtu": 9000}]}"#;
+    assert_eq!(
+        result("1.1.0", ipam)["routes"],
+        serde_json::json!([
+            {"dst": "198.51.100.1/32", "gw": "0.0.0.0", "mtu": 1400, "priority": 10, "scope": 253},
+            {"dst": "0.0.0.0/0", "gw": "198.51.100.1", "mtu": 1400, "priority": 10},
+            {"dst": "10.0.0.0/8", "gw": "198.51.100.1", "priority": 10},
+            {"dst": "10.9.0.0/16", "gw": "192.0.2.9", "mtu": 9000, "priority": 5},
+        ])
+    );
+    let suppressed = result("0.2.0", r#"{"suppressDefaultRoute": true, "routes": [{"dst": "10.0.0.0/8"}]}"#);
+    assert_eq!(
+        suppressed["ip4"],
+        serde_json::json!({
+            "ip": "192.0.2.10/24",
+            "routes": [{"dst": "198.51.100.1/32", "gw": "0.0.0.0"}, {"dst": "10.0.0.0/8", "gw": "198.51.100.1"}],
+        })
+    );
+}
+
+#[test]
 fn del_and_check_succeed_without_a_word() {
-    assert_eq!(Asked::parse(&request("DEL")).unwrap().answer(&Answer::Deleted), Ok(String::new()));
-    assert_eq!(Asked::parse(&request("CHECK")).unwrap().answer(&Answer::Checked), Ok(String::new()));
+    assert_eq!(parse(&request("DEL")).unwrap().answer(&Answer::Deleted), Ok(String::new()));
+    assert_eq!(parse(&request("CHECK")).unwrap().answer(&Answer::Checked), Ok(String::new()));
 }
 
 #[test]
@@ -216,11 +328,14 @@ fn every_failure_has_its_code() {
         (Failure::Held { lan: lan(), client_id: ClientId::new(vec![0, 1]).unwrap(), holder: attachment() }, 11),
         (Failure::Cancelled(attachment()), 11),
         (Failure::Attached { attachment: attachment(), netns: p() }, 11),
+        (Failure::NotWanted { wanted: a, offered: a }, 11),
+        (Failure::NotCollected(vec!["store full".into()]), 11),
+        (Failure::NotReady("store full".into()), 50),
         (Failure::Unknown(attachment()), 3),
         (Failure::Differs { attachment: attachment(), held: net, expected: "192.0.2.11/24".into() }, 100),
         (Failure::NotOnLink { attachment: attachment(), address: net, ifname: "net1".into() }, 100),
     ];
-    let asked = Asked::parse(&request("ADD")).unwrap();
+    let asked = parse(&request("ADD")).unwrap();
     for (failure, code) in table {
         let error = asked.answer(&Answer::Failed(failure.clone())).unwrap_err();
         assert_eq!(u32::from(error.code), code, "{failure:?}");
@@ -242,7 +357,12 @@ fn an_error_does_not_repeat_a_megabyte_from_outside() {
     let requests = [
         command,
         netns,
-        with_config("ADD", &format!(r#"{{"ipam": {{"timeout": "{long}"}}}}"#)),
+        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"broadcast": "{long}"}}}}"#)),
+        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"clientId": "{long}"}}}}"#)),
+        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"hostname": "{{{long}}}"}}}}"#)),
+        with_config("ADD", &format!(r#"{{"name": "lan", "ipam": {{"servers": {{"{long}": 1}}}}}}"#)),
+        with_config("ADD", &format!(r#"{{"name": "lan", "runtimeConfig": {{"mac": "{long}"}}}}"#)),
+        with_config("ADD", &format!(r#"{{"name": "lan", "runtimeConfig": {{"ips": ["{long}"]}}}}"#)),
         with_config("ADD", &format!(r#"{{"cniVersion": "{long}"}}"#)),
         with_config(
             "CHECK",
@@ -250,7 +370,7 @@ fn an_error_does_not_repeat_a_megabyte_from_outside() {
         ),
     ];
     for request in requests {
-        let error = Asked::parse(&request).unwrap_err();
+        let error = parse(&request).unwrap_err();
         assert!(error.msg.len() < 400, "{} bytes", error.msg.len());
     }
 }

@@ -42,7 +42,9 @@ fn the_list_is_written_as_the_golden_file_says() {
         t2: None,
         ..row(Lan::Network("lan".into()), Link::Parent { ifindex: 2, mac })
     };
-    let list = bindings(&[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released]);
+    let adopted_not =
+        (Attachment { container: "old".into(), ..released.attachment.clone() }, "no DHCP offer".to_owned());
+    let list = bindings(&[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released], &[adopted_not]);
     let golden = include_str!("golden/bindings.json");
     assert_eq!(serde_json::to_string_pretty(&list).unwrap(), golden.trim_end());
     assert_eq!(serde_json::from_str::<Bindings>(golden).unwrap(), list);

@@ -1,5 +1,7 @@
 //! Tests of the front doors: the maps as tables, the server with real sockets, the spool with real files.
 
+mod add;
+mod any;
 mod cni;
 mod control;
 mod server;
@@ -7,10 +9,14 @@ mod spool;
 
 use std::time::Duration;
 
-use leasehold_api::cni::{Env, Request};
+use leasehold_api::cni::{Env, Error, Request};
 use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
+use leasehold_core::effect::{Add, Call};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
+
+use super::Site;
+use super::cni::Asked;
 
 const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0",
                          "ipam": {"type": "dhcp"}}"#;
@@ -25,8 +31,24 @@ fn request(verb: &str) -> Request {
             ifname: Some("net1".into()),
             args: Some("K8S_POD_NAME=web".into()),
             path: Some("/opt/cni/bin".into()),
+            netns_override: None,
         },
         config: CONFIG.into(),
+    }
+}
+
+fn with_config(verb: &str, config: &str) -> Request {
+    Request { config: config.into(), ..request(verb) }
+}
+
+fn parse(request: &Request) -> Result<Asked, Error> {
+    Asked::parse(request, &Site::default())
+}
+
+fn add(request: &Request) -> Add {
+    match parse(request).unwrap().call {
+        Call::Add(add) => *add,
+        other => panic!("{other:?}"),
     }
 }
 

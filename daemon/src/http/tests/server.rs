@@ -8,7 +8,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::super::{Doors, Event, MAX_OPEN, Reply, serve};
+use super::super::{Doors, Event, MAX_OPEN, Reply, Site, serve};
 use super::{lease, request};
 
 /// A server on a socket of its own, with the test in the driver's place.
@@ -25,7 +25,7 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let (doors, events) = Doors::new();
+        let (doors, events) = Doors::new(Site::default());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(serve(listener, socket.clone(), doors, async {
             stopped.await.ok();
@@ -122,7 +122,10 @@ async fn the_list_is_served() {
     assert_eq!(call, Call::List);
     reply.send(Answer::Bindings { rows: Vec::new(), not_adopted: Vec::new() });
     let response = response(stream).await;
-    assert_eq!((response.status.as_str(), response.body.as_str()), ("HTTP/1.1 200 OK", r#"{"bindings":[]}"#));
+    assert_eq!(
+        (response.status.as_str(), response.body.as_str()),
+        ("HTTP/1.1 200 OK", r#"{"bindings":[],"not_adopted":[]}"#)
+    );
 }
 
 #[tokio::test]

@@ -195,7 +195,7 @@ impl Netns {
     }
 
     pub(super) fn eth0(&self) -> Target {
-        Target::Named { netns: self.path(), ifname: "eth0".to_owned() }
+        Target::Named { netns: self.path(), ifname: "eth0".to_owned(), host_too: false }
     }
 
     pub(super) fn link(&self, view: &LinkView) -> Link {

@@ -21,7 +21,7 @@ use crate::net::reaper::Reaper;
 use crate::net::registrar::Registrar;
 
 fn eth0_at(path: impl Into<PathBuf>) -> Target {
-    Target::Named { netns: path.into(), ifname: "eth0".to_owned() }
+    Target::Named { netns: path.into(), ifname: "eth0".to_owned(), host_too: false }
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
 fn a_missing_link_and_one_without_ethernet_are_named() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
-        let named = |ifname: &str| Target::Named { netns: netns.path(), ifname: ifname.to_owned() };
+        let named = |ifname: &str| Target::Named { netns: netns.path(), ifname: ifname.to_owned(), host_too: false };
         for ifname in ["eth0", "", "a-name-that-is-too-long", "nul\0"] {
             let no_link = LinkCause::NoLink(ifname.to_owned());
             assert_eq!(lab.inspect(named(ifname)).await, Err(no_link.clone()));
@@ -126,14 +126,22 @@ fn what_is_no_network_namespace_is_told_at_once() {
 }
 
 #[test]
-fn the_daemons_own_namespace_is_refused() {
+fn the_daemons_own_namespace_is_refused_unless_it_is_wanted() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
         let own = PathBuf::from("/proc/thread-self/ns/net");
-        let host0 = Target::Named { netns: own.clone(), ifname: "host0".to_owned() };
-        assert_eq!(lab.apply(host0, &[Step::Up]).await, (0, Err(LinkCause::HostNetns(own))));
-        assert!(!lab.inspect(Target::Host { ifname: "host0".to_owned() }).await.unwrap().up);
+        let named = |host_too| Target::Named { netns: own.clone(), ifname: "host0".to_owned(), host_too };
+        assert_eq!(lab.apply(named(false), &[Step::Up]).await, (0, Err(LinkCause::HostNetns(own.clone()))));
+        let host0 = Target::Host { ifname: "host0".to_owned() };
+        assert!(!lab.inspect(host0.clone()).await.unwrap().up);
+
+        // Unless that is wanted. From then on it is a namespace like any other.
+        let (1, Ok(view)) = lab.apply(named(true), &[Step::Up]).await else { panic!("not applied") };
+        assert_eq!(lab.inspect(host0).await, Ok(view.clone()));
+        let link = Link::InNetns { path: own.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
+        assert_eq!(lab.inspect(Target::Known(link.clone())).await, Ok(view.clone()));
+        lab.open(link, PLAIN).await.unwrap();
     });
 }
 

@@ -133,3 +133,64 @@ fn going_on_after_a_nak_was_heard_is_a_violation() {
         assert_eq!(again, expected.into_iter().collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_release_may_follow_a_request_that_was_not_answered() {
+    let mut server = Server::new(config());
+    let mut client = Client::new(ID, MAC);
+    broadcast(&mut server, at(0), &client.discover());
+    client.xid = 1;
+    let mut judge = Judge::default();
+    let mut sent = |message: &Message, from, to, ethernet| {
+        let datagram = Datagram {
+            payload: &message.encode(),
+            source: SocketAddrV4::new(from, 68),
+            destination: Some(SocketAddrV4::new(to, 67)),
+            ethernet: Some((MAC, ethernet)),
+        };
+        let found = judge.client(at(0), &datagram);
+        if let Some(reply) = server.receive(at(0), &datagram).reply {
+            judge.server(at(0), &reply.payload);
+        }
+        found
+    };
+    let (none, all) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+    assert_eq!(sent(&client.discover(), none, all, BROADCAST), []);
+    assert_eq!(sent(&client.select(ip(10)), none, all, BROADCAST), []);
+    assert_eq!(sent(&client.release(ip(10)), ip(10), ip(1), [2; 6]), []);
+    let never = sent(&client.release(ip(11)), ip(11), ip(1), [2; 6]);
+    assert_eq!(never, [Violation::NeverGranted(Purpose::Release, ip(11))]);
+}
+
+#[test]
+fn an_ip_unicast_may_go_to_all_of_ethernet_but_not_to_some() {
+    for (ethernet, expected) in [
+        ([2, 0, 0, 0, 0, 1], vec![]),
+        (BROADCAST, vec![]),
+        ([1, 0, 0x5e, 0, 0, 1], vec![Violation::EthernetDestination(Purpose::Release)]),
+    ] {
+        let mut server = Server::new(config());
+        let client = Client::new(ID, MAC);
+        let release = client.release(client.acquire(&mut server, at(0))).encode();
+        let datagram = Datagram {
+            payload: &release,
+            source: SocketAddrV4::new(ip(10), 68),
+            destination: Some(SocketAddrV4::new(ip(1), 67)),
+            ethernet: Some((MAC, ethernet)),
+        };
+        server.receive(at(1), &datagram);
+        assert_eq!(server.violations(), expected);
+    }
+}
+
+#[test]
+fn two_clients_may_draw_one_xid() {
+    let mut server = Server::new(config());
+    let (one, two) = (Client::new(ID, MAC), Client::new(b"\0two", [2, 0, 0, 0, 0, 8]));
+    one.acquire(&mut server, at(0));
+    two.acquire(&mut server, at(1));
+    assert_eq!(server.violations(), []);
+    let cuckoo = Client::new(b"\0two", MAC);
+    broadcast(&mut server, at(2), &cuckoo.discover());
+    assert_eq!(server.violations(), [Violation::ClientChanged]);
+}

@@ -35,3 +35,25 @@ fn a_station_answers_arp_for_its_own_address_alone() {
     assert_eq!(out, [Out { delay: Duration::ZERO, frame: arp(mac, MAC, &answer) }]);
     assert_eq!(station.receive(at(0), &arp(MAC, BROADCAST, &question(ip(2)))).0, []);
 }
+
+#[test]
+fn a_router_forwards_to_its_server_what_came_to_it_alone() {
+    let (mac, off_link) = ([2, 0, 0, 0, 1, 1], Ipv4Addr::new(172, 16, 0, 1));
+    for (ethernet, expected) in [(mac, Some(Event::Released(ip(10)))), (BROADCAST, None)] {
+        let config = Config { id: off_link, ..config() };
+        let mut station = Station::with_server(mac, ip(1), Server::new(config));
+        let client = Client::new(ID, MAC);
+        let to_off_link = |mut message: Message| {
+            message.options.retain(|(code, _)| *code != code::SERVER);
+            message.options.push((code::SERVER, off_link.octets().to_vec()));
+            message
+        };
+        let server = station.server_mut().unwrap();
+        broadcast(server, at(0), &client.discover());
+        broadcast(server, at(0), &to_off_link(client.select(ip(10))));
+        let release = to_off_link(client.release(ip(10))).encode();
+        let (from, to) = (SocketAddrV4::new(ip(10), 68), SocketAddrV4::new(off_link, 67));
+        let (_, event) = station.receive(at(1), &udp(MAC, ethernet, from, to, &release));
+        assert_eq!(event, expected);
+    }
+}

@@ -1,6 +1,7 @@
 //! The client under a virtual clock. `script` is the stage: a client, a server's answers as bytes, what was sent.
 
 mod answers;
+mod choices;
 mod messages;
 mod script;
 mod timers;

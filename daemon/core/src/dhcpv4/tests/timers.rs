@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::super::profile::Wanted;
 use super::super::timing::Timer;
 use super::super::{Client, Event, Loss, Verdict};
-use super::script::{ACK, LEASED, OFFER, Reply, SERVER_MAC, Stage, at, lease, plain, sent};
+use super::script::{ACK, LEASED, OFFER, Reply, SERVER_MAC, Stage, at, lease, name, plain, sent};
 use crate::wire::Mac;
 
 fn between(value: Duration, low: f64, high: f64) {
@@ -200,6 +201,44 @@ fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
     assert_eq!(stage.deadline(), (at(700.0), Timer::Retransmit));
     stage.listening = false;
     stage.next(Timer::Retransmit, &["ARP"]);
+}
+
+/// A client that wants another address than it is offered at `offered`.
+fn offered_another(offered: f64) -> Stage {
+    let wanted = Wanted { address: "192.0.2.60".parse().expect("an address"), preferred: true };
+    let mut stage = Stage::new(Client::acquire(plain(), Some(wanted), at(0.0), Rng::with_seed(7)));
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let (retransmit, _) = stage.deadline();
+    assert!(at(offered) < retransmit && retransmit < at(offered + 0.2), "{retransmit:?}");
+    assert!(stage.answer(at(offered), &Reply::new(OFFER, xid, 600)).frames.is_empty());
+    stage
+}
+
+#[test]
+fn while_an_offer_waits_no_discover_is_due() {
+    let (when, _) = offered_another(0.9).next(Timer::Choose, &["REQUEST"]);
+    assert_eq!(when, at(1.1));
+}
+
+#[test]
+fn an_offer_that_waits_is_forgotten_with_its_sockets() {
+    let mut stage = offered_another(0.9);
+    let output = stage.event(at(1.0), Event::Unopened);
+    assert!(!output.listen, "not at once again");
+    stage.listening = false;
+    let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    between(when.saturating_since(at(1.0)), 7.0, 9.0);
+}
+
+#[test]
+fn an_arp_answer_that_came_before_the_clock_was_served_renews_nothing_that_is_over() {
+    for (when, frames) in [(899.9, vec!["REQUEST"]), (900.0, vec!["REQUEST"]), (1000.0, vec!["DISCOVER"])] {
+        let mut stage = Stage::bound(500, 900, 1000);
+        stage.next(Timer::Renew, &["ARP"]);
+        let output = stage.arp(at(when), SERVER_MAC);
+        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), frames, "at {when}");
+        assert_eq!(sent(&output.frames[0]).destination.is_broadcast(), when >= 900.0, "at {when}");
+    }
 }
 
 #[test]

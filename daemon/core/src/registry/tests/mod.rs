@@ -3,3 +3,4 @@
 mod calls;
 mod rig;
 mod store;
+mod verbs;

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::*;
+use ipnet::Ipv4Net;
+
 use crate::dhcpv4::lease::{Lease, Times};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
@@ -43,6 +45,8 @@ pub(super) struct Rig {
     pub(super) give: Ipv4Addr,
     pub(super) lease: u32,
     pub(super) carrier: bool,
+    pub(super) addresses: Vec<Ipv4Net>,
+    pub(super) profile: Profile,
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
@@ -51,6 +55,7 @@ pub(super) struct Rig {
     persists: Vec<Vec<Change>>,
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeSet<ExchangeId>,
+    pub(super) opened: Vec<Link>,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     req: u64,
 }
@@ -65,6 +70,8 @@ impl Rig {
             give: Ipv4Addr::new(192, 0, 2, 50),
             lease: 100,
             carrier: true,
+            addresses: Vec::new(),
+            profile: Profile::default(),
             hold_looks: false,
             looks: VecDeque::new(),
             live: (1..10).collect(),
@@ -73,6 +80,7 @@ impl Rig {
             persists: vec![],
             answers: BTreeMap::new(),
             open: BTreeSet::new(),
+            opened: Vec::new(),
             sent: vec![],
             req: 0,
         };
@@ -91,19 +99,32 @@ impl Rig {
         self.input(Input::Request { id: RequestId(self.req), call });
         self.req
     }
-    pub(super) fn add(&mut self, who: &str, netns: u64, id: &str) -> u64 {
-        let call = Call::Add(Box::new(Add {
+    /// Returns an ADD.
+    pub(super) fn call(&self, who: &str, netns: u64, id: &str) -> Box<Add> {
+        Box::new(Add {
             attachment: attachment(who),
             netns: PathBuf::from(format!("/ns/{netns}")),
+            host_netns: false,
             lan: Lan::Link { parent: "br0".into(), vlan: 0 },
             client_id: ClientIdRule::Bytes(ClientId::new(format!("\0{id}").into_bytes()).unwrap()),
             chaddr: None,
             wanted: None,
-            profile: Profile::default(),
+            profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
-        }));
+        })
+    }
+
+    pub(super) fn add(&mut self, who: &str, netns: u64, id: &str) -> u64 {
+        let call = Call::Add(self.call(who, netns, id));
         self.request(call)
     }
+
+    pub(super) fn not_adopted(&mut self) -> Vec<String> {
+        let id = self.request(Call::List);
+        let Some(Answer::Bindings { not_adopted, .. }) = self.answers.remove(&id) else { panic!() };
+        not_adopted.into_iter().map(|(attachment, reason)| format!("{attachment}: {reason}")).collect()
+    }
+
     pub(super) fn del(&mut self, who: &str) -> u64 {
         self.request(Call::Del { attachment: attachment(who) })
     }
@@ -135,7 +156,7 @@ impl Rig {
             mtu: 1500,
             up: true,
             carrier: self.carrier,
-            addresses: vec![],
+            addresses: self.addresses.clone(),
         }
     }
     fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
@@ -188,6 +209,7 @@ impl Rig {
                 }
                 Effect::Open { op, exchange, link, .. } => {
                     self.open.insert(exchange);
+                    self.opened.push(link.clone());
                     let result = match &link {
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
                             Err(LinkCause::NoNetns(path.clone()))

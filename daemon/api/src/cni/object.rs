@@ -1,0 +1,323 @@
+//! JSON objects read key by key, so that each fault names its key.
+//!
+//! Keys are matched as Go matches them, since the networks in the field were written for a Go plugin: exactly where that
+//! is possible, else whatever their case. `null` is as good as absent.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+
+/// Most entries of a list. A network needs a handful; all of them outlive a restart in each lease's record.
+const MAX_ENTRIES: usize = 256;
+
+/// Most characters of a value or key that an error repeats.
+const MAX_QUOTED: usize = 64;
+
+/// A key of the configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {fault}")]
+pub struct BadKey {
+    /// Where it stands: `ipam.servers.allow[1]`.
+    pub key: String,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a key of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A value of another JSON type.
+    #[error("it has to be {expected}, not {found}")]
+    Type {
+        /// What it has to be.
+        expected: &'static str,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A value of the right type that means nothing.
+    #[error("{value:?} is not {expected}")]
+    Value {
+        /// The value, cut.
+        value: String,
+        /// What it has to be.
+        expected: &'static str,
+    },
+    /// No value where there has to be one.
+    #[error("missing")]
+    Missing,
+    /// A key that means nothing.
+    #[error("unknown key")]
+    Unknown,
+    /// A key that means nothing but is nearly one that does.
+    #[error("unknown key: is {0} meant?")]
+    Misspelt(&'static str),
+    /// A list that is too long.
+    #[error("more than {0} entries")]
+    TooMany(usize),
+}
+
+impl Fault {
+    pub(super) fn value(value: impl ToString, expected: &'static str) -> Self {
+        Self::Value { value: value.to_string().chars().take(MAX_QUOTED).collect(), expected }
+    }
+
+    fn expected(expected: &'static str, found: &Value) -> Self {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        Self::Type { expected, found }
+    }
+
+    pub(super) fn at(self, key: impl Into<String>) -> BadKey {
+        BadKey { key: key.into(), fault: self }
+    }
+}
+
+/// A JSON object and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Object<'a> {
+    path: String,
+    keys: &'a Map<String, Value>,
+}
+
+impl<'a> Object<'a> {
+    /// Takes the value at `path` for an object.
+    pub(super) fn new(path: impl Into<String>, value: &'a Value) -> Result<Self, BadKey> {
+        let path = path.into();
+        match value.as_object() {
+            Some(keys) => Ok(Self { path, keys }),
+            None => Err(Fault::expected("an object", value).at(path)),
+        }
+    }
+
+    /// Returns where a key of this object stands.
+    pub(super) fn path(&self, key: &str) -> String {
+        format!("{}.{key}", self.path)
+    }
+
+    /// Returns the value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
+        let other_case = || self.keys.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value);
+        self.keys.get(key).or_else(other_case).filter(|value| !value.is_null())
+    }
+
+    /// Reads the value of a key, if it is there.
+    pub(super) fn read<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Fault>,
+    ) -> Result<Option<T>, BadKey> {
+        self.get(key).map(|value| read(value).map_err(|fault| fault.at(self.path(key)))).transpose()
+    }
+
+    /// Reads the value of a key that has to be there.
+    pub(super) fn require<T>(&self, key: &str, read: impl FnOnce(&'a Value) -> Result<T, Fault>) -> Result<T, BadKey> {
+        self.read(key, read)?.ok_or_else(|| Fault::Missing.at(self.path(key)))
+    }
+
+    /// Reads the object at a key, if it is there.
+    pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, BadKey> {
+        self.get(key).map(|value| Object::new(self.path(key), value)).transpose()
+    }
+
+    /// Reads each entry of the list at a key.
+    pub(super) fn list<T>(&self, key: &str, read: impl Fn(&'a Value) -> Result<T, Fault>) -> Result<Vec<T>, BadKey> {
+        let each = |(at, value)| read(value).map_err(|fault: Fault| fault.at(at));
+        self.entries(key)?.map(each).collect()
+    }
+
+    /// Reads each object of the list at a key.
+    pub(super) fn objects<T>(
+        &self,
+        key: &str,
+        read: impl Fn(Object<'a>) -> Result<T, BadKey>,
+    ) -> Result<Vec<T>, BadKey> {
+        self.entries(key)?.map(|(at, value)| read(Object::new(at, value)?)).collect()
+    }
+
+    fn entries(&self, key: &str) -> Result<impl Iterator<Item = (String, &'a Value)> + use<'a>, BadKey> {
+        let path = self.path(key);
+        let entries = self.read(key, list)?.unwrap_or_default();
+        if entries.len() > MAX_ENTRIES {
+            return Err(Fault::TooMany(MAX_ENTRIES).at(path));
+        }
+        Ok(entries.iter().enumerate().map(move |(i, value)| (format!("{path}[{i}]"), value)))
+    }
+
+    /// Refuses any key but these.
+    pub(super) fn only(&self, known: &[&'static str]) -> Result<(), BadKey> {
+        match self.unknown(known).next() {
+            Some(key) => Err(nearest(key, known).map_or(Fault::Unknown, Fault::Misspelt).at(self.path(&cut(key)))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses keys that are none of these but nearly.
+    pub(super) fn nothing_misspelt(&self, known: &[&'static str]) -> Result<(), BadKey> {
+        match self.unknown(known).find_map(|key| Some((key, nearest(key, known)?))) {
+            Some((key, meant)) => Err(Fault::Misspelt(meant).at(self.path(&cut(key)))),
+            None => Ok(()),
+        }
+    }
+
+    fn unknown(&self, known: &[&'static str]) -> impl Iterator<Item = &'a str> {
+        self.keys.keys().map(String::as_str).filter(|key| !known.iter().any(|known| known.eq_ignore_ascii_case(key)))
+    }
+}
+
+/// Reads each object of a list, of any length. `null` is the empty list.
+pub(super) fn objects_of<'a, T>(
+    path: &str,
+    value: &'a Value,
+    read: impl Fn(Object<'a>) -> Result<T, BadKey>,
+) -> Result<Vec<T>, BadKey> {
+    let entries = if value.is_null() { &[] } else { list(value).map_err(|fault| fault.at(path))? };
+    let read = |(i, value)| read(Object::new(format!("{path}[{i}]"), value)?);
+    entries.iter().enumerate().map(read).collect()
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_QUOTED).collect()
+}
+
+/// Returns the known key that `key` differs from by one letter at most, case, hyphens and underscores aside.
+fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let plain = |text: &str| -> Vec<u8> {
+        text.bytes().filter(|byte| !matches!(byte, b'-' | b'_')).map(|byte| byte.to_ascii_lowercase()).collect()
+    };
+    let key = plain(key);
+    known.iter().copied().find(|known| one_slip_apart(&key, &plain(known)))
+}
+
+/// Tells whether one text becomes the other by putting in, leaving out or changing at most one letter.
+fn one_slip_apart(a: &[u8], b: &[u8]) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
+    let (rest, longer) = (&short[same..], &long[same..]);
+    match longer.len() - rest.len() {
+        0 => rest.get(1..).unwrap_or_default() == longer.get(1..).unwrap_or_default(),
+        1 => *rest == longer[1..],
+        _ => false,
+    }
+}
+
+fn list(value: &Value) -> Result<&[Value], Fault> {
+    value.as_array().map(Vec::as_slice).ok_or_else(|| Fault::expected("a list", value))
+}
+
+pub(super) fn text(value: &Value) -> Result<&str, Fault> {
+    value.as_str().ok_or_else(|| Fault::expected("a string", value))
+}
+
+pub(super) fn boolean(value: &Value) -> Result<bool, Fault> {
+    value.as_bool().ok_or_else(|| Fault::expected("true or false", value))
+}
+
+pub(super) fn number(value: &Value) -> Result<f64, Fault> {
+    value.as_f64().ok_or_else(|| Fault::expected("a number", value))
+}
+
+pub(super) fn u32(value: &Value) -> Result<u32, Fault> {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_u64().and_then(|number| u32::try_from(number).ok());
+            whole.ok_or_else(|| Fault::value(number, "a whole number from 0 to 4294967295"))
+        }
+        other => Err(Fault::expected("a number", other)),
+    }
+}
+
+pub(super) fn u8(value: &Value) -> Result<u8, Fault> {
+    u32(value)?.try_into().map_err(|_| Fault::value(value, "a whole number from 0 to 255"))
+}
+
+pub(super) fn ipv4(value: &Value) -> Result<Ipv4Addr, Fault> {
+    let text = text(value)?;
+    text.parse().map_err(|_| Fault::value(text, "an IPv4 address"))
+}
+
+pub(super) fn ip(value: &Value) -> Result<IpAddr, Fault> {
+    let text = text(value)?;
+    text.parse().map_err(|_| Fault::value(text, "an IP address"))
+}
+
+/// Reads a subnet; what it says beyond its prefix is masked off.
+pub(super) fn subnet(value: &Value) -> Result<IpNet, Fault> {
+    let text = text(value)?;
+    text.parse().map(|net: IpNet| net.trunc()).map_err(|_| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_nearly_known_are_found() {
+        let known = ["clientId", "servers", "routes"];
+        let table = [
+            ("clientIdd", Some("clientId")),
+            ("client_id", Some("clientId")),
+            ("clentId", Some("clientId")),
+            ("clienTId", Some("clientId")),
+            ("client-ID", Some("clientId")),
+            ("server", Some("servers")),
+            ("serverz", Some("servers")),
+            ("route", Some("routes")),
+            ("s", None),
+            ("", None),
+            ("range", None),
+            ("rutes2", None),
+            ("subnet", None),
+        ];
+        for (key, meant) in table {
+            assert_eq!(nearest(key, &known), meant, "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_are_matched_exactly_or_else_whatever_their_case() {
+        let value = serde_json::json!({"priority": 1, "Priority": 2, "TIMEOUT": 3, "release": null});
+        let object = Object::new("ipam", &value).unwrap();
+        assert_eq!(object.read("priority", u32), Ok(Some(1)));
+        assert_eq!(object.read("timeout", u32), Ok(Some(3)));
+        assert_eq!(object.read("release", boolean), Ok(None));
+        assert_eq!(object.only(&["priority", "timeout", "release"]), Ok(()));
+    }
+
+    #[test]
+    fn a_fault_names_its_key() {
+        let value = serde_json::json!({"servers": {"allow": ["10.0.0.1", "ten"]}, "rate": -1});
+        let object = Object::new("ipam", &value).unwrap();
+        let servers = object.object("servers").unwrap().unwrap();
+        assert_eq!(
+            servers.list("allow", ipv4).unwrap_err().to_string(),
+            "ipam.servers.allow[1]: \"ten\" is not an IPv4 address"
+        );
+        assert_eq!(
+            object.read("rate", u32).unwrap_err().to_string(),
+            "ipam.rate: \"-1\" is not a whole number from 0 to 4294967295"
+        );
+        assert_eq!(
+            object.read("servers", text).unwrap_err().to_string(),
+            "ipam.servers: it has to be a string, not an object"
+        );
+        assert_eq!(
+            object.only(&["servers", "rates"]).unwrap_err().to_string(),
+            "ipam.rate: unknown key: is rates meant?"
+        );
+        assert_eq!(object.only(&["servers"]).unwrap_err().to_string(), "ipam.rate: unknown key");
+    }
+
+    #[test]
+    fn a_list_has_an_end() {
+        let value = serde_json::json!({"deny": vec!["10.0.0.1"; MAX_ENTRIES + 1]});
+        let object = Object::new("servers", &value).unwrap();
+        assert_eq!(object.list("deny", ipv4).unwrap_err().fault, Fault::TooMany(MAX_ENTRIES));
+    }
+}

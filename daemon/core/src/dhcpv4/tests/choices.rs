@@ -1,0 +1,157 @@
+//! What a network's configuration makes of a client: options, servers, addresses, rapid commit.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::super::accept::Refusal;
+use super::super::message::Sender;
+use super::super::profile::{Profile, Wanted};
+use super::super::timing::Timer;
+use super::super::{Client, Verdict};
+use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, sent};
+
+const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
+
+fn with(profile: Profile, wanted: Option<Wanted>) -> Stage {
+    let sender = Sender::new(MAC, &client_id(), Arc::new(profile));
+    Stage::new(Client::acquire(sender, wanted, at(0.0), Rng::with_seed(7)))
+}
+
+fn discover(stage: &mut Stage) -> Sent {
+    sent(&stage.clock(at(0.0)).frames[0])
+}
+
+fn wants(address: Ipv4Addr, preferred: bool) -> Option<Wanted> {
+    Some(Wanted { address, preferred })
+}
+
+#[test]
+fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
+    let text = |text: &str| Some(text.to_owned());
+    let profile = Profile {
+        hostname: text("web-0"),
+        fqdn: text("web-0.example.org"),
+        vendor_class: text("plc"),
+        user_class: text("line-4"),
+        provide: vec![(43, vec![1, 2, 3])],
+        request: Some(vec![1, 3]),
+        broadcast: true,
+        ..Profile::default()
+    };
+    let mut stage = with(profile, None);
+    let first = discover(&mut stage);
+    let request = sent(&stage.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600)).frames[0]);
+    for message in [&first, &request] {
+        assert_eq!(message.option(12), Some(&b"web-0"[..]));
+        assert_eq!(message.option(81), Some(&b"\x05\0\0\x05web-0\x07example\x03org\0"[..]), "RFC 4702 wire form");
+        assert_eq!(message.option(60), Some(&b"plc"[..]));
+        assert_eq!(message.option(77), Some(&b"\x06line-4"[..]), "RFC 3004: each class after its length");
+        assert_eq!(message.option(43), Some(&[1, 2, 3][..]));
+        assert_eq!(message.option(55), Some(&[1, 3][..]));
+        assert_eq!(message.payload[10] & 0x80, 0x80, "the broadcast flag");
+    }
+    let release = sent(&stage.client.abort().expect("a RELEASE"));
+    assert_eq!((release.option(12), release.option(81), release.option(55)), (None, None, None));
+    assert_eq!(release.payload[10], 0, "flags are 0 (RFC 2131 table 5)");
+}
+
+#[test]
+fn a_name_of_one_label_is_a_partial_one() {
+    let value = |name: &str| crate::wire::option::fqdn(name);
+    assert_eq!(value("web").as_deref(), Some(&b"\x05\0\0\x03web"[..]));
+    assert_eq!(value("web.").as_deref(), Some(&b"\x05\0\0\x03web\0"[..]));
+    for bad in ["", ".", "a..b", "m\u{fc}ller.example"] {
+        assert_eq!(value(bad), None, "{bad:?}");
+    }
+    assert_eq!(value(&"a".repeat(64)), None);
+    assert_eq!(value(&["abcdefg"; 40].join(".")), None, "longer than a name may be");
+}
+
+#[test]
+fn a_server_that_is_not_allowed_is_refused_by_name() {
+    for profile in
+        [Profile { deny: vec![SERVER], ..Profile::default() }, Profile { allow: vec![OTHER], ..Profile::default() }]
+    {
+        let mut stage = with(profile, None);
+        let xid = discover(&mut stage).xid();
+        let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        assert_eq!(output.refused, Some(Refusal::Untrusted.into()));
+        assert_eq!((stage.client.tally().refused, stage.client.state()), (1, "SELECTING"));
+        let allowed = Reply::new(OFFER, xid, 600).with(54, &OTHER.octets());
+        assert_eq!(stage.answer(at(0.0), &allowed).frames.len(), 1, "another server is taken");
+    }
+}
+
+#[test]
+fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
+    for rapid_commit in [true, false] {
+        let mut stage = with(Profile { rapid_commit, ..Profile::default() }, None);
+        let first = discover(&mut stage);
+        assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
+        let plain = stage.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
+        assert_eq!(plain.refused, Some(Refusal::Unexpected.into()), "without option 80 it is no rapid commit");
+        let output = stage.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
+        match output.verdict {
+            Some(Verdict::Won(lease)) => assert_eq!((rapid_commit, lease.start), (true, at(0.0))),
+            other => assert_eq!((rapid_commit, other), (false, None)),
+        }
+    }
+}
+
+#[test]
+fn the_wanted_address_is_asked_for_and_taken_at_once() {
+    let mut stage = with(Profile::default(), wants(LEASED, false));
+    let first = discover(&mut stage);
+    assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
+    let output = stage.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600));
+    assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]));
+}
+
+#[test]
+fn an_unlike_first_offer_waits_for_a_better_one() {
+    let mut stage = with(Profile::default(), wants(LEASED, false));
+    let xid = discover(&mut stage).xid();
+    let unlike = Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) };
+    assert!(stage.answer(at(0.0), &unlike).frames.is_empty());
+    assert_eq!(stage.deadline(), (at(0.2), Timer::Choose));
+    let better = Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]);
+    assert_eq!(stage.answer(at(0.1), &better).frames.len(), 1);
+    assert_eq!(stage.client.state(), "REQUESTING");
+}
+
+#[test]
+fn without_a_better_one_the_unlike_offer_is_taken_or_refused_as_the_caller_prefers() {
+    for preferred in [true, false] {
+        let mut stage = with(Profile::default(), wants(LEASED, preferred));
+        let xid = discover(&mut stage).xid();
+        stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+        let frames: &[&str] = if preferred { &["REQUEST"] } else { &[] };
+        let (when, output) = stage.next(Timer::Choose, frames);
+        assert_eq!(when, at(0.2));
+        let unwanted = Verdict::Unwanted { wanted: LEASED, offered: OTHER };
+        assert_eq!(output.verdict, (!preferred).then_some(unwanted));
+    }
+}
+
+#[test]
+fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
+    let sender = || Sender::new(MAC, &client_id(), Arc::new(Profile::default()));
+    let adopt = || Stage::new(Client::adopt(sender(), lease().address, at(0.0), Rng::with_seed(7)));
+    let mut stage = adopt();
+    let request = sent(&stage.clock(at(0.0)).frames[0]);
+    assert_eq!((request.kind(), request.option(50), request.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
+    let output = stage.answer(at(0.0), &Reply::new(ACK, request.xid(), 600));
+    assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
+
+    let mut stage = adopt();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let output = stage.answer(at(0.0), &Reply::nak(xid));
+    let xid = sent(&output.frames[0]).xid();
+    stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    let output = stage.clock(at(0.0) + Duration::from_millis(200));
+    assert_eq!(output.verdict, Some(Verdict::Unwanted { wanted: LEASED, offered: OTHER }));
+    assert_eq!(stage.client.owed(), None, "nothing is known to be granted, so nothing is released");
+}

@@ -1,0 +1,134 @@
+//! GC, STATUS, adoption, and what a profile changes in the life of a lease.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{Adoptee, Failure, StoreCause};
+use crate::link::Link;
+
+#[test]
+fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
+    let mut rig = Rig::new(8);
+    for (n, who) in ["a", "b", "c"].into_iter().enumerate() {
+        rig.add(who, n as u64 + 1, who);
+    }
+    let keep = vec![("b".to_owned(), "eth0".to_owned()), ("x".to_owned(), "eth0".to_owned())];
+    let other = rig.request(Call::Collect { network: "elsewhere".to_owned(), keep: Vec::new() });
+    assert_eq!(rig.answers[&other], Answer::Collected);
+    assert_eq!(rig.rows().len(), 3);
+    let id = rig.request(Call::Collect { network: "lan".to_owned(), keep });
+    assert_eq!(rig.answers[&id], Answer::Collected);
+    assert_eq!(rig.rows().into_iter().map(|row| row.attachment.container).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 2, "both were released");
+}
+
+#[test]
+fn a_collection_goes_on_after_a_failure_and_reports_it_at_the_end() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.add("b", 2, "b");
+    rig.disk = Disk::Full;
+    let id = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+    let Answer::Failed(Failure::NotCollected(faults)) = &rig.answers[&id] else { panic!("{:?}", rig.answers[&id]) };
+    assert_eq!(faults, &["lan/a/eth0: store full", "lan/b/eth0: store full"]);
+    assert_eq!(rig.state("a"), ["BOUND"], "held as before");
+}
+
+#[test]
+fn a_collection_that_the_store_holds_up_ends_by_itself() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Slow;
+    let id = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+    rig.run_until(1030.0);
+    assert!(matches!(&rig.answers[&id], Answer::Failed(Failure::NotCollected(_))));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1040.0);
+    assert!(rig.rows().is_empty(), "the DEL went on");
+}
+
+#[test]
+fn status_writes_looks_and_opens_before_it_says_ready() {
+    let mut rig = Rig::new(8);
+    let id = rig.request(Call::Status { parent: Some("br0".to_owned()) });
+    assert_eq!(rig.answers[&id], Answer::Ready);
+    assert!(rig.open.is_empty(), "its socket is closed again");
+    rig.disk = Disk::Full;
+    let id = rig.request(Call::Status { parent: None });
+    assert_eq!(rig.answers[&id], Answer::Failed(Failure::NotReady(StoreCause::Full.to_string())));
+    rig.disk = Disk::Slow;
+    let id = rig.request(Call::Status { parent: None });
+    rig.run_until(1011.0);
+    assert!(matches!(&rig.answers[&id], Answer::Failed(Failure::NotReady(_))));
+    let hung_up = rig.request(Call::Status { parent: None });
+    rig.input(Input::HungUp(RequestId(hung_up)));
+    rig.flush();
+    assert!(rig.open.is_empty() && !rig.answers.contains_key(&hung_up));
+}
+
+/// Hands in one running container with the address .50 in namespace 1.
+fn adopt(rig: &mut Rig) {
+    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().expect("an address") };
+    rig.reg = Registry::new(Config::default(), 8);
+    let boot = BootId("b".into());
+    rig.input(Input::Start { boot, records: vec![], spooled: vec![], adoptees: vec![adoptee] });
+}
+
+#[test]
+fn a_running_container_is_adopted_and_held_from_there_on() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    adopt(&mut rig);
+    assert_eq!((rig.state("a"), rig.stored.len()), (vec!["BOUND"], 1));
+    assert_eq!(rig.sent.len(), 1, "one REQUEST, no DISCOVER: {:?}", rig.sent);
+    let again = rig.add("a", 1, "a");
+    assert!(matches!(rig.answers[&again], Answer::Leased(_)));
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+}
+
+#[test]
+fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
+    let mut rig = Rig::new(8);
+    adopt(&mut rig);
+    assert!(rig.sent.is_empty(), "the address is not on the link: nothing is asked");
+    assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);
+
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.server = Server::Silent;
+    adopt(&mut rig);
+    rig.run_until(1040.0);
+    assert_eq!(rig.not_adopted().len(), 1);
+    assert!(rig.rows().is_empty() && !rig.sent.iter().any(|(kind, _)| *kind == 7));
+}
+
+#[test]
+fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { release: false, ..Profile::default() };
+    rig.add("a", 1, "a");
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.run_until(1000.0 + Duration::from_secs(60).as_secs_f64());
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+    assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7), "{:?}", rig.sent);
+}
+
+#[test]
+fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { on_parent: true, ..Profile::default() };
+    rig.add("a", 1, "a");
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    assert!(matches!(rig.opened[..], [Link::Parent { .. }]), "{:?}", rig.opened);
+    rig.run_until(1050.5);
+    assert!(matches!(rig.opened[1..], [Link::InNetns { .. }]), "a renewal is for one server: {:?}", rig.opened);
+    rig.server = Server::Silent;
+    rig.run_until(1190.0);
+    let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
+    assert!(rig.opened[2..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
+}

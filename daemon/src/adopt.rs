@@ -1,0 +1,209 @@
+//! Finds the containers that run although the store knows nothing of them: the store is new, or was set aside.
+//!
+//! libcni keeps a file of each attachment that it made: the network's configuration, what the runtime said and what the
+//! plugins answered. From it the ADD is put together again as the runtime would ask it now, so that the lease's client
+//! identifier, LAN and options are those that a real ADD would give. Whether the container still runs, and whether its
+//! server agrees, is for the core to find out.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use data_encoding::BASE64;
+use ipnet::{IpNet, Ipv4Net};
+use leasehold_api::MAX_BODY;
+use leasehold_api::cni::{Env, PrevResult, Request};
+use leasehold_core::effect::{Adoptee, Call};
+use leasehold_core::identity::Attachment;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tracing::{debug, info, warn};
+
+use crate::http::{Asked, Site};
+
+/// The most files that are read of one cache.
+const MAX_FILES: usize = 16_384;
+
+/// The longest file that is read.
+const MAX_FILE: u64 = MAX_BODY as u64;
+
+/// The names by which networks call this IPAM plugin.
+const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
+
+/// Why a file of the cache leads to no container.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    #[error("is no regular file")]
+    NotAFile,
+    #[error("is longer than {MAX_FILE} bytes")]
+    TooLong,
+    #[error("is no cached attachment: {0}")]
+    NotCached(serde_json::Error),
+    #[error("is of kind {0:?}: only cniCacheV1 holds the network's configuration")]
+    Kind(String),
+    #[error("has a network configuration that cannot be read: {0}")]
+    Config(String),
+    #[error("names no network namespace")]
+    NoNetns,
+    #[error("has no IPv4 address for the interface")]
+    NoAddress,
+    #[error("is refused as an ADD: {0}")]
+    Refused(String),
+}
+
+/// A file of libcni's cache (`cachedInfo` in its api.go). `netns` is there since libcni 1.2.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cached {
+    container_id: String,
+    /// The network's configuration, or list of them, in Base64.
+    config: String,
+    if_name: String,
+    network_name: String,
+    #[serde(default)]
+    netns: String,
+    #[serde(default)]
+    cni_args: Vec<(String, String)>,
+    #[serde(default)]
+    capability_args: Map<String, Value>,
+    #[serde(default)]
+    result: Value,
+}
+
+/// Returns the containers that the caches know, one for each attachment.
+///
+/// A cache that is not there is none; a file of which nothing can be made is told of at WARN.
+pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<Adoptee> {
+    let mut found: BTreeMap<Attachment, Adoptee> = BTreeMap::new();
+    for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
+        let directory = host_prefix.join(cache.strip_prefix("/").unwrap_or(cache));
+        for path in files(&directory) {
+            match read(&path).and_then(|text| adoptee(&text, site)) {
+                Ok(Some(adoptee)) => {
+                    found.entry(adoptee.add.attachment.clone()).or_insert(adoptee);
+                }
+                Ok(None) => debug!(file = %path.display(), "another plugin's container"),
+                Err(cause) => warn!(file = %path.display(), %cause, "a container may run that is not adopted"),
+            }
+        }
+    }
+    if !found.is_empty() {
+        info!(containers = found.len(), "no lease is known, but containers are: adopting them");
+    }
+    found.into_values().collect()
+}
+
+/// Returns the paths of a cache's files, in order.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            warn!(directory = %directory.display(), %error, "cannot look for containers to adopt");
+            return Vec::new();
+        }
+    };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).take(MAX_FILES + 1).collect();
+    if paths.len() > MAX_FILES {
+        warn!(directory = %directory.display(), taken = MAX_FILES, "too many cached attachments: the rest is left");
+        paths.truncate(MAX_FILES);
+    }
+    paths.sort();
+    paths
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
+    // Not blocking, or a FIFO would hold up the start.
+    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(Unusable::NotAFile);
+    }
+    let mut text = Vec::new();
+    Read::by_ref(&mut &file).take(MAX_FILE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE { Err(Unusable::TooLong) } else { Ok(text) }
+}
+
+/// Returns the container that a file is of, `None` when its address is not of this plugin's giving.
+fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
+    let value: Value = serde_json::from_slice(text).map_err(Unusable::NotCached)?;
+    match value["kind"].as_str() {
+        Some("cniCacheV1") => {}
+        kind => return Err(Unusable::Kind(kind.unwrap_or_default().chars().take(32).collect())),
+    }
+    let cached = Cached::deserialize(value).map_err(Unusable::NotCached)?;
+    let Some(plugin) = cached.plugin()? else { return Ok(None) };
+    let asked = Asked::parse(&cached.request(plugin)?, site).map_err(|error| Unusable::Refused(error.msg))?;
+    let Call::Add(add) = asked.call else { return Ok(None) };
+    let address = cached.address().ok_or(Unusable::NoAddress)?;
+    Ok(Some(Adoptee { add, address }))
+}
+
+impl Cached {
+    /// Returns the configuration of the plugin that asked this one for an address.
+    fn plugin(&self) -> Result<Option<Map<String, Value>>, Unusable> {
+        let bytes = BASE64.decode(self.config.as_bytes()).map_err(|error| Unusable::Config(error.to_string()))?;
+        let mut config: Map<String, Value> =
+            serde_json::from_slice(&bytes).map_err(|error| Unusable::Config(error.to_string()))?;
+        // A list's plugins have its name and version; a single configuration has its own.
+        let version = config.get("cniVersion").unwrap_or(&self.result["cniVersion"]).clone();
+        let plugins = match config.remove("plugins") {
+            Some(Value::Array(plugins)) => plugins,
+            _ => vec![Value::Object(config)],
+        };
+        let asks = |plugin: &Value| plugin["ipam"]["type"].as_str().is_some_and(|name| PLUGINS.contains(&name));
+        let Some(Value::Object(mut plugin)) = plugins.into_iter().find(asks) else { return Ok(None) };
+        plugin.insert("name".to_owned(), self.network_name.clone().into());
+        plugin.insert("cniVersion".to_owned(), version);
+        Ok(Some(plugin))
+    }
+
+    /// Returns the ADD as the runtime would ask it, as libcni puts it together (`buildOneConfig` in its api.go).
+    fn request(&self, mut plugin: Map<String, Value>) -> Result<Request, Unusable> {
+        let capable = |(name, _): &(&String, &Value)| plugin.get("capabilities").is_some_and(|all| all[*name] == true);
+        let runtime: Map<_, _> =
+            self.capability_args.iter().filter(capable).map(|(name, value)| (name.clone(), value.clone())).collect();
+        if !runtime.is_empty() {
+            plugin.insert("runtimeConfig".to_owned(), Value::Object(runtime));
+        }
+        let args: Vec<_> = self.cni_args.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let env = Env {
+            command: Some("ADD".to_owned()),
+            container_id: Some(self.container_id.clone()),
+            netns: Some(self.netns().ok_or(Unusable::NoNetns)?.to_owned()),
+            ifname: Some(self.if_name.clone()),
+            args: Some(args.join(";")),
+            ..Env::default()
+        };
+        Ok(Request { env, config: Value::Object(plugin).to_string() })
+    }
+
+    /// Returns the namespace's path. An older libcni does not keep it, but main plugins answer it as the `sandbox` of
+    /// the interface that they made in it.
+    fn netns(&self) -> Option<&str> {
+        let interfaces = self.result["interfaces"].as_array().into_iter().flatten();
+        let ours = interfaces.filter(|interface| interface["name"] == self.if_name.as_str());
+        let mut sandboxes = ours.filter_map(|interface| interface["sandbox"].as_str());
+        Some(self.netns.as_str()).filter(|path| !path.is_empty()).or_else(|| sandboxes.find(|path| !path.is_empty()))
+    }
+
+    /// Returns the first IPv4 address that the plugins put on the interface.
+    fn address(&self) -> Option<Ipv4Net> {
+        // Before 0.3.0 there is one address of each family, and no interface.
+        if let Some(address) = self.result["ip4"]["ip"].as_str() {
+            return address.parse().ok();
+        }
+        let result = PrevResult::deserialize(&self.result).ok()?;
+        result.addresses_on(&self.if_name).find_map(|address| match address {
+            IpNet::V4(address) => Some(address),
+            IpNet::V6(_) => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

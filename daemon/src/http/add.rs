@@ -1,0 +1,281 @@
+//! An ADD: the network's configuration and the container's circumstances, as the core's [`Add`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_api::cni::{ClientId, Config, Error, Ipam, Request, RequestList};
+use leasehold_api::{ADD_TIMEOUT, add_timeout};
+use leasehold_core::dhcpv4::message::REQUEST_LIST;
+use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::effect::{Add, ClientIdRule};
+use leasehold_core::identity::Attachment;
+use leasehold_core::wire::message::{ClientMessage, is_own};
+use leasehold_core::wire::option::fqdn;
+
+use super::args::{self, Args};
+use super::client_id::{self, MachineId};
+use super::cni::{bad_config, bad_env, host_netns, lan, netns, quoted, refused};
+use super::result::Shape;
+
+const HOST_NAME: u8 = 12;
+const STATIC_ROUTE: u8 = 33;
+const ROUTER: u8 = 3;
+const VENDOR_CLASS: u8 = 60;
+const CLIENT_ID: u8 = 61;
+const USER_CLASS: u8 = 77;
+const RAPID_COMMIT: u8 = 80;
+const FQDN: u8 = 81;
+const CLASSLESS_ROUTES: u8 = 121;
+const MICROSOFT_ROUTES: u8 = 249;
+
+/// The longest host name, in bytes: a domain name's without its last dot (RFC 1035 §2.3.4).
+const MAX_HOSTNAME: usize = 253;
+
+/// The longest template, in bytes.
+const MAX_TEMPLATE: usize = 512;
+
+/// What is the same for all callers: the host, and how the daemon was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    /// The host's identity, where it has one.
+    pub(crate) machine_id: Option<MachineId>,
+    /// Whether servers are asked to answer by broadcast where a network says nothing or `auto`.
+    pub(crate) broadcast: bool,
+    /// How long an ADD may take where a network does not say.
+    pub(crate) add_timeout: Duration,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self { machine_id: None, broadcast: false, add_timeout: ADD_TIMEOUT }
+    }
+}
+
+/// Reads an ADD, and the shape that its result is to have.
+pub(super) fn add(
+    request: &Request,
+    config: &Config,
+    attachment: Attachment,
+    site: &Site,
+) -> Result<(Add, Shape), Error> {
+    let ipam = config.ipam().map_err(refused)?;
+    let said = config.runtime_config().map_err(refused)?;
+    let args = Args::parse(request.env.args.as_deref());
+    let mut provided = provided(&ipam, &args)?;
+    let client_id = client_id(&ipam, &mut provided, &attachment, &args, site)?;
+    let wanted = args::wanted(config, &said, &args)?;
+    let profile = profile(&ipam, provided, &Names { attachment: &attachment, args: &args })?;
+    // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
+    let on_parent = config.plugin.as_deref() == Some("ipvlan");
+    let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent);
+    let add = Add {
+        netns: netns(request)?,
+        host_netns: host_netns(request),
+        lan: lan(config, &attachment.network),
+        client_id,
+        chaddr: args::chaddr(&said)?,
+        wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
+        profile: Profile { broadcast, on_parent, ..profile },
+        timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
+        attachment,
+    };
+    let Ipam { priority, routes, suppress_default_route, .. } = ipam;
+    Ok((add, Shape { priority, routes, suppress_default_route }))
+}
+
+/// Returns what the incumbent would send for `provide`: of each option the last value, where `fromArg` goes before
+/// `value`, and nothing where neither says anything.
+fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>, Error> {
+    let mut provided = BTreeMap::new();
+    for entry in &ipam.provide {
+        let option = entry.option;
+        if option == RAPID_COMMIT || (option != CLIENT_ID && is_own(option)) {
+            let fault = format!("option {option} is the client's own to send, with or without");
+            return Err(bad_config("ipam.provide", fault));
+        }
+        let arg = entry.from_arg.as_deref().and_then(|key| Some((key, args.raw(key)?)));
+        if let Some((key, value)) = arg
+            && value.len() > 255
+        {
+            return Err(bad_env("CNI_ARGS", format!("{key:.64} is longer than the 255 bytes of option {option}")));
+        }
+        if let Some(value) = arg.map(|(_, value)| value).or(entry.value.as_deref()) {
+            provided.insert(option, value);
+        }
+    }
+    Ok(provided)
+}
+
+/// An option that `provide` names goes out with the bytes that it says, so 61 has no type byte put before it.
+fn client_id(
+    ipam: &Ipam,
+    provided: &mut BTreeMap<u8, &str>,
+    attachment: &Attachment,
+    args: &Args<'_>,
+    site: &Site,
+) -> Result<ClientIdRule, Error> {
+    once("clientId", ipam.client_id.is_some(), CLIENT_ID, provided)?;
+    match provided.remove(&CLIENT_ID) {
+        Some(bytes) => client_id::of_bytes("ipam.provide: option 61", bytes.into()),
+        None => {
+            client_id::rule(ipam.client_id.as_ref().unwrap_or(&ClientId::Container), attachment, args, site.machine_id)
+        }
+    }
+}
+
+/// Refuses an option that a key of ours and `provide` both set: one of them would be sent in vain.
+fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Result<(), Error> {
+    if said && provided.contains_key(&option) {
+        let fault = format!("ipam.provide sets option {option} too: leave one of them out");
+        return Err(bad_config(&format!("ipam.{key}"), fault));
+    }
+    Ok(())
+}
+
+/// Returns what the client says and wants, but for how it is answered: the main plugin has a say in that.
+fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<Profile, Error> {
+    once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
+    // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they go out as they are.
+    once("userClass", ipam.user_class.is_some(), USER_CLASS, &provided)?;
+    once("hostname", ipam.hostname.is_some(), HOST_NAME, &provided)?;
+    once("fqdn", ipam.fqdn.is_some(), FQDN, &provided)?;
+    let fits = |key, text: &Option<String>, most| match text {
+        Some(text) if text.len() > most => Err(bad_config(key, format!("longer than {most} bytes"))),
+        text => Ok(text.clone()),
+    };
+    let named = |option: u8, provided: &mut BTreeMap<u8, &str>| provided.remove(&option).map(str::to_owned);
+    let fqdn = names.fqdn(ipam)?;
+    let hostname = names.hostname(ipam)?.or_else(|| named(HOST_NAME, &mut provided)).or_else(|| names.default(ipam));
+    let one_name_only = fqdn.is_some() || provided.contains_key(&FQDN);
+    let profile = Profile {
+        // RFC 4702 §3.1: a client that sends 81 must not send 12.
+        hostname: hostname.filter(|name| !name.is_empty() && !one_name_only),
+        fqdn,
+        vendor_class: fits("ipam.vendorClass", &ipam.vendor_class, 255)?.or_else(|| named(VENDOR_CLASS, &mut provided)),
+        user_class: fits("ipam.userClass", &ipam.user_class, 254)?,
+        provide: provided
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(option, value)| (option, value.into()))
+            .collect(),
+        request: request_list(&ipam.request),
+        broadcast: false,
+        on_parent: false,
+        rapid_commit: ipam.rapid_commit,
+        allow: ipam.servers.allow.clone(),
+        deny: ipam.servers.deny.clone(),
+        release: ipam.release.unwrap_or(true),
+    };
+    match length(&profile) {
+        0..=ClientMessage::EXTRA => Ok(profile),
+        long => {
+            let fault =
+                format!("the options to send are {long} bytes long, a message has room for {}", ClientMessage::EXTRA);
+            Err(bad_config("ipam", fault))
+        }
+    }
+}
+
+/// Returns the bytes that a profile's options take in a message.
+fn length(profile: &Profile) -> usize {
+    let Profile { hostname, fqdn: name, vendor_class, user_class, provide, rapid_commit, .. } = profile;
+    let texts = [hostname, vendor_class].into_iter().flatten().map(String::len);
+    let user_class = user_class.iter().map(|class| 1 + class.len());
+    let name = name.iter().filter_map(|name| Some(fqdn(name)?.len()));
+    let provide = provide.iter().map(|(_, value)| value.len());
+    let rapid_commit = rapid_commit.then_some(0);
+    texts.chain(user_class).chain(name).chain(provide).chain(rapid_commit).map(|length| 2 + length).sum()
+}
+
+/// Returns the parameter request list where it is not the default one: that list, unless it is skipped, and what is asked
+/// for beside. 121 and 249 go before 3 and 33, which they replace (RFC 3442: MUST).
+fn request_list(said: &RequestList) -> Option<Vec<u8>> {
+    if *said == RequestList::default() {
+        return None;
+    }
+    let default: &[u8] = if said.skip_default { &[] } else { &REQUEST_LIST };
+    let mut list = Vec::new();
+    for option in default.iter().chain(&said.options) {
+        if !list.contains(option) {
+            list.push(*option);
+        }
+    }
+    let replaced = list.iter().position(|option| matches!(*option, ROUTER | STATIC_ROUTE));
+    if let Some(at) = replaced {
+        list[at..].sort_by_key(|option| !matches!(*option, CLASSLESS_ROUTES | MICROSOFT_ROUTES));
+    }
+    Some(list)
+}
+
+/// What a container is called.
+struct Names<'a> {
+    attachment: &'a Attachment,
+    args: &'a Args<'a>,
+}
+
+impl Names<'_> {
+    /// Returns the host name that the configuration says, empty where it says that there is to be none.
+    fn hostname(&self, ipam: &Ipam) -> Result<Option<String>, Error> {
+        const KEY: &str = "ipam.hostname";
+        let Some(template) = &ipam.hostname else { return Ok(None) };
+        let name = self.expand(KEY, template)?;
+        if template.is_empty() || is_hostname(&name) { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
+    }
+
+    /// Returns the pod's name, where it can be a host's.
+    fn default(&self, ipam: &Ipam) -> Option<String> {
+        let pod = ipam.hostname.is_none().then(|| self.args.get("K8S_POD_NAME"))?;
+        pod.filter(|pod| is_hostname(pod)).map(str::to_owned)
+    }
+
+    fn fqdn(&self, ipam: &Ipam) -> Result<Option<String>, Error> {
+        const KEY: &str = "ipam.fqdn";
+        let Some(template) = &ipam.fqdn else { return Ok(None) };
+        let name = self.expand(KEY, template)?;
+        let good = is_hostname(name.strip_suffix('.').unwrap_or(&name)) && fqdn(&name).is_some();
+        if good { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
+    }
+
+    /// Puts values in the place of `{pod}`, `{namespace}`, `{container}` and `{ifname}`.
+    fn expand(&self, key: &str, template: &str) -> Result<String, Error> {
+        if template.len() > MAX_TEMPLATE {
+            return Err(bad_config(key, format!("longer than {MAX_TEMPLATE} bytes")));
+        }
+        let mut parts = template.split('{');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (name, rest) = part.split_once('}').ok_or_else(|| bad_config(key, "a { without its }"))?;
+            text.push_str(self.value(key, name)?);
+            text.push_str(rest);
+        }
+        Ok(text)
+    }
+
+    fn value(&self, key: &str, name: &str) -> Result<&str, Error> {
+        let arg = |arg| {
+            let fault =
+                || bad_config(key, format!("{{{name}}} needs {arg} in CNI_ARGS, which this runtime does not give"));
+            self.args.get(arg).ok_or_else(fault)
+        };
+        match name {
+            "pod" => arg("K8S_POD_NAME"),
+            "namespace" => arg("K8S_POD_NAMESPACE"),
+            "container" => Ok(&self.attachment.container),
+            "ifname" => Ok(&self.attachment.ifname),
+            other => {
+                let fault = format!("{{{other:.32}}} is not {{pod}}, {{namespace}}, {{container}} or {{ifname}}");
+                Err(bad_config(key, fault))
+            }
+        }
+    }
+}
+
+fn bad_name(key: &str, name: &str) -> Error {
+    bad_config(key, format!("{} is no host's name", quoted(name)))
+}
+
+/// Tells whether servers and their DNS can take `text` for a host's name.
+fn is_hostname(text: &str) -> bool {
+    (1..=MAX_HOSTNAME).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}

@@ -1,0 +1,75 @@
+//! What a runtime says of one container beside its network's configuration: `CNI_ARGS`, `args` and `runtimeConfig`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use leasehold_api::cni::{Code, Config, Error, RuntimeConfig};
+use leasehold_core::wire::Mac;
+
+use super::cni::{bad_env, quoted, refused};
+
+/// The pairs of `CNI_ARGS`; of several with one key the last, as Go's map has it.
+///
+/// Keys that mean nothing here are ignored, whether `IgnoreUnknown` is among them or not, and so is what is no pair: the
+/// incumbent does the same, `fromArg` may name any key, and other plugins of the chain are given the same text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Args<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Args<'a> {
+    pub(super) fn parse(text: Option<&'a str>) -> Self {
+        Self(text.unwrap_or_default().split(';').filter_map(|pair| pair.split_once('=')).collect())
+    }
+
+    /// Returns a value, be it empty.
+    pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
+        self.0.get(key).copied()
+    }
+
+    /// Returns a value that says something.
+    pub(super) fn get(&self, key: &str) -> Option<&'a str> {
+        self.raw(key).filter(|value| !value.is_empty())
+    }
+}
+
+/// Returns the address that the runtime asks for: the first of IPv4 in `runtimeConfig.ips`, else in `args.cni.ips`, else
+/// in `IP` of `CNI_ARGS`, the newest convention first. Addresses of IPv6 are another protocol's.
+///
+/// # Errors
+/// One of them all is no address of a host: 7, or 4 in `CNI_ARGS`.
+pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Option<Ipv4Addr>, Error> {
+    let by_config = |key: &'static str, ips: Vec<String>| {
+        let fault = move |text: &str| Error::new(Code::InvalidConfig, format!("{key}: {}", no_address(text)));
+        ips.into_iter().map(move |ip| address(&ip).ok_or_else(|| fault(&ip)))
+    };
+    let by_env = |text: &'_ str| address(text).ok_or_else(|| bad_env("CNI_ARGS", format!("IP={}", no_address(text))));
+    let all = by_config("runtimeConfig.ips", said.ips.clone())
+        .chain(by_config("args.cni.ips", config.args_ips().map_err(refused)?))
+        .chain(args.get("IP").into_iter().flat_map(|list| list.split(',')).map(by_env));
+    let all = all.collect::<Result<Vec<_>, _>>()?;
+    Ok(all.into_iter().find_map(|ip| match ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    }))
+}
+
+fn no_address(text: &str) -> String {
+    format!("{} is no address of a host", quoted(text))
+}
+
+/// Reads an address, with a prefix or without, that a host can have.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let ip = text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
+    let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    (!(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || broadcast)).then_some(ip)
+}
+
+/// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), and a
+/// server that knows its clients by it must know this one from the beginning.
+pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
+    let Some(text) = &said.mac else { return Ok(None) };
+    let mac = text.replace('-', ":").parse().ok().filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());
+    let fault = || format!("runtimeConfig.mac: {} is no Ethernet address of an interface", quoted(text));
+    mac.map(Some).ok_or_else(|| Error::new(Code::InvalidConfig, fault()))
+}

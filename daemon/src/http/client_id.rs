@@ -1,0 +1,186 @@
+//! Option 61: what each kind of `clientId` is made of.
+//!
+//! | kind | bytes | who is known again |
+//! |---|---|---|
+//! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the incumbent's bytes |
+//! | `mac` | 1, the hardware address (RFC 2132 §9.14) | the interface |
+//! | `pod` | 0, `namespace/name/interface` | the pod of a StatefulSet, over its lives |
+//! | `duid` | 255, IAID, DUID-UUID (RFC 4361 §6.1, RFC 6355) | the container, as one of this host |
+//! | `text:…` | 0, the text | whoever bears it |
+//! | `hex:…` | as they stand, type byte first | whoever bears them |
+//!
+//! Type 0 is for identifiers that are no hardware address; dnsmasq's `id:` leaves it out when it compares.
+
+use hmac::{Hmac, KeyInit, Mac};
+use leasehold_api::cni::{ClientId as Kind, Error};
+use leasehold_core::effect::ClientIdRule;
+use leasehold_core::identity::{Attachment, ClientId};
+use sha2::{Digest, Sha256};
+
+use super::args::Args;
+use super::cni::{bad_config, bad_env, is_name};
+
+/// The key of `clientId` in the configuration, for errors.
+const KEY: &str = "ipam.clientId";
+
+/// The host's identity (machine-id(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MachineId([u8; 16]);
+
+impl MachineId {
+    /// leasehold's own number, so that no other program derives the same identifier.
+    const APPLICATION: [u8; 16] = 0x0c1d_5b02_9f4e_4a7b_a3d6_6e85_71f2_48c9_u128.to_be_bytes();
+
+    /// Reads the text of `/etc/machine-id`. A host that has not got its identity yet says so there, in a word.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits = text.trim_end();
+        let all_hex = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = all_hex.then(|| u128::from_str_radix(digits, 16).ok())?;
+        number.filter(|number| *number != 0).map(|number| Self(number.to_be_bytes()))
+    }
+
+    /// Returns a UUID of this host that does not give the machine id away, which machine-id(5) wants kept from networks.
+    /// `systemd-id128 machine-id --app-specific=0c1d5b029f4e4a7ba3d66e8571f248c9 --uuid` prints the same.
+    fn uuid(self) -> [u8; 16] {
+        let mut hmac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        hmac.update(&Self::APPLICATION);
+        let bytes = hmac.finalize().into_bytes();
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&bytes[..16]);
+        // Version 4, variant 1 (RFC 9562 §5.4).
+        uuid[6] = uuid[6] & 0x0f | 0x40;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+        uuid
+    }
+}
+
+/// Returns how the attachment's client identifier is made.
+///
+/// # Errors
+/// 7 where something is missing that the kind needs, or where the identifier does not fit option 61; 4 for a pod's name
+/// that is none.
+pub(super) fn rule(
+    kind: &Kind,
+    attachment: &Attachment,
+    args: &Args<'_>,
+    machine: Option<MachineId>,
+) -> Result<ClientIdRule, Error> {
+    let bytes = match kind {
+        Kind::Mac => return Ok(ClientIdRule::Mac),
+        Kind::Container => return Ok(ClientIdRule::Bytes(of_container(attachment))),
+        Kind::Pod => untyped(&of_pod(&attachment.ifname, args)?),
+        Kind::Duid => {
+            let missing = || bad_config(KEY, "duid needs the host's /etc/machine-id: run systemd-machine-id-setup");
+            of_host(attachment, machine.ok_or_else(missing)?)
+        }
+        Kind::Hex(bytes) => bytes.clone(),
+        Kind::Text(text) => untyped(text),
+    };
+    of_bytes(KEY, bytes)
+}
+
+/// Returns the rule that is these bytes, which stand at `key`.
+pub(super) fn of_bytes(key: &str, bytes: Vec<u8>) -> Result<ClientIdRule, Error> {
+    ClientId::new(bytes).map(ClientIdRule::Bytes).map_err(|fault| bad_config(key, fault))
+}
+
+fn untyped(text: &str) -> Vec<u8> {
+    std::iter::once(0).chain(text.bytes()).collect()
+}
+
+/// Returns the client identifier that the incumbent would send, so that a server knows its containers again: a type
+/// byte of 0, then at most 254 bytes of `container/network/interface`.
+fn of_container(attachment: &Attachment) -> ClientId {
+    let mut bytes = untyped(&path_of(attachment));
+    bytes.truncate(255);
+    ClientId::new(bytes).expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes")
+}
+
+fn path_of(Attachment { network, container, ifname, .. }: &Attachment) -> String {
+    format!("{container}/{network}/{ifname}")
+}
+
+/// A name that could hold a slash could be taken for another pod's.
+fn of_pod(ifname: &str, args: &Args<'_>) -> Result<String, Error> {
+    let name = |key| match args.get(key) {
+        Some(name) if is_name(name) => Ok(name),
+        Some(_) => Err(bad_env("CNI_ARGS", format!("{key} is no name of Kubernetes"))),
+        None => Err(bad_config(KEY, format!("pod needs {key} in CNI_ARGS, which this runtime does not give"))),
+    };
+    Ok(format!("{}/{}/{ifname}", name("K8S_POD_NAMESPACE")?, name("K8S_POD_NAME")?))
+}
+
+/// The IAID tells the host's attachments apart. It is a hash, for there is nowhere to count them that all daemons of a
+/// host's life share; two that meet are refused as one identity of two holders.
+fn of_host(attachment: &Attachment, machine: MachineId) -> Vec<u8> {
+    const TYPE: u8 = 255;
+    const DUID_UUID: [u8; 2] = [0, 4];
+    let iaid = &Sha256::digest(path_of(attachment))[..4];
+    [&[TYPE][..], iaid, &DUID_UUID, &machine.uuid()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::identity::Door;
+    use leasehold_core::wire::Mac;
+
+    use super::*;
+
+    fn made(kind: &Kind, args: &str, machine: Option<MachineId>) -> Result<Vec<u8>, String> {
+        let attachment =
+            Attachment { door: Door::Cni, network: "lan".into(), container: "abc".into(), ifname: "net1".into() };
+        let rule = rule(kind, &attachment, &Args::parse(Some(args)), machine).map_err(|error| error.msg)?;
+        Ok(rule.resolve(Mac([2, 0, 0, 0, 0, 9])).as_bytes().to_vec())
+    }
+
+    #[test]
+    fn each_kind_has_its_bytes() {
+        let pod = "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0";
+        let table = [
+            (Kind::Container, b"\0abc/lan/net1".to_vec()),
+            (Kind::Mac, vec![1, 2, 0, 0, 0, 0, 9]),
+            (Kind::Pod, b"\0shop/web-0/net1".to_vec()),
+            (Kind::Hex(vec![9, 8]), vec![9, 8]),
+            (Kind::Text("printer".into()), b"\0printer".to_vec()),
+        ];
+        for (kind, bytes) in table {
+            assert_eq!(made(&kind, pod, None), Ok(bytes), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_duid_is_the_hosts_and_never_changes() {
+        let machine = MachineId::parse("0123456789abcdef0123456789abcdef\n").unwrap();
+        let id = made(&Kind::Duid, "", Some(machine)).unwrap();
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Written down: servers know the host's containers by it.
+        assert_eq!(hex, "ffc0bd90ab00043d88f6e59d324950a9ad84c20ebefb46");
+        assert!(!hex.contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let long = "x".repeat(255);
+        let table = [
+            (Kind::Pod, "K8S_POD_NAME=web-0", "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
+            (Kind::Pod, "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=", "ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS"),
+            (Kind::Pod, "K8S_POD_NAMESPACE=a/b;K8S_POD_NAME=c", "CNI_ARGS: K8S_POD_NAMESPACE is no name"),
+            (Kind::Duid, "", "ipam.clientId: duid needs the host's /etc/machine-id"),
+            (Kind::Hex(vec![1]), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
+            (Kind::Text(String::new()), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
+            (Kind::Text(long), "", "ipam.clientId: a client identifier has at most 255 bytes, this one has 256"),
+        ];
+        for (kind, args, fault) in table {
+            let error = made(&kind, args, None).unwrap_err();
+            assert!(error.starts_with(fault), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_machine_id_is_32_digits() {
+        for bad in ["", "uninitialized\n", &"0".repeat(32), &"a".repeat(31), &"a".repeat(33), &"+".repeat(32)] {
+            assert_eq!(MachineId::parse(bad), None, "{bad}");
+        }
+        assert!(MachineId::parse(&"a".repeat(32)).is_some());
+    }
+}

@@ -1,0 +1,334 @@
+//! Each key of the configuration, and what becomes of it in the ADD.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_api::cni::{Code, Error, Request};
+use leasehold_core::dhcpv4::message::REQUEST_LIST;
+use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::effect::{Add, Call};
+use leasehold_core::wire::Mac;
+
+use super::super::Site;
+use super::super::cni::Asked;
+use super::{add, parse, with_config};
+
+const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;OTHER;=;K8S_POD_UID=7";
+
+fn asking(ipam: &str, args: &str) -> Request {
+    let config =
+        format!(r#"{{"cniVersion": "1.1.0", "name": "lan", "type": "macvlan", "master": "eth0", "ipam": {ipam}}}"#);
+    let mut request = with_config("ADD", &config);
+    request.env.args = Some(args.into());
+    request
+}
+
+fn profile(ipam: &str, args: &str) -> Profile {
+    add(&asking(ipam, args)).profile
+}
+
+fn client_id(ipam: &str, args: &str) -> Vec<u8> {
+    add(&asking(ipam, args)).client_id.resolve(Mac([2, 0, 0, 0, 0, 9])).as_bytes().to_vec()
+}
+
+fn refusal(request: &Request) -> Error {
+    parse(request).map(|asked| format!("{asked:?}")).unwrap_err()
+}
+
+#[test]
+fn a_network_that_says_nothing_gets_the_default_profile() {
+    assert_eq!(profile("{}", ""), Profile::default());
+    assert_eq!(profile("null", ""), Profile::default());
+    assert_eq!(client_id("{}", ""), b"\0abc/lan/net1");
+}
+
+#[test]
+fn each_key_of_ours_has_its_place_in_the_profile() {
+    let default = Profile::default;
+    let text = |text: &str| Some(text.to_owned());
+    let table = [
+        (r#"{"hostname": "{ifname}.{pod}-{container}"}"#, Profile { hostname: text("net1.web-0-abc"), ..default() }),
+        (r#"{"hostname": "fixed"}"#, Profile { hostname: text("fixed"), ..default() }),
+        (r#"{"hostname": ""}"#, default()),
+        (r#"{"hostname": null}"#, Profile { hostname: text("web-0"), ..default() }),
+        (r#"{"fqdn": "{pod}.{namespace}.example.net"}"#, Profile { fqdn: text("web-0.shop.example.net"), ..default() }),
+        (r#"{"fqdn": "a.b.", "hostname": "c"}"#, Profile { fqdn: text("a.b."), ..default() }),
+        (
+            r#"{"hostname": "", "vendorClass": "a", "userClass": "b", "broadcast": true, "rapidCommit": true,
+                "servers": {"allow": ["10.0.0.1"], "deny": ["10.0.0.2"]}, "release": false}"#,
+            Profile {
+                vendor_class: text("a"),
+                user_class: text("b"),
+                broadcast: true,
+                rapid_commit: true,
+                allow: vec![Ipv4Addr::new(10, 0, 0, 1)],
+                deny: vec![Ipv4Addr::new(10, 0, 0, 2)],
+                release: false,
+                ..default()
+            },
+        ),
+    ];
+    for (ipam, expected) in table {
+        assert_eq!(profile(ipam, POD), expected, "{ipam}");
+    }
+}
+
+#[test]
+fn the_pods_name_is_the_host_name_where_it_can_be() {
+    assert_eq!(profile("{}", POD).hostname.as_deref(), Some("web-0"));
+    for args in ["", "K8S_POD_NAME=", "K8S_POD_NAME=a b", "K8S_POD_NAME=a/b", "k8s_pod_name=a"] {
+        assert_eq!(profile("{}", args).hostname, None, "{args}");
+    }
+    assert_eq!(profile(r#"{"provide": [{"option": "81", "value": "x"}]}"#, POD).hostname, None);
+}
+
+#[test]
+fn client_identifiers_follow_the_configuration() {
+    let table: [(&str, &[u8]); 7] = [
+        (r#"{"clientId": "container"}"#, b"\0abc/lan/net1"),
+        (r#"{"clientId": "mac"}"#, &[1, 2, 0, 0, 0, 0, 9]),
+        (r#"{"clientId": "pod"}"#, b"\0shop/web-0/net1"),
+        (r#"{"clientId": "hex:ff:00"}"#, &[255, 0]),
+        (r#"{"clientId": "text:printer"}"#, b"\0printer"),
+        (r#"{"provide": [{"option": "dhcp-client-identifier", "value": "printer"}]}"#, b"printer"),
+        (r#"{"provide": [{"option": "61", "value": "x", "fromArg": "K8S_POD_NAME"}]}"#, b"web-0"),
+    ];
+    for (ipam, bytes) in table {
+        assert_eq!(client_id(ipam, POD), bytes, "{ipam}");
+        assert!(profile(ipam, POD).provide.is_empty(), "{ipam}");
+    }
+}
+
+#[test]
+fn what_is_provided_is_sent_once_with_its_own_bytes() {
+    let provide = |entries: &str| profile(&format!(r#"{{"provide": [{entries}]}}"#), "A=arg;EMPTY=");
+    let table: [(&str, Profile); 9] = [
+        (r#"{"option": "host-name", "value": "x"}"#, Profile { hostname: Some("x".into()), ..Profile::default() }),
+        (r#"{"option": "60", "value": "x"}"#, Profile { vendor_class: Some("x".into()), ..Profile::default() }),
+        // Not in the form of RFC 3004: that is the value's business.
+        (
+            r#"{"option": "user-class", "value": "x"}"#,
+            Profile { provide: vec![(77, b"x".into())], ..Profile::default() },
+        ),
+        (
+            r#"{"option": "43", "value": "x", "fromArg": "A"}"#,
+            Profile { provide: vec![(43, b"arg".into())], ..Profile::default() },
+        ),
+        (
+            r#"{"option": "43", "value": "x", "fromArg": "B"}"#,
+            Profile { provide: vec![(43, b"x".into())], ..Profile::default() },
+        ),
+        (r#"{"option": "43", "value": "x", "fromArg": "EMPTY"}"#, Profile::default()),
+        (r#"{"option": "43", "fromArg": "B"}, {"option": "44"}"#, Profile::default()),
+        (
+            r#"{"option": "43", "value": "x"}, {"option": "43", "value": "y"}"#,
+            Profile { provide: vec![(43, b"y".into())], ..Profile::default() },
+        ),
+        (
+            r#"{"option": "classless-static-routes", "value": "\u0000"}, {"option": "33", "value": "z"}"#,
+            Profile { provide: vec![(33, b"z".into()), (121, vec![0])], ..Profile::default() },
+        ),
+    ];
+    for (entries, expected) in table {
+        assert_eq!(provide(entries), expected, "{entries}");
+    }
+}
+
+#[test]
+fn what_is_requested_comes_beside_the_default_list_or_instead_of_it() {
+    let request = |entries: &str| profile(&format!(r#"{{"request": [{entries}]}}"#), "").request;
+    let with = |more: &[u8]| Some([&REQUEST_LIST, more].concat());
+    assert_eq!(request(""), None);
+    assert_eq!(request("{}"), None);
+    assert_eq!(request(r#"{"option": "43"}, {"option": "routers"}, {"option": "43"}"#), with(&[43]));
+    assert_eq!(request(r#"{"skipDefault": true}"#), Some(vec![]));
+    assert_eq!(request(r#"{"skipDefault": true, "option": "1"}, {"option": "43"}"#), Some(vec![1, 43]));
+    // RFC 3442: 121 before 3 and 33.
+    let routes = r#"{"skipDefault": true}, {"option": "1"}, {"option": "3"}, {"option": "6"}, {"option": "121"}"#;
+    assert_eq!(request(routes), Some(vec![1, 121, 3, 6]));
+}
+
+#[test]
+fn broadcast_is_for_ipvlan_unless_it_is_said_otherwise() {
+    let broadcast = |plugin: &str, said: &str, site: bool| {
+        let config = format!(r#"{{"name": "lan", "type": "{plugin}", "ipam": {{"broadcast": {said}}}}}"#);
+        let site = Site { broadcast: site, ..Site::default() };
+        match Asked::parse(&with_config("ADD", &config), &site).unwrap().call {
+            Call::Add(add) => {
+                assert_eq!(add.profile.on_parent, plugin == "ipvlan");
+                add.profile.broadcast
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let table = [
+        ("macvlan", r#""auto""#, false, false),
+        ("macvlan", "null", false, false),
+        ("ipvlan", r#""auto""#, false, true),
+        ("ipvlan", "null", false, true),
+        ("ipvlan", "false", true, false),
+        ("macvlan", "true", false, true),
+        ("macvlan", "null", true, true),
+        ("macvlan", "false", true, false),
+    ];
+    for (plugin, said, site, expected) in table {
+        assert_eq!(broadcast(plugin, said, site), expected, "{plugin} {said} {site}");
+    }
+}
+
+#[test]
+fn a_time_out_that_is_not_said_is_the_daemons() {
+    let timeout = |ipam: &str| {
+        let site = Site { add_timeout: Duration::from_secs(7), ..Site::default() };
+        match Asked::parse(&asking(ipam, ""), &site).unwrap().call {
+            Call::Add(add) => add.timeout.as_secs(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let table = [
+        ("{}", 7),
+        (r#"{"timeout": 0}"#, 7),
+        (r#"{"timeout": -3}"#, 7),
+        (r#"{"timeout": 90}"#, 90),
+        (r#"{"timeout": 1e300}"#, 600),
+    ];
+    for (ipam, seconds) in table {
+        assert_eq!(timeout(ipam), seconds, "{ipam}");
+    }
+}
+
+fn said(more: &str, args: &str) -> Result<Add, Error> {
+    let mut request = with_config("ADD", &format!(r#"{{"name": "lan"{more}}}"#));
+    request.env.args = Some(args.into());
+    match parse(&request)?.call {
+        Call::Add(add) => Ok(*add),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_address_is_asked_for_in_three_ways() {
+    let config = r#", "args": {"cni": {"ips": ["10.0.0.2"]}}"#;
+    let runtime = r#", "runtimeConfig": {"ips": ["fd00::1/64", "10.0.0.3/24", "10.0.0.4"]}"#;
+    let table = [
+        ("", "", None),
+        ("", "IP=", None),
+        ("", "ip=10.0.0.1", None),
+        ("", "IP=10.0.0.1", Some(1)),
+        ("", "IP=10.0.0.9;IP=10.0.0.1", Some(1)),
+        ("", "IP=fd00::1,10.0.0.1/8", Some(1)),
+        ("", "IP=fd00::1", None),
+        (config, "IP=10.0.0.1", Some(2)),
+        (&format!("{config}{runtime}"), "IP=10.0.0.1", Some(3)),
+        (r#", "args": {"labels": 1}, "runtimeConfig": {"ips": null}"#, "IP=10.0.0.1", Some(1)),
+    ];
+    for (more, args, last) in table {
+        let expected = last.map(|last| Wanted { address: Ipv4Addr::new(10, 0, 0, last), preferred: false });
+        assert_eq!(said(more, args).unwrap().wanted, expected, "{more} {args}");
+    }
+    let preferred = said(r#", "ipam": {"ipPreferred": true}"#, "IP=10.0.0.1").unwrap().wanted;
+    assert_eq!(preferred, Some(Wanted { address: Ipv4Addr::new(10, 0, 0, 1), preferred: true }));
+}
+
+#[test]
+fn the_runtimes_hardware_address_is_the_clients() {
+    let mac = Mac([2, 0, 0, 0, 0, 0xab]);
+    assert_eq!(said(r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#, "").unwrap().chaddr, Some(mac));
+    assert_eq!(said(r#", "runtimeConfig": {"mac": "02-00-00-00-00-AB"}"#, "").unwrap().chaddr, Some(mac));
+    assert_eq!(said(r#", "runtimeConfig": {"mac": ""}"#, "").unwrap().chaddr, None);
+}
+
+#[test]
+fn what_is_wrong_with_one_container_is_said() {
+    let table = [
+        ("", "IP=here", 4, "CNI_ARGS: IP=\"here\" is no address of a host"),
+        ("", "IP=10.0.0.1,224.0.0.1", 4, "CNI_ARGS: IP=\"224.0.0.1\" is no address of a host"),
+        (r#", "args": {"cni": {"ips": ["x"]}}"#, "", 7, "args.cni.ips: \"x\" is no address of a host"),
+        (r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#, "", 7, "runtimeConfig.ips: \"0.0.0.0\" is no address of a host"),
+        (r#", "runtimeConfig": {"ips": [7]}"#, "", 7, "runtimeConfig.ips[0]: it has to be a string, not a number"),
+        (r#", "runtimeConfig": {"mac": "02:00"}"#, "", 7, "runtimeConfig.mac: \"02:00\" is no Ethernet address"),
+        (r#", "runtimeConfig": {"mac": "01:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
+        (r#", "runtimeConfig": {"mac": "00:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
+    ];
+    for (more, args, code, msg) in table {
+        let error = said(more, args).unwrap_err();
+        assert_eq!(u32::from(error.code), code, "{error:?}");
+        assert!(error.msg.starts_with(msg), "{error:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_network_is_said_by_its_key() {
+    let long = |key: &str, length| format!(r#"{{"{key}": "{}"}}"#, "x".repeat(length));
+    let much = format!(
+        r#"{{"provide": [{{"option": "43", "value": "{0}"}}, {{"option": "125", "value": "{0}"}}]}}"#,
+        "x".repeat(250)
+    );
+    let table: [(&str, &str); 19] = [
+        (r#"{"timeout": "30"}"#, "ipam.timeout: it has to be a number, not a string"),
+        (r#"{"clientId": "pod"}"#, "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
+        (r#"{"clientId": "duid"}"#, "ipam.clientId: duid needs the host's /etc/machine-id"),
+        (
+            r#"{"clientId": "mac", "provide": [{"option": "61", "value": "xy"}]}"#,
+            "ipam.clientId: ipam.provide sets option 61 too",
+        ),
+        (
+            r#"{"hostname": "a", "provide": [{"option": "12", "value": "x"}]}"#,
+            "ipam.hostname: ipam.provide sets option 12 too",
+        ),
+        (
+            r#"{"fqdn": "a.b", "provide": [{"option": "81", "value": "x"}]}"#,
+            "ipam.fqdn: ipam.provide sets option 81 too",
+        ),
+        (
+            r#"{"vendorClass": "a", "provide": [{"option": "60", "value": "x"}]}"#,
+            "ipam.vendorClass: ipam.provide sets option 60",
+        ),
+        (
+            r#"{"userClass": "a", "provide": [{"option": "77", "value": "x"}]}"#,
+            "ipam.userClass: ipam.provide sets option 77 too",
+        ),
+        (r#"{"provide": [{"option": "53", "value": "x"}]}"#, "ipam.provide: option 53 is the client's own"),
+        (r#"{"provide": [{"option": "80", "value": "x"}]}"#, "ipam.provide: option 80 is the client's own"),
+        (
+            r#"{"provide": [{"option": "61", "value": "x"}]}"#,
+            "ipam.provide: option 61: a client identifier has at least 2 bytes",
+        ),
+        (r#"{"hostname": "{pod}"}"#, "ipam.hostname: {pod} needs K8S_POD_NAME in CNI_ARGS"),
+        (r#"{"fqdn": "{host}.example.net"}"#, "ipam.fqdn: {host} is not {pod}, {namespace}, {container} or {ifname}"),
+        (r#"{"hostname": "{container"}"#, "ipam.hostname: a { without its }"),
+        (r#"{"hostname": "a b"}"#, "ipam.hostname: \"a b\" is no host's name"),
+        (r#"{"fqdn": "a..b"}"#, "ipam.fqdn: \"a..b\" is no host's name"),
+        (&long("vendorClass", 256), "ipam.vendorClass: longer than 255 bytes"),
+        (&long("userClass", 255), "ipam.userClass: longer than 254 bytes"),
+        (&much, "ipam: the options to send are 504 bytes long, a message has room for 441"),
+    ];
+    for (ipam, msg) in table {
+        let error = refusal(&asking(ipam, ""));
+        assert_eq!(error.code, Code::InvalidConfig, "{error:?}");
+        assert!(error.msg.starts_with(msg), "{error:?}");
+    }
+    let value = "x".repeat(256);
+    let error = refusal(&asking(r#"{"provide": [{"option": "43", "fromArg": "A"}]}"#, &format!("A={value}")));
+    assert_eq!(
+        (error.code, error.msg.as_str()),
+        (Code::InvalidEnvironment, "CNI_ARGS: A is longer than the 255 bytes of option 43")
+    );
+}
+
+#[test]
+fn what_is_said_fits_a_message() {
+    use leasehold_core::dhcpv4::message::Sender;
+    use leasehold_core::identity::ClientId;
+    let value = "x".repeat(200);
+    let ipam = format!(
+        r#"{{"hostname": "", "rapidCommit": true, "vendorClass": "{0}", "provide": [{{"option": "43", "value": "{1}"}}]}}"#,
+        "v".repeat(441 - 2 - 2 - 2 - 200),
+        value
+    );
+    let profile = profile(&ipam, "");
+    let id = ClientId::new(vec![7; 255]).unwrap();
+    let frame = Sender::new(Mac::default(), &id, std::sync::Arc::new(profile)).discover(1, 0, None);
+    let holds = |part: &[u8]| frame.windows(part.len()).any(|window| window == part);
+    assert!(holds(value.as_bytes()) && holds("v".repeat(235).as_bytes()) && holds(&[80, 0]));
+}

@@ -1,0 +1,84 @@
+//! The file with the daemon's process id, for service managers that want one.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process;
+
+/// Why the process id is not written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PidFileError {
+    /// Whoever looks for it may be in another directory.
+    #[error("{} is no absolute path for a file with the process id", .0.display())]
+    Relative(PathBuf),
+    /// The file cannot be written.
+    #[error("cannot write the process id to {}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+/// A file that holds this process's id.
+#[derive(Debug)]
+pub(crate) struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes the process id alone, without an end of line, as the incumbent does; over what was there.
+    pub(crate) fn write(path: &Path) -> Result<Self, PidFileError> {
+        if !path.is_absolute() {
+            return Err(PidFileError::Relative(path.to_owned()));
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path);
+        let written = file.and_then(|mut file| file.write_all(process::id().to_string().as_bytes()));
+        written.map_err(|source| PidFileError::Write { path: path.to_owned(), source })?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Removes the file, unless it is another process's by now.
+    pub(crate) fn remove(self) {
+        if fs::read(&self.0).is_ok_and(|text| text == process::id().to_string().as_bytes())
+            && let Err(error) = fs::remove_file(&self.0)
+        {
+            tracing::warn!(file = %self.0.display(), %error, "process id left behind");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn the_process_id_is_there_until_the_end() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("pid");
+        fs::write(&path, "4194304 and more").unwrap();
+        let file = PidFile::write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), process::id().to_string());
+        file.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn another_process_s_file_is_left() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("pid");
+        let file = PidFile::write(&path).unwrap();
+        fs::write(&path, "1").unwrap();
+        file.remove();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_named() {
+        assert!(matches!(PidFile::write(Path::new("pid")), Err(PidFileError::Relative(_))));
+        let error = PidFile::write(Path::new("/nowhere/pid")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/pid"), "{error}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Container engines, which call CNI plugins as nobody imagined. What they see at `/etc/cni`, `/usr/lib/cni` and
+//! `/var/lib` is their sandbox's own.
+
+mod containerd;
+mod podman;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+pub use containerd::Containerd;
+pub use podman::Podman;
+
+use crate::error::{Doing, Error};
+use crate::need::Need;
+use crate::netns::Netns;
+
+/// An engine on a host's namespace, with one CNI network and containers of busybox alone.
+pub trait Engine: Sized {
+    /// What it needs.
+    const NEEDS: &[Need];
+
+    /// Starts it with `network`, a CNI configuration, as its only network, and `plugin` as the IPAM plugin `dhcp`.
+    fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error>;
+
+    /// Runs a command of busybox in a container of its own to its end, and returns what it printed.
+    fn run(&self, id: &str, command: &[&str]) -> Result<String, Error>;
+}
+
+/// Where engines look for CNI plugins.
+const PLUGINS: &str = "/usr/lib/cni";
+
+/// Puts a plugin in the place of the IPAM plugin `dhcp`, for the sandbox's processes, as an administrator does.
+pub fn install_plugin(host: &Netns, plugin: &Path) -> Result<(), Error> {
+    host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/dhcp")], "").map(drop)
+}
+
+/// Makes a host ready for an engine: the network and the plugins where it looks, a root file system for its containers.
+/// Returns the directory that the last is in, as `rootfs`.
+fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<PathBuf, Error> {
+    let dir = host.sandbox().dir(name)?;
+    // Read before anything covers it.
+    let plugin = copy(plugin, &dir.join("dhcp"))?;
+    for (i, place) in ["/etc", PLUGINS, "/var/lib"].into_iter().enumerate() {
+        let [upper, work] = ["upper", "work"].map(|kind| dir.join(format!("{kind}{i}")));
+        for dir in [&upper, &work] {
+            fs::create_dir_all(dir).doing(|| "make a directory for an overlay".to_owned())?;
+        }
+        let options = format!("lowerdir={place},upperdir={},workdir={}", upper.display(), work.display());
+        host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, place], "")?;
+    }
+    install_plugin(host, &plugin)?;
+    host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
+    // The first in the order of names is the one that counts.
+    host.run_command("tee", &["/etc/cni/net.d/10-lan.conflist"], &network_list(network).to_string())?;
+    make_root(&dir)?;
+    Ok(dir)
+}
+
+/// Returns a list of the one plugin that a configuration is of.
+fn network_list(network: &Value) -> Value {
+    let mut plugin = network.clone();
+    let (version, name) = (plugin["cniVersion"].take(), plugin["name"].take());
+    if let Some(plugin) = plugin.as_object_mut() {
+        plugin.retain(|_, value| !value.is_null());
+    }
+    json!({ "cniVersion": version, "name": name, "plugins": [plugin] })
+}
+
+/// Makes a root file system with busybox in it.
+fn make_root(dir: &Path) -> Result<(), Error> {
+    let bin = dir.join("rootfs/bin");
+    fs::create_dir_all(&bin).doing(|| format!("make {}", bin.display()))?;
+    let busybox = Need::program("busybox").ok_or_else(|| Error::NotBuilt("busybox".into()))?;
+    copy(&busybox, &bin.join("busybox")).map(drop)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<PathBuf, Error> {
+    fs::copy(from, to).doing(|| format!("copy {}", from.display()))?;
+    Ok(to.to_owned())
+}
+
+fn write(path: &Path, text: String) -> Result<(), Error> {
+    fs::write(path, text).doing(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,112 @@
+//! Podman with its CNI backend, which Debian 12 has. It has no daemon.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Engine, prepare, write};
+use crate::error::Error;
+use crate::need::Need;
+use crate::netns::Netns;
+
+/// Podman on a host's namespace.
+#[derive(Debug)]
+pub struct Podman {
+    host: Netns,
+    dir: PathBuf,
+    network: String,
+    /// Its containers' cgroup, which no sandbox hides.
+    cgroup: String,
+}
+
+impl Engine for Podman {
+    /// Root, and Debian's `podman`, `runc`, `containernetworking-plugins` and `busybox-static`.
+    const NEEDS: &[Need] = &[
+        Need::RealRoot,
+        Need::Program("podman"),
+        Need::Program("runc"),
+        Need::StaticProgram("busybox"),
+        Need::File("/usr/lib/cni/macvlan"),
+    ];
+
+    fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
+        let dir = prepare(host, "podman", network, plugin)?;
+        let config = "[network]\nnetwork_backend = 'cni'\ncni_plugin_dirs = ['/usr/lib/cni']\n\
+                      [engine]\ncgroup_manager = 'cgroupfs'\nevents_logger = 'file'\nruntime = 'runc'\n";
+        write(&dir.join("containers.conf"), config.to_owned())?;
+        let network = network["name"].as_str().unwrap_or_default().to_owned();
+        let cgroup = format!("leasehold-{}", host.sandbox().keeper());
+        let podman = Self { host: host.clone(), dir, network, cgroup };
+        let image = podman.dir.join("image.tar");
+        let (rootfs, image) = (podman.dir.join("rootfs"), image.to_string_lossy());
+        host.run_command("tar", &["-C", &rootfs.to_string_lossy(), "-cf", &image, "."], "")?;
+        podman.podman(&["import", &image, "busybox:latest"])?;
+        Ok(podman)
+    }
+
+    fn run(&self, id: &str, command: &[&str]) -> Result<String, Error> {
+        self.container(&["--rm", "--name", id], command)
+    }
+}
+
+impl Podman {
+    /// Starts a container that runs until it is removed, and returns its id.
+    pub fn keep(&self, name: &str) -> Result<String, Error> {
+        Ok(self.container(&["--detach", "--name", name], &["sleep", "1000000"])?.trim().to_owned())
+    }
+
+    /// Runs a command of busybox in a container that runs, and returns what it printed.
+    pub fn exec(&self, name: &str, command: &[&str]) -> Result<String, Error> {
+        self.podman(&[&["exec", name, "/bin/busybox"], command].concat())
+    }
+
+    /// Ends a container.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        self.podman(&["rm", "--force", "--time", "0", name]).map(drop)
+    }
+
+    fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
+        // Its own limits are higher than what a container without CAP_SYS_RESOURCE may ask for.
+        let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
+        let place = ["--cgroup-parent", &self.cgroup, "--network", &self.network];
+        self.podman(&[&["run"], how, &limits, &place, &["localhost/busybox:latest", "/bin/busybox"], command].concat())
+    }
+
+    fn podman(&self, args: &[&str]) -> Result<String, Error> {
+        let mut command = Command::new("podman");
+        for (flag, dir) in [("--root", "root"), ("--runroot", "runroot"), ("--tmpdir", "tmp")] {
+            command.arg(flag).arg(self.dir.join(dir));
+        }
+        command.args(["--storage-driver", "vfs"]).args(args).env("CONTAINERS_CONF", self.dir.join("containers.conf"));
+        let output = self.host.output(command, b"")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        let command = format!("podman {}", args.join(" "));
+        Err(Error::Failed { command, status: output.status, said: text(&output.stdout) + &text(&output.stderr) })
+    }
+}
+
+impl Drop for Podman {
+    fn drop(&mut self) {
+        let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().filter_map(Result::ok);
+        let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
+        for root in roots {
+            // A group that is in use stays, and most controllers have none.
+            let _ = remove_groups(&root.join(&self.cgroup));
+        }
+    }
+}
+
+/// Removes a cgroup with those in it.
+fn remove_groups(group: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(group)?.filter_map(Result::ok) {
+        if entry.file_type()?.is_dir() {
+            remove_groups(&entry.path())?;
+        }
+    }
+    fs::remove_dir(group)
+}

@@ -1,0 +1,62 @@
+//! What a server gives out, whatever its program.
+
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use super::POOL;
+use crate::lan::Lan;
+
+/// What a server gives out.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    /// The addresses.
+    pub pool: RangeInclusive<Ipv4Addr>,
+    /// The lease time.
+    pub lease_time: Duration,
+    /// T1 and T2, where the server is to name them.
+    pub timers: Option<(Duration, Duration)>,
+    /// The router (3).
+    pub router: Ipv4Addr,
+    /// Resolvers (6).
+    pub dns: Vec<Ipv4Addr>,
+    /// The domain (15).
+    pub domain: Option<String>,
+    /// The MTU (26).
+    pub mtu: Option<u16>,
+    /// Classless routes (121), each with its next hop.
+    pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        Self {
+            pool: POOL,
+            lease_time: Duration::from_secs(3600),
+            timers: None,
+            router: Lan::SERVER,
+            dns: Vec::new(),
+            domain: None,
+            mtu: None,
+            routes: Vec::new(),
+        }
+    }
+}
+
+impl Grants {
+    /// Returns what option 121 is for the routes (RFC 3442), empty without routes.
+    pub(super) fn classless_routes(&self) -> Vec<u8> {
+        let route = |(to, via): &(Ipv4Net, Ipv4Addr)| {
+            let significant = usize::from(to.prefix_len().div_ceil(8));
+            [&[to.prefix_len()], &to.network().octets()[..significant], &via.octets()].concat()
+        };
+        self.routes.iter().flat_map(route).collect()
+    }
+
+    /// Returns the resolvers as text.
+    pub(super) fn dns_text(&self, separator: &str) -> String {
+        self.dns.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(separator)
+    }
+}

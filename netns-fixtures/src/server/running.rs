@@ -1,0 +1,244 @@
+//! A server as a process: started, stopped, restarted, and read from its lease file.
+
+use std::fmt::Debug;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Grants;
+use crate::error::{Doing, Error};
+use crate::lan::Lan;
+use crate::need::Need;
+use crate::netns::Netns;
+use crate::process::{DEADLINE, Log, Process};
+use crate::wait::until_file;
+
+/// A program that serves DHCP: how it is told what to do, and how its lease file is read.
+pub trait Program: Debug {
+    /// What it gives out, and what else only this program knows.
+    type Config: Clone + Debug + Default + From<Grants>;
+    /// Its name.
+    const NAME: &str;
+    /// What it needs.
+    const NEEDS: &[Need];
+    /// The shortest lease that it grants.
+    const SHORTEST: Duration;
+    /// Whether it answers a RENEW of what is not the client's with a NAK, or not at all.
+    const REFUSES_RENEWALS: bool;
+    /// A line that it says when it is about to serve.
+    const READY: &str;
+
+    /// Returns the command that serves on [`Lan::IFNAME`] in the foreground.
+    fn command(config: &Self::Config, place: &Place) -> Result<Command, Error>;
+
+    /// Reads a whole lease file: every record, oldest first. The last one of an address is what holds.
+    fn read(file: &[u8]) -> Result<Vec<Lease>, Error>;
+}
+
+/// Where a server keeps its files.
+#[derive(Debug)]
+pub struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    /// Returns the path of its lease file, which exists.
+    pub fn lease_file(&self) -> PathBuf {
+        self.file("leases")
+    }
+
+    /// Returns the path of a file.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, Error> {
+        let path = self.file(name);
+        fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Returns a copy of a program, which no AppArmor profile knows: Debian's profiles let these servers use no files but
+    /// the system's own.
+    pub fn unconfined(&self, program: &str) -> Result<PathBuf, Error> {
+        let original = Need::program(program).ok_or_else(|| Error::NotBuilt(program.into()))?;
+        let copy = self.file(program);
+        if !copy.exists() {
+            fs::copy(&original, &copy).doing(|| format!("copy {}", original.display()))?;
+        }
+        Ok(copy)
+    }
+}
+
+/// A record of a lease file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The client's hardware address, as text.
+    pub mac: String,
+    /// The client identifier as the server writes it (`01:02:...`), empty when it writes none.
+    pub client_id: String,
+    /// When it began, in seconds since the epoch, where the server writes that.
+    pub began: Option<u64>,
+    /// When it ends, in seconds since the epoch.
+    pub expires: u64,
+    /// Whether a client holds it: it is given out, and was not released.
+    pub held: bool,
+}
+
+/// A server, running or not, with its lease file.
+#[derive(Debug)]
+pub struct Server<P: Program> {
+    netns: Netns,
+    place: Place,
+    config: P::Config,
+    process: Option<Process>,
+}
+
+impl<P: Program> Server<P> {
+    /// Starts it in the server's namespace of a LAN.
+    pub fn start(lan: &Lan, config: impl Into<P::Config>) -> Result<Self, Error> {
+        Self::start_in(&lan.server, config)
+    }
+
+    /// Starts it in a namespace, on its link [`Lan::IFNAME`].
+    pub fn start_in(netns: &Netns, config: impl Into<P::Config>) -> Result<Self, Error> {
+        let mut server = Self::new(netns, config.into())?;
+        server.launch()?;
+        Ok(server)
+    }
+
+    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, as one
+    /// does that takes over.
+    pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
+        let mut server = Self::new(netns, self.config.clone())?;
+        fs::copy(self.place.lease_file(), server.place.lease_file()).doing(|| "copy the lease file".to_owned())?;
+        server.launch()?;
+        Ok(server)
+    }
+
+    fn new(netns: &Netns, config: P::Config) -> Result<Self, Error> {
+        let place = Place { dir: netns.sandbox().dir(P::NAME)? };
+        place.write("leases", "")?;
+        Ok(Self { netns: netns.clone(), place, config, process: None })
+    }
+
+    /// Stops it; the lease file stays.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))
+    }
+
+    /// Starts it again, with another configuration if one is given.
+    pub fn restart(&mut self, config: Option<P::Config>) -> Result<(), Error> {
+        self.stop()?;
+        if let Some(config) = config {
+            self.config = config;
+        }
+        self.launch()
+    }
+
+    /// Forgets all leases of a server that is stopped.
+    pub fn forget_leases(&mut self) -> Result<(), Error> {
+        self.place.write("leases", "").map(drop)
+    }
+
+    /// Reads the lease file: every record, oldest first.
+    pub fn history(&self) -> Result<Vec<Lease>, Error> {
+        P::read(&self.settled_lease_file()?)
+    }
+
+    /// Returns the leases that are held, each as it last became.
+    pub fn leases(&self) -> Result<Vec<Lease>, Error> {
+        Ok(held(&self.history()?))
+    }
+
+    /// Returns the lease of a client, by its hardware address.
+    pub fn lease_of(&self, mac: &str) -> Result<Option<Lease>, Error> {
+        Ok(self.leases()?.into_iter().find(|lease| lease.mac == mac))
+    }
+
+    /// Waits until the history fits, looking whenever the lease file changes.
+    pub fn wait_for<T>(
+        &self,
+        awaited: &str,
+        limit: Duration,
+        mut fits: impl FnMut(&[Lease]) -> Option<T>,
+    ) -> Result<T, Error> {
+        until_file(&self.place.dir, &format!("{awaited} in {}'s lease file", P::NAME), limit, || {
+            Ok(fits(&self.history()?))
+        })
+    }
+
+    /// Waits until the lease that a client holds fits.
+    pub fn wait_for_lease<T>(
+        &self,
+        mac: &str,
+        awaited: &str,
+        limit: Duration,
+        mut fits: impl FnMut(&Lease) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.wait_for(awaited, limit, |history| held(history).iter().find(|lease| lease.mac == mac).and_then(&mut fits))
+    }
+
+    /// Waits until no lease is held.
+    pub fn wait_until_free(&self) -> Result<(), Error> {
+        self.wait_for("release of all leases", DEADLINE, |history| held(history).is_empty().then_some(()))
+    }
+
+    /// Returns what it says, all runs but the present one forgotten.
+    pub fn log(&self) -> Option<&Log> {
+        self.process.as_ref().map(Process::log)
+    }
+
+    pub(super) fn netns(&self) -> &Netns {
+        &self.netns
+    }
+
+    fn launch(&mut self) -> Result<(), Error> {
+        let command = P::command(&self.config, &self.place)?;
+        let mut process = Process::start(&self.netns, P::NAME, command)?;
+        process.wait_for_line(P::READY)?;
+        // Some say so a little too early; but then they go on to their first wait.
+        at_rest(Some(&process), || Ok(true), |_| true)?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Returns the lease file as it is while the server is not writing it. Some servers empty it for every change and write it
+    /// anew, and what is seen of it meanwhile must not pass for leases given back.
+    fn settled_lease_file(&self) -> Result<Vec<u8>, Error> {
+        let read = || read(&self.place.lease_file());
+        at_rest(self.process.as_ref(), read, |before| read().is_ok_and(|after| after == *before))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(file).doing(|| format!("read {}", file.display()))
+}
+
+/// Takes a look while a process is at rest, as `still` confirms afterwards.
+fn at_rest<T>(
+    process: Option<&Process>,
+    look: impl Fn() -> Result<T, Error>,
+    still: impl Fn(&T) -> bool,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + DEADLINE;
+    while Instant::now() < deadline {
+        let seen = look()?;
+        if process.is_none_or(Process::is_asleep) && still(&seen) {
+            return Ok(seen);
+        }
+        thread::yield_now();
+    }
+    Err(Error::timed_out("rest of a DHCP server", DEADLINE, String::new()))
+}
+
+fn held(history: &[Lease]) -> Vec<Lease> {
+    let is_latest = |(i, lease): &(usize, &Lease)| !history[i + 1..].iter().any(|l| l.address == lease.address);
+    history.iter().enumerate().filter(is_latest).map(|(_, lease)| lease).filter(|l| l.held).cloned().collect()
+}

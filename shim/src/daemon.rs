@@ -1,0 +1,123 @@
+//! `dhcp daemon`: the incumbent's way to start its daemon, with all of its flags, becomes ours.
+//!
+//! What a flag means is handed on in the environment, not as arguments: the `leasehold` that is found may be this
+//! plugin once more, under its other name, and that one looks further with nothing lost.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use leasehold_api::DEFAULT_SOCKET;
+
+use crate::flags::{self, Fault, Flags};
+
+/// The daemon's program.
+const PROGRAM: &str = "leasehold";
+
+/// `device:inode`s, with commas between, of the plugins that have looked for the daemon on the way.
+const PASSED: &str = "LEASEHOLD_SHIMS";
+
+/// Becomes the daemon. Returns only when that fails.
+pub(crate) fn start(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let flags = match flags::parse(args) {
+        Ok(flags) => flags,
+        // As Go's flag package ends a program: asked for help it has succeeded.
+        Err(Fault::Help) => {
+            eprint!("{}", flags::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(Fault::Wrong(what)) => {
+            eprint!("{what}\n{}", flags::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    if flags.resend_max.is_some() {
+        eprintln!(
+            "dhcp: -resendmax is not needed: leasehold asks again within 8 s while a container waits, and within a \
+             minute while none does"
+        );
+    }
+    let me = env::current_exe().unwrap_or_default();
+    let passed = passed(&me, env::var(PASSED).ok());
+    let Some(program) = find(&me, env::var_os("PATH").as_deref(), &passed) else {
+        eprintln!(
+            "dhcp: there is no program {PROGRAM} in {}, nor in PATH: install it there, or start it yourself as \
+             `{PROGRAM} daemon`",
+            me.parent().unwrap_or(&me).display()
+        );
+        return ExitCode::FAILURE;
+    };
+    let set = settings(&flags, env::var_os("LEASEHOLD_STATE_DIR").is_some());
+    let error = Command::new(&program).arg("daemon").envs(set).env(PASSED, passed.join(",")).exec();
+    eprintln!("dhcp: cannot start {}: {error}", program.display());
+    ExitCode::FAILURE
+}
+
+/// Returns the plugins that are not to be started: those that have passed this on, and this one.
+fn passed(me: &Path, before: Option<String>) -> Vec<String> {
+    let mut passed: Vec<_> = before.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
+    // Not the path: that may have become another file since.
+    let me = fs::metadata("/proc/self/exe").or_else(|_| fs::metadata(me));
+    passed.extend(me.ok().as_ref().map(identity));
+    passed
+}
+
+fn identity(file: &Metadata) -> String {
+    format!("{}:{}", file.dev(), file.ino())
+}
+
+/// Returns the daemon's program: in the directory of `me`, else in the first of PATH that has one.
+fn find(me: &Path, path: Option<&OsStr>, passed: &[String]) -> Option<PathBuf> {
+    let elsewhere = path.into_iter().flat_map(env::split_paths).filter(|directory| directory.is_absolute());
+    let programs = me.parent().map(Path::to_owned).into_iter().chain(elsewhere).map(|dir| dir.join(PROGRAM));
+    programs.into_iter().find(|program| {
+        let runs = |file: &Metadata| file.is_file() && file.mode() & 0o111 != 0;
+        fs::metadata(program).is_ok_and(|file| runs(&file) && !passed.contains(&identity(&file)))
+    })
+}
+
+/// Returns the daemon's environment variables for what the flags say. What they do not say stays as it was set.
+fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)> {
+    let mut set: Vec<(&str, OsString)> = Vec::new();
+    let prefix = flags.host_prefix.as_deref().unwrap_or_default();
+    let socket = flags.socket_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
+    // The incumbent's own rule: the socket is the host's too.
+    let socket = format!("{prefix}{socket}");
+    if socket != DEFAULT_SOCKET {
+        set.push(("LEASEHOLD_SOCKET", socket.clone().into()));
+    }
+    if !prefix.is_empty() {
+        set.push(("LEASEHOLD_HOST_PREFIX", prefix.into()));
+        if !has_state_dir {
+            set.push(("LEASEHOLD_STATE_DIR", state_dir(prefix, Path::new(&socket)).into()));
+        }
+    }
+    if let Some(file) = flags.pid_file.as_deref().filter(|path| !path.is_empty()) {
+        set.push(("LEASEHOLD_PID_FILE", file.into()));
+    }
+    if let Some(whole) = flags.add_timeout() {
+        set.push(("LEASEHOLD_TIMEOUT", whole.as_secs_f64().to_string().into()));
+    }
+    if let Some(broadcast) = flags.broadcast {
+        set.push(("LEASEHOLD_BROADCAST", broadcast.to_string().into()));
+    }
+    set
+}
+
+/// Returns where the leases are kept by a daemon that sees the host's root at `prefix`, in a container that goes.
+///
+/// A manifest of the incumbent mounts what that needs: often the socket's directory and those of namespaces alone. Then
+/// the store lies beside the socket. It is lost with the next boot, as the containers are.
+fn state_dir(prefix: &str, socket: &Path) -> PathBuf {
+    let hosts = PathBuf::from(format!("{prefix}/var/lib/leasehold"));
+    match DirBuilder::new().mode(0o700).create(&hosts) {
+        Ok(()) => hosts,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => hosts,
+        Err(_) => socket.with_file_name("leasehold"),
+    }
+}

@@ -1,0 +1,31 @@
+//! The entry points for bytes from outside: frames, messages, options, requests; and for whole scripts of what may happen to
+//! a client and to the registry.
+//!
+//! Each function takes any bytes, and panics where what came out is not what it has to be. The fuzz targets of
+//! `tests/fuzz` and the properties of `tests/properties` drive the very same functions.
+
+mod client;
+mod frame;
+mod message;
+mod registry;
+mod request;
+mod script;
+
+pub use client::client;
+pub use frame::frame;
+pub use message::{message, option};
+pub use registry::registry;
+pub use request::request;
+
+/// An entry point.
+pub type Entry = fn(&[u8]);
+
+/// All of them, by name.
+pub const ALL: [(&str, Entry); 6] = [
+    ("frame", frame),
+    ("message", message),
+    ("option", option),
+    ("request", request),
+    ("client", client),
+    ("registry", registry),
+];

@@ -1,0 +1,503 @@
+//! A life of the registry as the script has it: calls, hang-ups, outcomes, frames and kernel messages in any order, with ids
+//! that are known and ids that are not.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::lease::{Lease, Times};
+use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::effect::{
+    Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
+};
+use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
+use leasehold_core::record::{BindingId, Record, RecordState};
+use leasehold_core::registry::{Config, Registry};
+use leasehold_core::time::{BootId, Instant, Now, WallTime};
+use leasehold_core::wire::Mac;
+use netns_fixtures::model::{self, Server, Station};
+
+use super::script::Script;
+
+/// Lets a registry live through a script.
+///
+/// What bears an unknown id does nothing but be counted. A request is answered once, and in the end always. Frames leave
+/// by open sockets only, and sockets are closed once. A time-out that has come is done with when it is served. What one
+/// input makes is bounded.
+///
+/// # Panics
+/// Where that is not so.
+pub fn registry(bytes: &[u8]) {
+    let mut life = Life::begin(Script(bytes));
+    while !life.script.is_over() {
+        life.step();
+    }
+    life.finish();
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Socket {
+    Opening,
+    Open,
+    Closed,
+}
+
+/// An effect that waits for its outcome.
+#[derive(Clone, Debug)]
+enum Doing {
+    Persist,
+    Open(ExchangeId),
+    Inspect(Target),
+    Apply(Target, usize),
+}
+
+struct Life<'a> {
+    script: Script<'a>,
+    registry: Registry,
+    now: Duration,
+    requests: u64,
+    unanswered: BTreeSet<RequestId>,
+    doing: VecDeque<(OpId, Doing)>,
+    sockets: BTreeMap<ExchangeId, Socket>,
+    station: Station,
+    /// What the server has answered.
+    answers: VecDeque<(ExchangeId, Vec<u8>)>,
+}
+
+impl<'a> Life<'a> {
+    fn begin(mut script: Script<'a>) -> Self {
+        let config = Config { permits: usize::from(script.u8() % 3), audits: 2, ..Config::default() };
+        let subnet = Ipv4Net::new(Ipv4Addr::new(192, 0, 2, 0), 24).expect("24 is a prefix length");
+        let server = model::Config { lease: u32::from(script.u16() % 600), ..model::Config::new(subnet) };
+        let station = Station::with_server([2, 0, 0, 0, 0, 1], Ipv4Addr::new(192, 0, 2, 1), Server::unjudged(server));
+        let mut life = Self {
+            registry: Registry::new(config, script.u8().into()),
+            now: Duration::from_secs(100_000),
+            requests: 0,
+            unanswered: BTreeSet::new(),
+            doing: VecDeque::new(),
+            sockets: BTreeMap::new(),
+            station,
+            answers: VecDeque::new(),
+            script,
+        };
+        let records = (0..life.script.u8() % 4).map(|id| (BindingId(id.into()), life.record())).collect();
+        let spooled = (0..life.script.u8() % 3).map(|_| (life.request_id(), life.del())).collect();
+        let adoptees = (0..life.script.u8() % 3).map(|_| life.adoptee()).collect();
+        life.input(Input::Start { boot: BootId("now".to_owned()), records, spooled, adoptees });
+        life
+    }
+
+    fn step(&mut self) {
+        match self.script.u8() % 16 {
+            0 | 1 => {
+                let call = Call::Add(self.add());
+                self.request(call);
+            }
+            2 => {
+                let call = self.del();
+                self.request(call);
+            }
+            3 => {
+                let call = self.rare_call();
+                self.request(call);
+            }
+            4 => {
+                let id = RequestId(u64::from(self.script.u8()) % (self.requests + 2));
+                self.unanswered.remove(&id);
+                self.input(Input::HungUp(id));
+            }
+            5 | 6 => {
+                let any = usize::from(self.script.u8());
+                self.done(any, true);
+            }
+            7 => {
+                let any = usize::from(self.script.u8());
+                self.done(any, false);
+            }
+            8 => self.unknown(),
+            9 => self.frame(),
+            10 => {
+                let event = self.kernel_event();
+                self.input(Input::Kernel(event));
+            }
+            11 => {
+                let cause = self.link_cause();
+                if let Some(exchange) = self.open_socket() {
+                    self.input(Input::Broken { exchange, cause });
+                }
+            }
+            12 => self.now += self.script.duration().min(Duration::from_secs(1 << 20)),
+            13 => self.serve(),
+            14 => {
+                self.until_timeout();
+                self.serve();
+            }
+            _ => self.all_goes_well(),
+        }
+    }
+
+    /// Hands an input in, and takes out what follows from it.
+    fn input(&mut self, input: Input<'_>) {
+        self.registry.handle(self.at(), input);
+        self.drain();
+    }
+
+    fn at(&self) -> Now {
+        let wall = WallTime::from_epoch(Duration::from_secs(1 << 30) + self.now);
+        Now { boot: Instant::from_boot(self.now), wall }
+    }
+
+    /// Takes the effects out. They are carried out only when the script says so, but for those that report nothing.
+    fn drain(&mut self) -> usize {
+        let mut drained = 0;
+        while let Some(effect) = self.registry.poll_effect() {
+            drained += 1;
+            assert!(drained < 200, "one input, and no end of effects: {effect:?}");
+            match effect {
+                Effect::Persist { op, .. } => self.doing.push_back((op, Doing::Persist)),
+                Effect::Inspect { op, target } => self.doing.push_back((op, Doing::Inspect(target))),
+                Effect::Apply { op, target, steps } => {
+                    self.doing.push_back((op, Doing::Apply(target, steps.len())));
+                }
+                Effect::Open { op, exchange, .. } => {
+                    assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
+                    self.doing.push_back((op, Doing::Open(exchange)));
+                }
+                Effect::Send { exchange, frame } => self.send(exchange, &frame),
+                Effect::Close { exchange } => {
+                    let before = self.sockets.insert(exchange, Socket::Closed);
+                    assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
+                }
+                Effect::Reply { id, answer } => {
+                    assert!(self.unanswered.remove(&id), "{id:?} is told, though nobody waits: {answer:?}");
+                }
+            }
+        }
+        drained
+    }
+
+    fn send(&mut self, exchange: ExchangeId, frame: &[u8]) {
+        assert_eq!(self.sockets.get(&exchange), Some(&Socket::Open), "sent over {exchange:?}");
+        assert!(model::decode(frame).is_ok(), "{frame:02x?}");
+        let (out, _) = self.station.receive(self.now, frame);
+        self.answers.extend(out.into_iter().map(|out| (exchange, out.frame)));
+        self.answers.truncate(64);
+    }
+
+    /// Ends one of the effects that are under way.
+    fn done(&mut self, any: usize, well: bool) {
+        if self.doing.is_empty() {
+            return;
+        }
+        let (op, doing) = self.doing.remove(any % self.doing.len()).expect("one of them");
+        let outcome = match (doing, well) {
+            (Doing::Persist, well) => Outcome::Persisted(if well { Ok(()) } else { Err(StoreCause::Full) }),
+            (Doing::Open(exchange), well) => {
+                if let Some(socket @ Socket::Opening) = self.sockets.get_mut(&exchange).filter(|_| well) {
+                    *socket = Socket::Open;
+                }
+                Outcome::Opened(if well { Ok(()) } else { Err(self.link_cause()) })
+            }
+            (Doing::Inspect(target), true) => Outcome::Inspected(Ok(view(&target))),
+            (Doing::Inspect(target), false) => Outcome::Inspected(self.doubtful_view(&target)),
+            (Doing::Apply(target, steps), true) => Outcome::Applied { taken: steps, result: Ok(view(&target)) },
+            (Doing::Apply(target, steps), false) => {
+                let taken = usize::from(self.script.u8()) % (steps + 1);
+                Outcome::Applied { taken, result: self.doubtful_view(&target) }
+            }
+        };
+        self.input(Input::Done { op, outcome });
+    }
+
+    /// All that is under way ends well, and all answers come in.
+    fn all_goes_well(&mut self) {
+        for _ in 0..16 {
+            if !self.doing.is_empty() {
+                self.done(0, true);
+            } else if let Some((exchange, frame)) = self.answers.pop_front() {
+                self.input(Input::Frame { exchange, bytes: &frame, meta: FrameMeta::default() });
+            }
+        }
+    }
+
+    /// Something that bears an id which was never given out.
+    fn unknown(&mut self) {
+        let op = OpId(1 << 40);
+        let exchange = ExchangeId(1 << 40);
+        let bytes = self.script.bytes();
+        let cause = self.link_cause();
+        let before = (self.registry.unknown_ids(), self.registry.poll_timeout());
+        let input = match self.script.u8() % 6 {
+            0 => Input::Done { op, outcome: Outcome::Persisted(Ok(())) },
+            1 => Input::Done { op, outcome: Outcome::Opened(Err(cause)) },
+            2 => Input::Done { op, outcome: Outcome::Inspected(Err(cause)) },
+            3 => Input::Done { op, outcome: Outcome::Applied { taken: 9, result: Err(cause) } },
+            4 => Input::Frame { exchange, bytes, meta: FrameMeta::default() },
+            _ => Input::Broken { exchange, cause },
+        };
+        self.registry.handle(self.at(), input);
+        assert_eq!(self.drain(), 0, "an unknown id does something");
+        assert_eq!((self.registry.unknown_ids(), self.registry.poll_timeout()), (before.0 + 1, before.1));
+    }
+
+    /// A frame: the server's answer, whole or damaged, or any bytes.
+    fn frame(&mut self) {
+        let meta = FrameMeta {
+            checksum_not_ready: self.script.flag(),
+            vlan: u16::from(self.script.u8() / 250),
+            other_host: self.script.u8() > 250,
+        };
+        let answer = self.answers.pop_front();
+        match (answer, self.script.u8() % 4) {
+            (Some((exchange, frame)), 0 | 1) => self.input(Input::Frame { exchange, bytes: &frame, meta }),
+            (Some((exchange, mut frame)), 2) => {
+                let at = usize::from(self.script.u16()) % frame.len();
+                frame[at] = self.script.u8();
+                self.input(Input::Frame { exchange, bytes: &frame, meta });
+            }
+            _ => {
+                let bytes = self.script.bytes();
+                let exchange = self.open_socket().unwrap_or(ExchangeId(self.script.u8().into()));
+                self.input(Input::Frame { exchange, bytes, meta });
+            }
+        }
+    }
+
+    fn until_timeout(&mut self) {
+        if let Some((at, _)) = self.registry.poll_timeout() {
+            self.now = self.now.max(at.since_boot());
+        }
+    }
+
+    /// Wakes the registry until no time-out of the past is left.
+    fn serve(&mut self) {
+        for _ in 0..64 {
+            self.registry.handle_timeout(self.at());
+            self.drain();
+            match self.registry.poll_timeout() {
+                Some((at, _)) if at.since_boot() <= self.now => {}
+                _ => return,
+            }
+        }
+        panic!("{:?} at {:?} has come and stays", self.registry.poll_timeout(), self.now);
+    }
+
+    /// No wait is without an end: whatever fails from now on, each request is answered.
+    fn finish(&mut self) {
+        let well = self.script.flag();
+        for _ in 0..2000 {
+            while !self.doing.is_empty() {
+                self.done(0, well);
+            }
+            if self.unanswered.is_empty() {
+                return;
+            }
+            self.until_timeout();
+            self.serve();
+        }
+        panic!("never answered: {:?}, next {:?}", self.unanswered, self.registry.poll_timeout());
+    }
+
+    fn open_socket(&mut self) -> Option<ExchangeId> {
+        let any = usize::from(self.script.u8());
+        let open: Vec<_> = self.sockets.iter().filter(|(_, socket)| **socket == Socket::Open).collect();
+        (!open.is_empty()).then(|| *open[any % open.len()].0)
+    }
+
+    fn request(&mut self, call: Call) {
+        let id = self.request_id();
+        self.input(Input::Request { id, call });
+    }
+
+    fn request_id(&mut self) -> RequestId {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.unanswered.insert(id);
+        id
+    }
+
+    fn attachment(&mut self) -> Attachment {
+        let container = format!("c{}", self.script.u8() % 4);
+        Attachment { door: Door::Cni, network: "lan".to_owned(), container, ifname: "eth0".to_owned() }
+    }
+
+    fn add(&mut self) -> Box<Add> {
+        let attachment = self.attachment();
+        let client_id = match self.script.u8() % 3 {
+            0 => ClientIdRule::Mac,
+            1 => ClientIdRule::Bytes(client_id(0)),
+            _ => ClientIdRule::Bytes(client_id(self.script.u8() % 4)),
+        };
+        let lan = match self.script.flag() {
+            true => Lan::Link { parent: "br0".to_owned(), vlan: 0 },
+            false => Lan::Network("lan".to_owned()),
+        };
+        let wanted = Wanted { address: Ipv4Addr::new(192, 0, 2, self.script.u8()), preferred: self.script.flag() };
+        Box::new(Add {
+            host_netns: false,
+            attachment,
+            netns: netns(self.script.u8() % 3),
+            lan,
+            client_id,
+            chaddr: self.script.flag().then_some(Mac([2, 9, 9, 9, 9, 9])),
+            wanted: self.script.flag().then_some(wanted),
+            profile: self.profile(),
+            timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
+        })
+    }
+
+    fn profile(&mut self) -> Profile {
+        Profile {
+            broadcast: self.script.flag(),
+            on_parent: self.script.u8() > 200,
+            rapid_commit: self.script.flag(),
+            release: self.script.u8() < 200,
+            ..Profile::default()
+        }
+    }
+
+    fn del(&mut self) -> Call {
+        Call::Del { attachment: self.attachment() }
+    }
+
+    fn rare_call(&mut self) -> Call {
+        match self.script.u8() % 4 {
+            0 => {
+                let expected = (0..self.script.u8() % 3).map(|_| self.net()).collect();
+                Call::Check { attachment: self.attachment(), expected }
+            }
+            1 => {
+                let keep = (0..self.script.u8() % 3).map(|_| self.attachment());
+                let keep = keep.map(|attachment| (attachment.container, attachment.ifname)).collect();
+                Call::Collect { network: "lan".to_owned(), keep }
+            }
+            2 => Call::Status { parent: self.script.flag().then(|| "br0".to_owned()) },
+            _ => Call::List,
+        }
+    }
+
+    fn net(&mut self) -> Ipv4Net {
+        let prefix = self.script.u8() % 33;
+        Ipv4Net::new(self.script.address(), prefix).expect("at most 32")
+    }
+
+    fn adoptee(&mut self) -> Adoptee {
+        Adoptee { add: self.add(), address: self.net() }
+    }
+
+    /// A record such as may be found, of this boot or another, sound or not.
+    fn record(&mut self) -> Record {
+        let attachment = self.attachment();
+        let mac = Mac([2, 0, 0, 0, 1, self.script.u8() % 3]);
+        let link = match self.script.flag() {
+            true => {
+                let netns_of = self.script.u8() % 3;
+                Link::InNetns { path: netns(netns_of), cookie: Cookie(netns_of.into()), ifindex: 2, mac }
+            }
+            false => Link::Parent { ifindex: 3, mac },
+        };
+        let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
+        Record {
+            attachment,
+            identity: Identity {
+                lan: Lan::Link { parent: "br0".to_owned(), vlan: 0 },
+                client_id: client_id(self.script.u8() % 3),
+                chaddr: mac,
+            },
+            profile: self.profile(),
+            link,
+            lease: Lease {
+                address: self.net(),
+                server: self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]),
+                server_mac: Mac([2, 0, 0, 0, 0, 1]),
+                start: Instant::from_boot(self.script.duration()),
+                times: self.script.flag().then_some(Times { t1, t2, end }),
+                gateway: None,
+                routes: Vec::new(),
+                dns: Vec::new(),
+                domain: None,
+                search: Vec::new(),
+                ntp: Vec::new(),
+                mtu: None,
+                hostname: None,
+            },
+            state: self.script.one(&[RecordState::Bound, RecordState::Seeking, RecordState::Releasing]),
+            boot: BootId(self.script.one(&["now", "before"]).to_owned()),
+            since: WallTime::from_epoch(Duration::from_secs(u64::from(self.script.u32()))),
+        }
+    }
+
+    /// What is found at a link where something is wrong.
+    fn doubtful_view(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
+        if self.script.flag() {
+            return Err(self.link_cause());
+        }
+        let right = view(target);
+        Ok(LinkView {
+            cookie: if self.script.flag() { right.cookie } else { Cookie(self.script.u8().into()) },
+            ifindex: if self.script.flag() { right.ifindex } else { self.script.u8().into() },
+            mac: if self.script.flag() { right.mac } else { Mac([2, 0, 0, 0, 1, self.script.u8()]) },
+            mtu: self.script.u32(),
+            up: self.script.flag(),
+            carrier: self.script.flag(),
+            addresses: (0..self.script.u8() % 3).map(|_| self.net()).collect(),
+            ..right
+        })
+    }
+
+    fn link_cause(&mut self) -> LinkCause {
+        match self.script.u8() % 6 {
+            0 => LinkCause::TimedOut,
+            1 => LinkCause::Down,
+            2 => LinkCause::NoNetns(netns(0)),
+            3 => LinkCause::NetnsChanged(netns(1)),
+            4 => LinkCause::NoLink("eth0".to_owned()),
+            _ => LinkCause::Refused { doing: "open a packet socket", reason: "no".to_owned() },
+        }
+    }
+
+    fn kernel_event(&mut self) -> KernelEvent {
+        let (cookie, ifindex) = (Cookie((self.script.u8() % 5).into()), u32::from(self.script.u8() % 4));
+        match self.script.u8() % 6 {
+            0 => KernelEvent::NetnsDied { cookie },
+            1 => KernelEvent::LinkGone { cookie, ifindex },
+            2 => KernelEvent::Carrier { cookie, ifindex, up: self.script.flag() },
+            3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address() },
+            4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address() },
+            _ => KernelEvent::Missed,
+        }
+    }
+}
+
+/// What is found at a link when all is as it should be.
+fn view(target: &Target) -> LinkView {
+    let number = |path: &PathBuf| path.to_string_lossy().bytes().last().unwrap_or_default() - b'0';
+    let (cookie, ifindex, mac) = match target {
+        Target::Named { netns, .. } => (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)])),
+        Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),
+        Target::Known(Link::Parent { ifindex, mac }) => (99, *ifindex, *mac),
+        Target::Host { .. } => (99, 3, Mac([2, 0, 0, 0, 9, 9])),
+    };
+    LinkView {
+        cookie: Cookie(cookie.into()),
+        ifindex,
+        ifname: "eth0".to_owned(),
+        mac,
+        mtu: 1500,
+        up: true,
+        carrier: true,
+        addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24)).to_vec(),
+    }
+}
+
+fn netns(number: u8) -> PathBuf {
+    PathBuf::from(format!("/run/netns/{number}"))
+}
+
+fn client_id(number: u8) -> ClientId {
+    ClientId::new(vec![0, b'c', number]).expect("long enough")
+}

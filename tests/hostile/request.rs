@@ -1,0 +1,101 @@
+//! Requests of a runtime, as the shim passes them on.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use leasehold_api::cni::{Env, Error, Request};
+use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::effect::{Answer, Call};
+use leasehold_core::time::Instant;
+use leasehold_core::wire::Mac;
+use serde_json::Value;
+
+use self::http::add::Site;
+use self::http::client_id::MachineId;
+use self::http::cni::Asked;
+
+/// The daemon's map from CNI to the core, which is pure. It is the program's, no library's: so it is built in here.
+#[path = "../../daemon/src/http"]
+mod http {
+    pub(super) mod add;
+    mod args;
+    pub(super) mod client_id;
+    pub(super) mod cni;
+    mod result;
+}
+
+/// Reads a request and carries it as far as the core: the bytes as the body of `POST /cni`, and as the network
+/// configuration of each verb.
+///
+/// What the core is asked for is within the core's bounds; the answer is JSON, and so is the error, which stays short.
+///
+/// # Panics
+/// Where that is not so.
+pub fn request(bytes: &[u8]) {
+    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+        answer(&request);
+    }
+    let Ok(config) = std::str::from_utf8(bytes) else { return };
+    for verb in ["ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"] {
+        let said = |text: &str| Some(text.to_owned());
+        let env = Env {
+            command: said(verb),
+            container_id: said("abc"),
+            netns: said("/run/netns/abc"),
+            ifname: said("net1"),
+            args: said("IgnoreUnknown=1;K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=default"),
+            path: said("/opt/cni/bin"),
+            netns_override: None,
+        };
+        answer(&Request { env, config: config.to_owned() });
+    }
+}
+
+fn answer(request: &Request) {
+    let file = spool::path(Path::new(DEFAULT_SOCKET), request);
+    assert_eq!(file.parent(), Path::new(DEFAULT_SOCKET).parent(), "spooled beside the socket");
+    assert_eq!(spool::kind(Path::new(DEFAULT_SOCKET), file.file_name().expect("a name")), Some(spool::Kind::Call));
+    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+    let asked = match Asked::parse(request, &site) {
+        Ok(asked) => asked,
+        Err(error) => return is_short(&error),
+    };
+    match &asked.call {
+        Call::Add(add) => {
+            assert!(add.timeout <= MAX_ADD_TIMEOUT && !add.timeout.is_zero());
+            assert!((2..=255).contains(&add.client_id.resolve(Mac::default()).as_bytes().len()));
+            assert!(add.netns.is_absolute());
+        }
+        Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
+    }
+    let text = asked.answer(&Answer::Leased(Box::new(lease()))).expect("a lease is a success");
+    assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");
+    assert_eq!(asked.answer(&Answer::Deleted), Ok(String::new()));
+    is_short(&asked.unanswered());
+}
+
+/// An error quotes what it is about, but not a megabyte of it.
+fn is_short(error: &Error) {
+    let json = to_json(error);
+    assert!(json.len() < 4096, "{} bytes", json.len());
+    assert_eq!(serde_json::from_str::<Error>(&json).ok().as_ref(), Some(error));
+}
+
+fn lease() -> Lease {
+    Lease {
+        address: "192.0.2.10/24".parse().expect("an address"),
+        server: Ipv4Addr::new(192, 0, 2, 1),
+        server_mac: Mac([2, 0, 0, 0, 0, 1]),
+        start: Instant::from_boot(std::time::Duration::from_secs(5)),
+        times: None,
+        gateway: Some(Ipv4Addr::new(192, 0, 2, 1)),
+        routes: Vec::new(),
+        dns: vec![Ipv4Addr::new(192, 0, 2, 53)],
+        domain: Some("example.net".to_owned()),
+        search: Vec::new(),
+        ntp: Vec::new(),
+        mtu: Some(1400),
+        hostname: None,
+    }
+}

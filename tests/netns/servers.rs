@@ -1,0 +1,306 @@
+//! Every server of the field, each through the same life of a lease. Witnesses are its own lease file and a capture.
+
+use std::time::{Duration, Instant};
+
+use netns_fixtures::model::{Kind, code};
+use netns_fixtures::server::{DnsmasqProgram, Grants, IscProgram, KeaProgram, POOL, Program, Server, UdhcpdProgram};
+use netns_fixtures::{CallError, Capture, Container, DEADLINE, Dhcp, Error, Lab, Lan, Member, Need, Sandbox, sandbox};
+use serde_json::{Value, json};
+
+use crate::witness;
+
+/// T1 and T2 of a short lease.
+const T1: Duration = Duration::from_secs(5);
+const T2: Duration = Duration::from_secs(9);
+
+/// Makes a test of each server and each function.
+macro_rules! servers {
+    ($($server:ident: $program:ty,)*) => {$(
+        mod $server {
+            use super::*;
+
+            lives!($program:
+                add_gives_all_that_was_granted,
+                a_lease_is_renewed_at_t1_by_unicast_from_its_address,
+                a_lease_is_rebound_at_t2_with_the_server_that_took_over,
+                a_lease_of_ten_seconds_is_held,
+                a_lease_is_renewed_beside_another_default_route,
+                a_lease_is_renewed_behind_a_firewall,
+                a_server_restarts_with_its_leases,
+                a_server_restarts_without_its_leases,
+                a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init,
+                a_lease_that_another_has_now_is_given_up,
+                del_gives_the_address_back,
+            );
+        }
+    )*};
+}
+
+macro_rules! lives {
+    ($program:ty: $($life:ident,)*) => {$(
+        #[test]
+        fn $life() -> Result<(), CallError> {
+            // nft is for the firewall, busybox for the other machine's client.
+            let needs = [<$program>::NEEDS, &[Need::Program("nft"), Need::Program("busybox")]].concat();
+            let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+            super::$life::<$program>(&sandbox)
+        }
+    )*};
+}
+
+servers! {
+    dnsmasq: DnsmasqProgram,
+    kea: KeaProgram,
+    isc: IscProgram,
+    udhcpd: UdhcpdProgram,
+}
+
+/// A lease of 16 seconds, or the shortest that the server grants.
+fn short<P: Program>() -> Grants {
+    Grants { lease_time: P::SHORTEST.max(Duration::from_secs(16)), timers: Some((T1, T2)), ..Grants::default() }
+}
+
+fn add_gives_all_that_was_granted<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let net = |text: &str| text.parse().expect("a network");
+    let grants = Grants {
+        dns: vec![[10, 7, 0, 53].into(), [10, 7, 0, 54].into()],
+        domain: Some("lan.example".to_owned()),
+        mtu: Some(1400),
+        routes: vec![(net("0.0.0.0/0"), Lan::SERVER), (net("192.0.2.0/24"), [10, 7, 0, 9].into())],
+        ..short::<P>()
+    };
+    let server = Server::<P>::start(&lab.lan, grants)?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+
+    assert!(POOL.contains(&member.address), "{}", member.address);
+    server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| {
+        (lease.address == member.address).then_some(())
+    })?;
+    let request = seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
+    assert_eq!(request.option(code::CLIENT_ID).as_deref(), Some(&b"\0c1/lan/eth0"[..]));
+    let expected = json!([{ "address": format!("{}/16", member.address), "gateway": "10.7.0.1" }]);
+    assert_eq!(member.result["ips"], expected);
+    let routes = json!([{ "dst": "0.0.0.0/0", "gw": "10.7.0.1" }, { "dst": "192.0.2.0/24", "gw": "10.7.0.9" }]);
+    assert_eq!(member.result["routes"], routes);
+    assert_eq!(member.result["dns"], json!({ "nameservers": ["10.7.0.53", "10.7.0.54"], "domain": "lan.example" }));
+    let mtu = member.container.netns.run_command("cat", &["/proc/sys/net/ipv6/conf/eth0/mtu"], "")?;
+    assert_eq!(mtu.trim(), "1400");
+    lab.check(&member)
+}
+
+fn a_lease_is_renewed_at_t1_by_unicast_from_its_address<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+
+    let mut expires = server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| Some(lease.expires))?;
+    for _ in 1..=2 {
+        witness::renewal(&mut seen, &member, T2)?;
+        let renewed = renewal_in_file(&server, &member, expires + 1)?;
+        // Servers count in whole seconds.
+        let between = T1.as_secs() - 1..=T1.as_secs() + 2;
+        assert!(between.contains(&(renewed - expires)), "renewed {} s after the lease began", renewed - expires);
+        expires = renewed;
+    }
+    assert!(server.history()?.iter().all(|lease| lease.address == member.address));
+    lab.check(&member)
+}
+
+fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let mut first = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    let expires = first.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| Some(lease.expires))?;
+    let second_address = [10, 7, 0, 2].into();
+    let second_machine = lab.lan.machine("second", second_address)?;
+    first.stop()?;
+    lab.lan.unplug(&lab.lan.server)?;
+    let second = first.take_over(&second_machine)?;
+
+    witness::rebinding(&mut seen, &member, T2 + DEADLINE)?;
+    renewal_in_file(&second, &member, expires + 1)?;
+    lab.check(&member)?;
+    // From now on it is the second server's client.
+    let renewal = seen.wait_for_dhcp(Kind::Request, DEADLINE, Dhcp::is_unicast)?;
+    assert_eq!((renewal.source, renewal.destination), (member.address, second_address));
+    lab.detach(&member)?;
+    Ok(second.wait_until_free()?)
+}
+
+/// Over three of its lengths; where the server grants no such lease, over its first renewals at a T1 as short. The client
+/// finds its own T1 and T2 where the server names none.
+fn a_lease_of_ten_seconds_is_held<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let ten = Duration::from_secs(10);
+    let timers = (P::SHORTEST > ten).then_some((ten / 2, ten * 7 / 8));
+    let grants = Grants { lease_time: P::SHORTEST.max(ten), timers, ..Grants::default() };
+    let server = Server::<P>::start(&lab.lan, grants)?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    let began = server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| Some(lease.expires))?;
+
+    for _ in 1..=5 {
+        witness::renewal(&mut seen, &member, ten)?;
+    }
+    let latest = renewal_in_file(&server, &member, began + 22)?;
+    assert!(latest <= began + 32, "renewed more than every five seconds, {} s in all", latest - began);
+    let others = seen.dhcp()?.iter().filter(|m| matches!(m.kind, Kind::Discover | Kind::Nak)).count();
+    assert_eq!(others, 1, "the first DISCOVER is the only one:\n{seen}");
+    lab.check(&member)
+}
+
+fn a_lease_is_renewed_beside_another_default_route<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    is_renewed_amid::<P>(sandbox, Container::add_cluster_network)
+}
+
+fn a_lease_is_renewed_behind_a_firewall<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    is_renewed_amid::<P>(sandbox, Container::drop_everything)
+}
+
+/// What else is in a container's namespace must not matter.
+fn is_renewed_amid<P: Program>(
+    sandbox: &Sandbox,
+    surround: fn(&Container) -> Result<(), Error>,
+) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let container = lab.lan.container("c1")?;
+    surround(&container)?;
+    let asked = Instant::now();
+    let member = lab.add(container)?;
+    assert!(asked.elapsed() < Duration::from_secs(10), "ADD took {:?}", asked.elapsed());
+    member.container.configure(&member.result)?;
+    let expires = server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| Some(lease.expires))?;
+
+    witness::renewal(&mut seen, &member, DEADLINE)?;
+    renewal_in_file(&server, &member, expires + 1)?;
+    lab.check(&member)?;
+    lab.detach(&member)?;
+    witness::release(&mut seen, &member, DEADLINE)?;
+    Ok(server.wait_until_free()?)
+}
+
+fn a_server_restarts_with_its_leases<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let mut server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    let expires = server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| Some(lease.expires))?;
+    server.restart(None)?;
+
+    witness::renewal(&mut seen, &member, T2)?;
+    renewal_in_file(&server, &member, expires + 1)?;
+    lab.check(&member)?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+/// Some servers give the lease out again when they are asked to renew it. Some keep silent: then the lease ends, and the
+/// client asks for the same address anew.
+fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let mut server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let member = lab.attach("c1")?;
+    server.stop()?;
+    server.forget_leases()?;
+    server.restart(None)?;
+
+    server.wait_for_lease(&member.mac(), "the lease anew", DEADLINE, |lease| {
+        (lease.address == member.address).then_some(())
+    })?;
+    lab.check(&member)?;
+    lab.detach(&member)?;
+    server.wait_until_free()?;
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    Ok(())
+}
+
+/// The client asks whether it is still in the right place (INIT-REBOOT), and it is not.
+fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let mut server = Server::<P>::start(&lab.lan, Grants::default())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    lab.lan.unplug(&lab.lan.host)?;
+    give_to_another(&lab, &mut server, &member)?;
+    lab.lan.interrupt(&lab.lan.host, Lan::LONG)?;
+
+    witness::init_reboot(&mut seen, &member, DEADLINE)?;
+    let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
+    assert_ne!(next, member.address);
+    is_elsewhere_now(&lab, &server, &member)
+}
+
+/// A server that does not refuse a RENEW lets the lease end.
+fn a_lease_that_another_has_now_is_given_up<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let mut server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    give_to_another(&lab, &mut server, &member)?;
+
+    witness::renewal(&mut seen, &member, T2)?;
+    let own = |m: &Dhcp| m.chaddr == member.container.mac;
+    if P::REFUSES_RENEWALS {
+        let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
+        assert_ne!(next, member.address);
+    } else {
+        witness::rebinding(&mut seen, &member, T2)?;
+        seen.wait_for_dhcp(Kind::Discover, DEADLINE, own)?;
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| own(m) && m.yiaddr != member.address)?;
+    }
+    is_elsewhere_now(&lab, &server, &member)
+}
+
+/// Makes the server forget its leases, and give a member's address to another machine.
+fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Member) -> Result<(), Error> {
+    server.stop()?;
+    server.forget_leases()?;
+    server.restart(None)?;
+    let other = lab.lan.machine("other", [10, 7, 0, 3].into())?;
+    let wanted = member.address.to_string();
+    let args = ["udhcpc", "-n", "-q", "-f", "-i", Lan::IFNAME, "-s", "/bin/true", "-r", &wanted];
+    other.run_command("busybox", &args, "")?;
+    server.wait_for("the lease of another", DEADLINE, |history| {
+        history.iter().any(|lease| lease.address == member.address && lease.mac != member.mac()).then_some(())
+    })
+}
+
+/// A member has a new lease, but its interface has the old address: CHECK says so, and DEL gives the new one back.
+fn is_elsewhere_now<P: Program>(lab: &Lab, server: &Server<P>, member: &Member) -> Result<(), CallError> {
+    server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |_| Some(()))?;
+    let error = lab.check(member).expect_err("the container has an address that is not its own").cni();
+    assert!(error.msg.contains(&member.address.to_string()), "{error}");
+    lab.detach(member)?;
+    server.wait_for("the release", DEADLINE, |history| {
+        history.iter().rfind(|lease| lease.mac == member.mac()).is_none_or(|lease| !lease.held).then_some(())
+    })?;
+    Ok(())
+}
+
+fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let lab = Lab::new(sandbox)?;
+    let server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |_| Some(()))?;
+
+    lab.detach(&member)?;
+    witness::release(&mut seen, &member, DEADLINE)?;
+    server.wait_until_free()?;
+    lab.detach(&member)?;
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    Ok(())
+}
+
+/// Waits until the server's lease of a member ends at `least` or later, and returns when.
+fn renewal_in_file<P: Program>(server: &Server<P>, member: &Member, least: u64) -> Result<u64, Error> {
+    server.wait_for_lease(&member.mac(), "renewal", DEADLINE, |lease| {
+        (lease.address == member.address && lease.expires >= least).then_some(lease.expires)
+    })
+}

@@ -1,0 +1,205 @@
+//! One runtime as its daemon meets it: what it asks for, what it was told, what it is at.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
+use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
+use leasehold_core::link::Cookie;
+use leasehold_core::wire::Mac;
+
+use super::Micros;
+use crate::kernel::At;
+use crate::plan::Plan;
+
+/// Makes one container after the other.
+pub(crate) struct Actor {
+    /// Its LAN.
+    pub(crate) lan: usize,
+    /// Actors of one group share a client identifier.
+    pub(crate) group: usize,
+    /// The client identifier follows the container, not the group.
+    pub(crate) own_ids: bool,
+    /// Counts its containers; acts of an earlier one are void.
+    pub(crate) generation: u32,
+    pub(crate) container: u32,
+    /// What it asks for.
+    pub(crate) attachment: Attachment,
+    pub(crate) client_id: ClientId,
+    pub(crate) path: PathBuf,
+    /// Its link's Ethernet address.
+    pub(crate) mac: Mac,
+    /// Where its link is.
+    pub(crate) at: Option<At>,
+    /// What it is at.
+    pub(crate) phase: Phase,
+    /// What ADD was answered.
+    pub(crate) told: Option<Lease>,
+    /// The world, not the daemon, may have cost it its lease.
+    pub(crate) excused: bool,
+    /// When its last namespace went without a DEL.
+    pub(crate) died: Option<Micros>,
+    /// Nothing is handed to the daemon before this: callers' requests keep their order.
+    pub(crate) order: Micros,
+}
+
+/// What an actor is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No container.
+    Idle,
+    /// ADD was asked.
+    Adding,
+    /// The container runs with its address.
+    Live,
+    /// It is being taken down.
+    Ending,
+}
+
+/// What an actor does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Makes a container.
+    Begin,
+    /// Does something with a container that runs.
+    Next,
+    /// Hangs up.
+    HangUp(RequestId),
+    /// Asks for DEL.
+    Del,
+    /// Asks for ADD once more, with another caller.
+    Again,
+    /// Deletes the link.
+    Unlink,
+    /// Lets the namespace die.
+    Die,
+    /// Asks again after a refused connection.
+    Retry(Box<Add>),
+    /// Removes what is left of the container.
+    CleanUp,
+    /// The server should know of the release by now.
+    Released(Ipv4Addr),
+    /// The daemon should have dropped a cancelled ADD by now.
+    Dropped(Attachment),
+}
+
+/// A request as its caller sees it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Which actor asked, and for which of its containers.
+    pub(crate) by: Option<(usize, u32)>,
+    /// Why.
+    pub(crate) role: Role,
+    /// What.
+    pub(crate) call: Call,
+    /// The caller went away.
+    pub(crate) gone: bool,
+    /// The answer is on its way to the caller.
+    pub(crate) answered: bool,
+    /// Until when its caller tries.
+    pub(crate) patience: Micros,
+}
+
+impl Asked {
+    /// Returns a request that is no actor's.
+    pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
+        Self { by: None, role, call, gone: false, answered: false, patience: 0 }
+    }
+}
+
+/// Why something is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The container's ADD.
+    Add,
+    /// Another ADD of the same.
+    Again,
+    /// The container's DEL.
+    Del,
+    /// CHECK.
+    Check,
+    /// CHECK of an address that nobody was given.
+    WrongCheck,
+    /// ADD of the same attachment in another namespace, which is refused while the first one lives.
+    Intruder(Cookie),
+    /// A DEL that was left while the daemon was away.
+    Spool(Attachment),
+    /// LIST, and this attachment must not hold anything.
+    Audit(Option<Attachment>),
+    /// The world asks, and waits for the answer.
+    Inquiry,
+}
+
+/// A DEL that was left while the daemon was away.
+#[derive(Debug)]
+pub(crate) struct Spooled {
+    /// Of what.
+    pub(crate) attachment: Attachment,
+}
+
+impl Actor {
+    /// Returns an actor at rest.
+    pub(crate) fn new(plan: &Plan, index: usize) -> Self {
+        let lan = index % plan.lans;
+        let group = index / plan.lans / plan.sharers as usize;
+        let attachment = Attachment {
+            door: Door::Cni,
+            network: format!("net{lan}"),
+            container: String::new(),
+            ifname: "eth0".to_owned(),
+        };
+        Self {
+            lan,
+            group,
+            own_ids: plan.sharers == 1 && index.is_multiple_of(2),
+            generation: 0,
+            container: 0,
+            attachment,
+            client_id: ClientId::new(vec![0, 0]).expect("two bytes are an identifier"),
+            path: PathBuf::new(),
+            mac: Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),
+            at: None,
+            phase: Phase::Idle,
+            told: None,
+            excused: false,
+            died: None,
+            order: 0,
+        }
+    }
+
+    pub(crate) fn add(&self, lan: Lan, timeout: Duration) -> Add {
+        Add {
+            attachment: self.attachment.clone(),
+            netns: self.path.clone(),
+            host_netns: false,
+            lan,
+            client_id: ClientIdRule::Bytes(self.client_id.clone()),
+            chaddr: None,
+            wanted: None,
+            profile: Profile::default(),
+            timeout,
+        }
+    }
+
+    /// Goes on to another container: the same one again, or a new one; with the same Ethernet address, or a new one.
+    pub(crate) fn turn_to_next(&mut self, index: usize, same: bool, same_mac: bool) {
+        self.generation += 1;
+        if !same {
+            self.container += 1;
+            self.attachment.container = format!("c{index}-{}", self.container);
+        }
+        let id = match self.own_ids {
+            true => format!("\0{}/net{}/eth0", self.attachment.container, self.lan),
+            false => format!("\0group-{}", self.group),
+        };
+        self.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
+        if !same_mac {
+            [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
+        }
+        self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));
+        (self.phase, self.told, self.excused) = (Phase::Adding, None, false);
+    }
+}

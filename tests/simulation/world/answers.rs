@@ -1,0 +1,236 @@
+//! What callers make of their answers, or of having none: a lease to configure, a failure to judge, a connection that broke.
+
+use std::time::Duration;
+
+use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::link::Cookie;
+
+use super::actor::{Act, Phase, Role, Spooled};
+use super::runtime::WRONG;
+use super::{Event, MILLI, Micros, SECOND, World};
+use crate::kernel::At;
+use crate::watch::Rule;
+
+/// A namespace that died is noticed within this where no message is lost.
+const NOTICED: Micros = 5 * SECOND;
+
+impl World {
+    /// The core knows that a caller went away. `open`: it had not answered before.
+    pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
+        let Some(asked) = self.requests.remove(&id) else { return };
+        let Some((index, generation)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else {
+            return;
+        };
+        if self.actors[index].phase != Phase::Ending {
+            return;
+        }
+        if asked.role == Role::Add && open && self.rng.u32(..3) == 0 {
+            // Nobody says DEL: the ADD has to go with its caller.
+            let plan = &self.plan;
+            let stored = plan.crashes.is_empty() && plan.store_faults == 0 && plan.store_full.is_none();
+            // An older container's end has to be noticed too.
+            if stored && plan.missed == 0 && plan.link_faults == 0 {
+                let attachment = self.actors[index].attachment.clone();
+                self.at(self.now + 20 * SECOND, Event::Act(index, generation, Act::Dropped(attachment)));
+            }
+            self.act_after(index, 25 * SECOND, 40 * SECOND, Act::CleanUp);
+        } else {
+            self.act_after(index, 0, SECOND, Act::Del);
+        }
+    }
+
+    /// An answer reaches its caller.
+    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
+        if self.requests.get(&id).is_none_or(|asked| asked.gone) {
+            return;
+        }
+        let Some(asked) = self.requests.remove(&id) else { return };
+        self.note(|| format!("    {id:?} is answered {answer:?}"));
+        if let Role::Audit(_) | Role::Inquiry = &asked.role {
+            return self.found(id, &asked.role, answer);
+        }
+        if let Role::Intruder(cookie) = asked.role {
+            return self.intruded(cookie, &answer);
+        }
+        let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
+        match asked.role {
+            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
+            Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
+            Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
+            Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
+            Role::WrongCheck if answer == Answer::Checked => self.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}")),
+            _ => {}
+        }
+    }
+
+    /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
+    fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
+        let died = self.kernel.doom(cookie);
+        self.tell(died);
+        match answer {
+            Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
+            Answer::Failed(_) if !self.calm => {}
+            answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
+        }
+    }
+
+    fn added(&mut self, index: usize, answer: Answer) {
+        match answer {
+            Answer::Leased(lease) => {
+                self.stats.count("ADD leased");
+                let lan = self.actors[index].lan;
+                self.actors[index].told = Some((*lease).clone());
+                if !self.is_granted(lan, lease.ip(), self.actors[index].client_id.as_bytes()) {
+                    self.actors[index].excused = true;
+                }
+                let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
+                    return self.end_by_del(index);
+                };
+                self.check_link(index, at);
+                let added = self.kernel.add_address(at, lease.address);
+                self.tell(added);
+                self.actors[index].phase = Phase::Live;
+                self.stay(index);
+            }
+            Answer::Failed(failure) => {
+                self.stats.count("ADD failed");
+                self.explain(index, &failure);
+                self.end_by_del(index);
+            }
+            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+        }
+    }
+
+    /// In a calm world the link is as the server wants it by the time of the answer.
+    fn check_link(&mut self, index: usize, at: At) {
+        if !self.calm {
+            return;
+        }
+        let Some(wire) = self.kernel.link(at) else { return };
+        let (good, state) = (wire.up && wire.carrier && wire.mtu == self.plan.mtu.map_or(1500, u32::from), wire.mtu);
+        if !good {
+            self.fail(Rule::Failed, format!("actor {index} got a lease on a link that is not ready, MTU {state}"));
+        }
+    }
+
+    /// In a calm world an ADD fails only for what its caller did.
+    fn explain(&mut self, index: usize, failure: &Failure) {
+        let actor = &self.actors[index];
+        let intact = actor.at.is_some_and(|at| self.kernel.link(at).is_some());
+        let recent = self
+            .actors
+            .iter()
+            .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + NOTICED));
+        let explained = match failure {
+            Failure::Held { .. } => self.plan.sharers > 1 || recent,
+            Failure::Attached { .. } => recent,
+            Failure::Link { .. } => !intact,
+            _ => false,
+        };
+        let doing = actor.attachment.to_string();
+        if self.calm && !explained && !self.winding_down {
+            self.fail(Rule::Failed, format!("ADD of {doing}: {failure}"));
+        }
+        if let Failure::Held { .. } = failure {
+            self.stats.count("held by another");
+        }
+    }
+
+    fn added_again(&mut self, index: usize, answer: Answer) {
+        self.excuse_lapsed(index);
+        let actor = &self.actors[index];
+        let Some(told) = &actor.told else { return };
+        match answer {
+            Answer::Leased(lease) if lease.address == told.address || actor.excused => {
+                self.stats.count("ADD again leased");
+            }
+            // What failed ends with a DEL.
+            Answer::Failed(_) if actor.excused => self.end_by_del(index),
+            Answer::Failed(_) if !self.calm => {}
+            answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
+        }
+    }
+
+    fn checked(&mut self, index: usize, answer: Answer) {
+        self.excuse_lapsed(index);
+        match answer {
+            Answer::Checked => self.stats.count("CHECK passed"),
+            Answer::Failed(failure) => {
+                self.stats.count("CHECK failed");
+                if self.calm {
+                    let attachment = self.actors[index].attachment.clone();
+                    self.fail(Rule::Failed, format!("CHECK of {attachment}: {failure}"));
+                }
+                if self.actors[index].excused {
+                    self.end_by_del(index);
+                }
+            }
+            Answer::Leased(_) | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+        }
+    }
+
+    fn deleted(&mut self, index: usize, answer: Answer) {
+        match answer {
+            Answer::Deleted => {
+                self.stats.count("DEL done");
+                if let (true, Some(told)) = (self.calm, &self.actors[index].told) {
+                    let address = told.ip();
+                    self.act_after(index, 30 * SECOND, 40 * SECOND, Act::Released(address));
+                }
+                // Macvlan deletes its link at once, others take their time.
+                match self.rng.u32(..3) {
+                    0 => self.act_after(index, 0, SECOND, Act::CleanUp),
+                    _ => self.clean_up(index),
+                }
+            }
+            Answer::Failed(failure) => {
+                if self.calm {
+                    self.fail(Rule::Failed, format!("DEL: {failure}"));
+                }
+                let patience = self.plan.active.as_micros() as Micros / 50;
+                self.act_after(index, SECOND, patience, Act::Del);
+            }
+            Answer::Leased(_) | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+        }
+    }
+
+    /// A connection broke, or was refused.
+    pub(super) fn cut(&mut self, id: RequestId) {
+        if self.requests.get(&id).is_none_or(|asked| asked.answered && !asked.gone) {
+            return;
+        }
+        let Some(asked) = self.requests.remove(&id) else { return };
+        self.note(|| format!("    {id:?} is cut"));
+        if let Role::Intruder(cookie) = asked.role {
+            self.kernel.doom(cookie);
+            return;
+        }
+        if let Call::Del { attachment } = &asked.call
+            && !matches!(asked.role, Role::Spool(_))
+        {
+            self.stats.count("DEL spooled");
+            self.watch.holders.remove(attachment);
+            self.spool.push(Spooled { attachment: attachment.clone() });
+        }
+        let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
+        match (&asked.role, self.actors[index].phase) {
+            (Role::Add, Phase::Adding) => match asked.call {
+                Call::Add(mut add) if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 => {
+                    add.timeout = Duration::from_micros(asked.patience - self.now);
+                    let least = if self.daemon.is_some() { MILLI } else { 100 * MILLI };
+                    self.act_after(index, least, 200 * MILLI, Act::Retry(add));
+                }
+                _ => self.end_by_del(index),
+            },
+            (Role::Add, Phase::Ending) if asked.gone => self.end_by_del(index),
+            (Role::Again, Phase::Live) => {
+                self.excuse_lapsed(index);
+                if self.actors[index].excused {
+                    self.end_by_del(index);
+                }
+            }
+            (Role::Del, Phase::Ending) => self.clean_up(index),
+            _ => {}
+        }
+    }
+}
