@@ -80,11 +80,13 @@ impl Lan {
         self.replug(machine)
     }
 
-    /// Gives the host a further link on the LAN, for more macvlans than one parent should have.
+    /// Gives the host a further link on the LAN, for more macvlans than one parent should have. The switch keeps such links
+    /// apart: each reaches the servers, and none the other's containers.
     pub fn add_uplink(&self, ifname: &str) -> Result<(), Error> {
         let port = format!("host-{ifname}");
         self.host.add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
         self.switch.add_port("br0", &port)?;
+        self.switch.run_command("bridge", &["link", "set", "dev", &port, "isolated", "on"], "")?;
         self.host.set_up(ifname)
     }
 

@@ -13,6 +13,7 @@ use netns_fixtures::{DEADLINE, Netns, Process};
 use tempfile::TempDir;
 
 use crate::binaries::Binaries;
+use crate::processor;
 
 /// For how long nothing may change until a daemon is at rest. Ours keeps spare threads for two seconds.
 const REST: Duration = Duration::from_secs(3);
@@ -80,6 +81,11 @@ impl Contender {
             }
         }
         Ok(last)
+    }
+
+    /// Returns how long the daemon has kept a processor busy so far.
+    pub(crate) fn processor(&self) -> io::Result<Duration> {
+        processor::of(self.process.id())
     }
 
     /// Ends the daemon.

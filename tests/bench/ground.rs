@@ -1,13 +1,14 @@
 //! Where it happens: a LAN, the host's links on it, containers on each, and a DHCP server.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Lease};
-use netns_fixtures::{Container, Lan, Mac, Sandbox, mac};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 
 /// The most macvlans on one of the host's links: a broadcast is delivered to each.
 const PER_PARENT: usize = 250;
@@ -55,8 +56,8 @@ impl Ground {
     pub(crate) fn new(sandbox: &Sandbox, containers: usize) -> Result<Self, Box<dyn Error>> {
         let lan = Lan::new(sandbox)?;
         let parents = containers.div_ceil(PER_PARENT);
-        let parent = |number: usize| if number == 0 { Lan::IFNAME.to_owned() } else { format!("up{number}") };
-        for number in 1..parents {
+        let parent = |number: usize| format!("up{number}");
+        for number in 0..parents {
             lan.add_uplink(&parent(number))?;
         }
         let mut places = Vec::with_capacity(containers);
@@ -65,9 +66,12 @@ impl Ground {
             let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
             places.push(Place { container, parent });
         }
-        // Many more addresses than containers: so nobody's choice of one takes long.
+        // Many more addresses than containers: so nobody's choice of one takes long. And no lease file: dnsmasq writes all
+        // of it anew for every change, which would be the most of what is measured.
         let pool = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
-        let server = Dnsmasq::start(&lan, DnsmasqConfig { pool, verbose: false, ..DnsmasqConfig::default() })?;
+        let more = vec!["--leasefile-ro".to_owned()];
+        let config = DnsmasqConfig { pool, verbose: false, more, ..DnsmasqConfig::default() };
+        let server = Dnsmasq::start(&lan, config)?;
         Ok(Self { lan, places, server })
     }
 
@@ -85,8 +89,6 @@ impl Ground {
                 container.netns.set_up(&container.ifname)?;
             }
         }
-        self.server.stop()?;
-        self.server.forget_leases()?;
         Ok(self.server.restart(None)?)
     }
 
@@ -96,17 +98,34 @@ impl Ground {
         places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
     }
 
-    /// Returns the leases that the server holds, once there is none or `patience` is over.
-    pub(crate) fn leases_left(&self, patience: Duration) -> Result<Vec<Lease>, Box<dyn Error>> {
+    /// Returns the addresses that the server has given and not got back, once there is none or `patience` is over.
+    pub(crate) fn leases_left(&self, patience: Duration) -> BTreeSet<String> {
         let began = Instant::now();
         loop {
-            let left = self.server.leases()?;
+            let left = held(&self.server.log().map(Log::lines).unwrap_or_default());
             if left.is_empty() || began.elapsed() >= patience {
-                return Ok(left);
+                return left;
             }
             thread::sleep(LOOK);
         }
     }
+}
+
+/// Returns the addresses that are held by what dnsmasq says: `dnsmasq-dhcp[4]: DHCPACK(eth0) 10.7.16.5 02:6c:...`.
+fn held(lines: &[String]) -> BTreeSet<String> {
+    let mut held = BTreeSet::new();
+    for line in lines {
+        let Some((message, rest)) = line.split_once(": DHCP").and_then(|(_, said)| said.split_once("(eth0) ")) else {
+            continue;
+        };
+        let address = rest.split(' ').next().unwrap_or_default();
+        match message {
+            "ACK" => held.insert(address.to_owned()),
+            "RELEASE" => held.remove(address),
+            _ => false,
+        };
+    }
+    held
 }
 
 /// Returns a container's Ethernet address, which looks as random as macvlans' addresses are: dnsmasq chooses by it what it

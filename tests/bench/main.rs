@@ -12,6 +12,7 @@ mod binaries;
 mod client;
 mod contender;
 mod ground;
+mod processor;
 mod report;
 mod rounds;
 mod sample;
@@ -64,12 +65,22 @@ fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
                     report::sequential(links, &rounds::sequential(&binaries, &mut ground, links)?, &mut verdict);
                 }
             }
-            "parallel-200" => {
-                report::parallel(200, &rounds::parallel(&binaries, &mut ground, 200, Links::Up)?, &mut verdict)
-            }
-            _ => report::parallel(1000, &rounds::parallel(&binaries, &mut ground, 1000, Links::Up)?, &mut verdict),
+            "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,
+            _ => parallel(&binaries, &mut ground, 1000, &mut verdict)?,
         }
     }
     verdict.print();
     Ok(verdict)
+}
+
+fn parallel(
+    binaries: &Binaries,
+    ground: &mut Ground,
+    count: usize,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
+    for links in [Links::Up, Links::Down] {
+        report::parallel(count, links, &rounds::parallel(binaries, ground, count, links)?, verdict);
+    }
+    Ok(())
 }

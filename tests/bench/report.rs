@@ -65,7 +65,7 @@ pub(crate) fn start(samples: &Pair<Sample>, binaries: &Binaries, verdict: &mut V
 /// Reports the sequential calls.
 pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
-    let links = if links == Links::Up { "links up" } else { "links down" };
+    let links = said(links);
     title(&format!("One after the other, {links}, {} each: ADD", ours.add.each.len()));
     percentiles(&ours.add.each, &theirs.add.each, &[50, 99, 100]);
     title("DEL");
@@ -81,36 +81,47 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, verdict: &mut Verdic
 }
 
 /// Reports the parallel calls with `count` containers.
-pub(crate) fn parallel(count: usize, turns: &Pair<Turns>, verdict: &mut Verdict) {
+pub(crate) fn parallel(count: usize, links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
-    let rounds = ours.empty.len();
+    let (rounds, links) = (ours.empty.len(), said(links));
     for (verb, mine, other) in [("ADD", &ours.add, &theirs.add), ("DEL", &ours.del, &theirs.del)] {
-        title(&format!("{count} containers, {AT_ONCE} at once, {rounds} rounds: {verb}"));
+        title(&format!("{count} containers, {links}, {AT_ONCE} at once, {rounds} rounds: {verb}"));
         let (fast, slow) = (mine.throughput(), other.throughput());
         row("a second", &format!("{fast:.0}"), &format!("{slow:.0}"), fast / slow);
         percentiles(&mine.each, &other.each, &[50, 99, 100]);
+        for (who, of) in [("plugin", plugin as fn(&Calls) -> Duration), ("daemon", daemon)] {
+            let (mine, other) = (of(mine), of(other));
+            row(&format!("processor, {who}"), &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+        }
     }
     usages(count, ours, theirs);
+    let what = format!("{count} at {AT_ONCE}, {links}");
     if count == 1000 {
-        promise_throughput(&ours.add, &theirs.add, verdict);
+        promise_throughput(&what, &ours.add, &theirs.add, verdict);
     }
     promise_rest(count as u64, ours, verdict);
-    whole(turns, &format!("{count} at once"), verdict);
+    whole(turns, &what, verdict);
 }
 
-fn promise_throughput(ours: &Calls, theirs: &Calls, verdict: &mut Verdict) {
+/// Returns the plugin's processor time for one call.
+fn plugin(calls: &Calls) -> Duration {
+    calls.plugin / calls.each.len().max(1) as u32
+}
+
+/// Returns the daemon's processor time for one call.
+fn daemon(calls: &Calls) -> Duration {
+    calls.daemon / calls.each.len().max(1) as u32
+}
+
+fn promise_throughput(what: &str, ours: &Calls, theirs: &Calls, verdict: &mut Verdict) {
     let faster = ours.throughput() / theirs.throughput();
     verdict.promise(
-        format!("1,000 at {AT_ONCE}: at least {THROUGHPUT} times the throughput"),
+        format!("{what}: at least {THROUGHPUT} times the throughput"),
         faster >= THROUGHPUT,
         format!("{faster:.1} times, {:.0} a second", ours.throughput()),
     );
     let slowest = ours.each.percentile(99);
-    verdict.promise(
-        format!("1,000 at {AT_ONCE}: p99 under {}", milliseconds(SLOWEST)),
-        slowest < SLOWEST,
-        milliseconds(slowest),
-    );
+    verdict.promise(format!("{what}: p99 under {}", milliseconds(SLOWEST)), slowest < SLOWEST, milliseconds(slowest));
 }
 
 /// Judges the worst turn.
@@ -192,6 +203,10 @@ fn percentiles(ours: &Sample, theirs: &Sample, which: &[usize]) {
         let name = if percent == 100 { "max".to_owned() } else { format!("p{percent}") };
         row(&name, &milliseconds(mine), &milliseconds(other), ratio(other, mine));
     }
+}
+
+fn said(links: Links) -> &'static str {
+    if links == Links::Up { "links up" } else { "links down" }
 }
 
 fn title(text: &str) {

@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns_fixtures::server::Lease;
-
 use crate::binaries::Binaries;
 use crate::client::{self, Failure};
 use crate::contender::{Contender, Usage, Who, order};
 use crate::ground::{Ground, Links, Place};
+use crate::processor;
 use crate::sample::Sample;
 
 /// Calls of VERSION, each.
@@ -54,12 +53,18 @@ pub(crate) struct Calls {
     pub(crate) each: Sample,
     /// How long all of them took, by the clock.
     pub(crate) took: Duration,
+    /// The processor time of the plugin, all calls together.
+    pub(crate) plugin: Duration,
+    /// The processor time of the daemon meanwhile.
+    pub(crate) daemon: Duration,
 }
 
 impl Calls {
     fn merge(&mut self, other: Self) {
         self.each.merge(other.each);
         self.took += other.took;
+        self.plugin += other.plugin;
+        self.daemon += other.daemon;
     }
 
     /// Returns how many succeeded a second.
@@ -113,7 +118,7 @@ pub(crate) fn sequential(
             let turns = turns.of(who);
             turns.add.merge(add);
             turns.del.merge(del);
-            turns.left.extend(left(ground)?);
+            turns.left.extend(ground.leases_left(PATIENCE));
             ground.finish(first, SEQUENTIAL_TURN)?;
         }
     }
@@ -156,7 +161,7 @@ pub(crate) fn parallel(
             turns.del.merge(del);
             turns.empty.push(empty);
             turns.full.push(full);
-            turns.left.extend(left(ground)?);
+            turns.left.extend(ground.leases_left(PATIENCE));
             contender.stop()?;
             ground.finish(0, count)?;
         }
@@ -177,19 +182,14 @@ fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io::Result<Ca
         each.lock().expect("no caller panics").merge(mine);
         Ok(())
     };
-    let began = Instant::now();
+    let (began, plugin, daemon) = (Instant::now(), processor::children()?, contender.processor()?);
     thread::scope(|scope| {
         let callers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(caller)).collect();
         callers.into_iter().try_for_each(|caller| caller.join().expect("no caller panics"))
     })?;
     let took = began.elapsed();
-    Ok(Calls { each: each.into_inner().expect("no caller panics"), took })
-}
-
-/// Returns who has a lease still, by the server. A RELEASE may take a moment to be heard.
-fn left(ground: &Ground) -> Result<Vec<String>, Box<dyn Error>> {
-    let text = |lease: Lease| format!("{} of {}", lease.address, lease.mac);
-    Ok(ground.leases_left(PATIENCE)?.into_iter().map(text).collect())
+    let (plugin, daemon) = (processor::children()? - plugin, contender.processor()? - daemon);
+    Ok(Calls { each: each.into_inner().expect("no caller panics"), took, plugin, daemon })
 }
 
 fn note(sample: &mut Sample, result: Result<Duration, Failure>) {

@@ -19,7 +19,7 @@ pub struct DnsmasqConfig {
     pub lease_time: Duration,
     /// T1 and T2, where they are not to be dnsmasq's own.
     pub timers: Option<(Duration, Duration)>,
-    /// Whether it tells of every packet and option.
+    /// Whether it tells of every option, or of every message alone.
     pub verbose: bool,
     /// More arguments: `--dhcp-option=...`.
     pub more: Vec<String>,
@@ -80,7 +80,7 @@ impl Program for DnsmasqProgram {
         // Debug mode stays in the foreground and as the user that it is, which a user namespace wants.
         command
             .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-"])
-            .arg(if config.verbose { "--log-dhcp" } else { "--quiet-dhcp" })
+            .args(config.verbose.then_some("--log-dhcp"))
             .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
             .arg(format!("--interface={}", Lan::IFNAME))
             .arg("--except-interface=lo")
