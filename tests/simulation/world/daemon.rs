@@ -42,12 +42,24 @@ impl World {
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
         self.hush();
+        self.excuse_outdated();
         let now = self.now;
         for (id, call) in &spooled {
             self.watch.request(now, *id, call);
             self.cause_to_send(call);
         }
         self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
+    }
+
+    /// Excuses those whose record says that their lease has ended: an extension that a full disk kept out of it died with the
+    /// daemon before, and the next one has to look for a lease anew.
+    fn excuse_outdated(&mut self) {
+        let now = self.clock().boot;
+        let ended = self.store.durable.values().filter(|record| record.lease.expired(now));
+        let ended: Vec<_> = ended.map(|record| record.attachment.clone()).collect();
+        for actor in self.actors.iter_mut().filter(|actor| ended.contains(&actor.attachment)) {
+            actor.excused = true;
+        }
     }
 
     /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
