@@ -17,7 +17,7 @@ pub struct Podman {
     host: Netns,
     dir: PathBuf,
     network: String,
-    /// Its containers' cgroup, which no sandbox hides.
+    /// Its containers' cgroup, from the root of all, which no sandbox hides.
     cgroup: String,
 }
 
@@ -37,7 +37,7 @@ impl Engine for Podman {
                       [engine]\ncgroup_manager = 'cgroupfs'\nevents_logger = 'file'\nruntime = 'runc'\n";
         write(&dir.join("containers.conf"), config.to_owned())?;
         let network = network["name"].as_str().unwrap_or_default().to_owned();
-        let cgroup = format!("leasehold-{}", host.sandbox().keeper());
+        let cgroup = format!("/leasehold-{}", host.sandbox().keeper());
         let podman = Self { host: host.clone(), dir, network, cgroup };
         let image = podman.dir.join("image.tar");
         let (rootfs, image) = (podman.dir.join("rootfs"), image.to_string_lossy());
@@ -70,7 +70,7 @@ impl Podman {
     fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
         // Its own limits are higher than what a container without CAP_SYS_RESOURCE may ask for.
         let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
-        let place = ["--cgroup-parent", &self.cgroup, "--network", &self.network];
+        let place = ["--cgroups", "no-conmon", "--cgroup-parent", &self.cgroup, "--network", &self.network];
         self.podman(&[&["run"], how, &limits, &place, &["localhost/busybox:latest", "/bin/busybox"], command].concat())
     }
 
@@ -96,7 +96,7 @@ impl Drop for Podman {
         let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
         for root in roots {
             // A group that is in use stays, and most controllers have none.
-            let _ = remove_groups(&root.join(&self.cgroup));
+            let _ = remove_groups(&root.join(self.cgroup.trim_start_matches('/')));
         }
     }
 }
