@@ -1,7 +1,6 @@
 //! Asks the daemon until it answers, or the time is up, or a DEL has waited long enough to be kept instead.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -88,17 +87,6 @@ impl Ask {
 
     /// Returns the daemon's answer, or nothing as a success for a DEL that was kept.
     pub(crate) fn run(self) -> Result<Answer, Error> {
-        let (socket, verb, deadline) = (self.socket.clone(), self.verb, self.deadline);
-        let (done, result) = mpsc::channel();
-        // A connect to a socket whose backlog is full can wait for ever, so it waits in a thread of its own, which the
-        // end of the process ends too. Everything else keeps to the deadline by itself, a little earlier.
-        let asking = thread::Builder::new().spawn(move || done.send(self.ask()));
-        asking.map_err(|cause| Error::new(Code::Io, format!("cannot start a thread: {cause}")))?;
-        let left = deadline.saturating_duration_since(Instant::now()) + LAST_PAUSE;
-        result.recv_timeout(left).unwrap_or_else(|_| Err(error(&socket, verb, &Trouble::TimedOut)))
-    }
-
-    fn ask(self) -> Result<Answer, Error> {
         match self.ask_patiently() {
             Err(Trouble::Down(_)) if self.verb == Verb::Del => self.keep(),
             result => result.map_err(|trouble| error(&self.socket, self.verb, &trouble)),

@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 use leasehold_api::MAX_BODY;
 use leasehold_api::cni::PATH;
 use serde_json::Value;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The longest head of an answer, in bytes.
 const MAX_HEAD: usize = 8192;
+
+/// The shortest time-out that is given to a socket.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What the daemon said.
 #[derive(Debug)]
@@ -54,13 +58,9 @@ impl fmt::Display for Trouble {
 
 /// Posts `body` to the daemon at `socket`, and waits for the answer until `deadline`.
 ///
-/// The connection is never half-closed: to the daemon that is a caller that hung up. A connect that waits for room in
-/// the socket's backlog is not bounded here: std has no time-out for it.
+/// The connection is never half-closed: to the daemon that is a caller that hung up.
 pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<Answer, Trouble> {
-    let stream = UnixStream::connect(socket).map_err(|cause| match cause.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset => Trouble::Down(cause),
-        _ => Trouble::Unusable(cause),
-    })?;
+    let stream = connect(socket, deadline)?;
     let mut wire = Wire { stream, deadline, bytes: Vec::new() };
     // A server may answer and close before it has read all, so a failed write is no reason not to read.
     let written = wire.write(&request(body));
@@ -68,6 +68,41 @@ pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<
         return Err(Trouble::TimedOut);
     }
     wire.read_answer()
+}
+
+/// Connects, by `deadline`: to a socket whose backlog is full that takes until somebody accepts.
+///
+/// Linux bounds that wait by the time-out for sending, and then says EAGAIN (`unix_stream_connect` in net/unix/af_unix.c).
+/// std connects in one step, which leaves no moment to set it.
+fn connect(socket: &Path, deadline: Instant) -> Result<UnixStream, Trouble> {
+    let address = SockAddr::unix(socket).map_err(Trouble::Unusable)?;
+    let stream = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(Trouble::Unusable)?;
+    // Tried at the deadline too: that nobody listens is found out at once, and says more than that the time is up.
+    let mut limit = left(deadline).unwrap_or(SHORTEST);
+    loop {
+        stream.set_write_timeout(Some(limit)).map_err(Trouble::Unusable)?;
+        match stream.connect(&address) {
+            Ok(()) => return Ok(stream.into()),
+            Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                limit = left(deadline)?;
+            }
+            Err(cause) => return Err(not_there(cause)),
+        }
+    }
+}
+
+/// Sorts out why a connect failed.
+fn not_there(cause: io::Error) -> Trouble {
+    match cause.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset => Trouble::Down(cause),
+        _ => Trouble::Unusable(cause),
+    }
+}
+
+/// Returns the time that is left, never zero: a socket takes that for "no time-out".
+fn left(deadline: Instant) -> Result<Duration, Trouble> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Trouble::TimedOut) } else { Ok(left.max(SHORTEST)) }
 }
 
 fn request(body: &[u8]) -> Vec<u8> {
@@ -90,7 +125,7 @@ impl Wire {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            self.stream.set_write_timeout(Some(self.left()?)).map_err(Trouble::Unusable)?;
+            self.stream.set_write_timeout(Some(left(self.deadline)?)).map_err(Trouble::Unusable)?;
             match self.stream.write(rest) {
                 Ok(length) => rest = &rest[length..],
                 Err(error) => self.survive(error)?,
@@ -127,7 +162,7 @@ impl Wire {
     fn read(&mut self) -> Result<(), Trouble> {
         let mut chunk = [0; 8192];
         loop {
-            self.stream.set_read_timeout(Some(self.left()?)).map_err(Trouble::Unusable)?;
+            self.stream.set_read_timeout(Some(left(self.deadline)?)).map_err(Trouble::Unusable)?;
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
                 Ok(length) => {
@@ -137,12 +172,6 @@ impl Wire {
                 Err(error) => self.survive(error)?,
             }
         }
-    }
-
-    /// Returns the time that is left, never zero: a socket takes that for "no time-out".
-    fn left(&self) -> Result<Duration, Trouble> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(Trouble::TimedOut) } else { Ok(left.max(Duration::from_millis(1))) }
     }
 
     /// Sorts out which errors end the exchange. A time-out does not: the deadline itself is looked at next.

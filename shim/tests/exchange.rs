@@ -156,7 +156,7 @@ fn a_daemon_that_accepts_nothing_ends_with_the_time_out() {
     let address = socket2::SockAddr::unix(place.socket()).unwrap();
     socket.bind(&address).unwrap();
     socket.listen(0).unwrap();
-    // The first fits the backlog; the plugin's own connect then waits, without a time-out of its own.
+    // The first fits the backlog; the plugin's own connect then waits.
     let first = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     first.connect(&address).unwrap();
     assert_error(&run("ADD", place.config(0.1).to_string()), 11, "did not answer in time");
