@@ -39,7 +39,7 @@ impl Binaries {
         if !status.success() {
             return Err(format!("cargo build ended with {status}").into());
         }
-        // This program is target/TRIPLE/PROFILE/bench-cni.
+        // This program is target/TRIPLE/PROFILE/bench.
         let own = env::current_exe()?;
         let dir = own.ancestors().nth(2).ok_or("this program lies nowhere")?.to_owned();
         let release = dir.join("release");

@@ -15,8 +15,9 @@ use tempfile::TempDir;
 use crate::binaries::Binaries;
 use crate::processor;
 
-/// For how long nothing may change until a daemon is at rest. Ours keeps spare threads for two seconds.
-const REST: Duration = Duration::from_secs(3);
+/// For how long nothing may change until a daemon is at rest. Ours keeps spare threads for two seconds, and listens for
+/// conflicts of a new address for eight at most (RFC 5227 §2.1.1, §2.3).
+const REST: Duration = Duration::from_secs(9);
 /// From one look at a daemon to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -42,7 +43,7 @@ pub(crate) struct Contender {
     pub(crate) socket: PathBuf,
     /// What a runtime calls.
     pub(crate) plugin: PathBuf,
-    _state: TempDir,
+    state: TempDir,
 }
 
 /// What a daemon takes of the machine.
@@ -62,18 +63,30 @@ impl Contender {
         let dir = host.sandbox().dir("bench")?;
         let (socket, state) = (dir.join("dhcp.sock"), binaries.state_dir()?);
         let process = match who {
-            Who::Ours => start_ours(&binaries.daemon, host, &socket, state.path())?,
+            Who::Ours => {
+                let mut process = spawn_ours(&binaries.daemon, host, &socket, state.path())?;
+                process.wait_for_line("ready")?;
+                process
+            }
             Who::Theirs => start_theirs(&binaries.incumbent, host, &socket)?,
         };
         let plugin = if who == Who::Ours { &binaries.shim } else { &binaries.incumbent };
-        Ok(Self { process, socket, plugin: plugin.clone(), _state: state })
+        Ok(Self { process, socket, plugin: plugin.clone(), state })
+    }
+
+    /// Kills our daemon, and starts it again on what it left. It may not be ready yet.
+    pub(crate) fn revive(self, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
+        let Self { process, socket, plugin, state } = self;
+        process.kill()?;
+        let process = spawn_ours(&binaries.daemon, host, &socket, state.path())?;
+        Ok(Self { process, socket, plugin, state })
     }
 
     /// Returns what the daemon takes once it is at rest.
     pub(crate) fn at_rest(&self) -> io::Result<Usage> {
         let (began, mut since) = (Instant::now(), Instant::now());
         let mut last = self.usage()?;
-        while since.elapsed() < REST && began.elapsed() < DEADLINE {
+        while since.elapsed() < REST && began.elapsed() < 2 * DEADLINE {
             thread::sleep(LOOK);
             let now = self.usage()?;
             if now != last {
@@ -109,12 +122,10 @@ impl Contender {
     }
 }
 
-fn start_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
+fn spawn_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
     let mut command = Command::new(program);
     command.arg("daemon").arg("--socket").arg(socket).arg("--state-dir").arg(state);
-    let mut process = Process::start(host, "leasehold daemon", command)?;
-    process.wait_for_line("ready")?;
-    Ok(process)
+    Ok(Process::start(host, "leasehold daemon", command)?)
 }
 
 fn start_theirs(program: &Path, host: &Netns, socket: &Path) -> Result<Process, Box<dyn Error>> {

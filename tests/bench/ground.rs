@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 
-/// The most macvlans on one of the host's links: a broadcast is delivered to each.
-const PER_PARENT: usize = 250;
+/// The most macvlans on one of the host's links where speed is measured: a broadcast is delivered to each.
+pub(crate) const PER_PARENT: usize = 250;
 /// From one look at the server's leases to the next.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -52,20 +52,10 @@ impl Place {
 }
 
 impl Ground {
-    /// Makes a LAN with so many containers.
-    pub(crate) fn new(sandbox: &Sandbox, containers: usize) -> Result<Self, Box<dyn Error>> {
+    /// Makes a LAN with so many containers, and at most `per_parent` of them on one of the host's links.
+    pub(crate) fn new(sandbox: &Sandbox, containers: usize, per_parent: usize) -> Result<Self, Box<dyn Error>> {
         let lan = Lan::new(sandbox)?;
-        let parents = containers.div_ceil(PER_PARENT);
-        let parent = |number: usize| format!("up{number}");
-        for number in 0..parents {
-            lan.add_uplink(&parent(number))?;
-        }
-        let mut places = Vec::with_capacity(containers);
-        for number in 0..containers {
-            let parent = parent(number % parents);
-            let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
-            places.push(Place { container, parent });
-        }
+        let places = places(&lan, containers, per_parent)?;
         // Many more addresses than containers: so nobody's choice of one takes long. And no lease file: dnsmasq writes all
         // of it anew for every change, which would be the most of what is measured.
         let pool = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
@@ -109,6 +99,22 @@ impl Ground {
             thread::sleep(LOOK);
         }
     }
+}
+
+/// Makes containers, with at most `per_parent` of them on one of the host's links.
+pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<Vec<Place>, Box<dyn Error>> {
+    let parents = containers.div_ceil(per_parent);
+    let parent = |number: usize| format!("up{number}");
+    for number in 0..parents {
+        lan.add_uplink(&parent(number))?;
+    }
+    let mut places = Vec::with_capacity(containers);
+    for number in 0..containers {
+        let parent = parent(number % parents);
+        let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
+        places.push(Place { container, parent });
+    }
+    Ok(places)
 }
 
 /// Returns the addresses that are held by what dnsmasq says: `dnsmasq-dhcp[4]: DHCPACK(eth0) 10.7.16.5 02:6c:...`.

@@ -11,6 +11,7 @@ use crate::contender::Usage;
 use crate::ground::Links;
 use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
+use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 
 /// How many times faster a sequential ADD is to be, by its median.
 const SEQUENTIAL: f64 = 12.0;
@@ -22,36 +23,6 @@ const SLOWEST: Duration = Duration::from_millis(150);
 const MEMORY: (u64, u64) = (8 << 20, 2 << 10);
 /// The shim's size at most, in bytes.
 const SHIM: u64 = 1_400_000;
-
-/// What was promised, and what came of it.
-#[derive(Debug, Default)]
-pub(crate) struct Verdict(Vec<Promise>);
-
-#[derive(Debug)]
-struct Promise {
-    met: bool,
-    what: String,
-    found: String,
-}
-
-impl Verdict {
-    /// Tells whether every promise was kept.
-    pub(crate) fn all_met(&self) -> bool {
-        self.0.iter().all(|promise| promise.met)
-    }
-
-    /// Prints every promise.
-    pub(crate) fn print(&self) {
-        println!();
-        for Promise { met, what, found } in &self.0 {
-            println!("{:8} {what}: {found}", if *met { "met" } else { "NOT met" });
-        }
-    }
-
-    fn promise(&mut self, what: impl Into<String>, met: bool, found: impl Into<String>) {
-        self.0.push(Promise { met, what: what.into(), found: found.into() });
-    }
-}
 
 /// Reports the starts and the sizes.
 pub(crate) fn start(samples: &Pair<Sample>, binaries: &Binaries, verdict: &mut Verdict) -> io::Result<()> {
@@ -219,17 +190,4 @@ fn row(name: &str, ours: &str, theirs: &str, ratio: f64) {
 
 fn ratio(theirs: Duration, ours: Duration) -> f64 {
     theirs.as_secs_f64() / ours.as_secs_f64()
-}
-
-fn milliseconds(duration: Duration) -> String {
-    let text = format!("{:.2}", duration.as_secs_f64() * 1e3);
-    format!("{} ms", text.strip_suffix(".00").unwrap_or(&text))
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{:.2} MB", bytes as f64 / 1e6)
 }

@@ -170,7 +170,7 @@ pub(crate) fn parallel(
 }
 
 /// Calls `verb` for every container, so many at once.
-fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io::Result<Calls> {
+pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io::Result<Calls> {
     let next = AtomicUsize::new(0);
     let each = Mutex::new(Sample::default());
     let caller = || -> io::Result<()> {

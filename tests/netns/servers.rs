@@ -298,6 +298,26 @@ fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallE
     Ok(())
 }
 
+/// An answer to that address would not reach the interface: it is asked for by broadcast.
+#[test]
+fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Server::<DnsmasqProgram>::start(&lab.lan, short::<DnsmasqProgram>())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let named = "02:00:00:00:be:ef";
+    lab.config["runtimeConfig"] = json!({ "mac": named });
+    let member = lab.attach("c1")?;
+    assert_ne!(member.mac(), named);
+
+    let held = |lease: &netns_fixtures::server::Lease| (lease.address == member.address && lease.held).then_some(());
+    server.wait_for_lease(named, "the lease", DEADLINE, held)?;
+    seen.wait_for_dhcp(Kind::Request, T2, |m| m.is_unicast() && m.ciaddr == member.address)?;
+    lab.check(&member)?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
 /// Waits until the server has the lease of a member that is new, and returns when it ends.
 fn grant_in_file<P: Program>(server: &Server<P>, member: &Member) -> Result<u64, Error> {
     // udhcpd writes down what it has merely offered, too, for some seconds of its own.

@@ -67,13 +67,16 @@ pub(super) fn add(
     let profile = profile(&ipam, provided, &Names { attachment: &attachment, args: &args })?;
     // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
-    let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent);
+    // Nor does an answer to another hardware address than its own reach an interface, and whether the main plugin has given
+    // it the one that the runtime names is not known here.
+    let chaddr = args::chaddr(&said)?;
+    let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     let add = Add {
         netns: netns(request)?,
         host_netns: host_netns(request),
         lan: lan(config, &attachment.network),
         client_id,
-        chaddr: args::chaddr(&said)?,
+        chaddr,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
         profile: Profile { broadcast, on_parent, ..profile },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),

@@ -43,6 +43,8 @@ pub struct Config {
     pub echo_client_id: bool,
     /// How long it thinks before an OFFER (dnsmasq pings the address for 3 s).
     pub offer_delay: Duration,
+    /// How long it works at an answer. It makes one after the other.
+    pub answer_time: Duration,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
@@ -71,6 +73,7 @@ impl Config {
             authoritative: true,
             echo_client_id: true,
             offer_delay: Duration::ZERO,
+            answer_time: Duration::ZERO,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
         }

@@ -110,6 +110,8 @@ pub struct Server {
     declined: BTreeMap<Ipv4Addr, Duration>,
     /// Where the search for an address that nobody had begins.
     fresh: u32,
+    /// Until when it works at answers.
+    busy: Duration,
     judge: Option<Judge>,
     violations: Vec<Violation>,
 }
@@ -134,6 +136,7 @@ impl Server {
             offers: BTreeMap::new(),
             declined: BTreeMap::new(),
             fresh,
+            busy: Duration::ZERO,
             judge: None,
             violations: Vec::new(),
         }
@@ -214,7 +217,7 @@ impl Server {
             Purpose::Decline => self.decline(now, &message),
             Purpose::Release => self.release(now, &message, *datagram.source.ip()),
         };
-        Handled { event, reply: self.reply(&message, event) }
+        Handled { event, reply: self.reply(now, &message, event) }
     }
 
     fn discover(&mut self, now: Duration, message: &Message) -> Event {
@@ -373,7 +376,7 @@ impl Server {
         pool.map(Ipv4Addr::from_bits).find(|address| self.free_for(now, key, *address))
     }
 
-    fn reply(&self, request: &Message, event: Event) -> Option<Reply> {
+    fn reply(&mut self, now: Duration, request: &Message, event: Event) -> Option<Reply> {
         let (kind, address) = match event {
             Event::Offered(address) => (Kind::Offer, address),
             Event::Granted(address, _) => (Kind::Ack, address),
@@ -399,7 +402,9 @@ impl Server {
             _ if request.wants_broadcast() => (Ipv4Addr::BROADCAST, Some(super::BROADCAST)),
             _ => (address, Some(request.hardware())),
         };
-        let delay = if kind == Kind::Offer { self.config.offer_delay } else { Duration::ZERO };
+        self.busy = self.busy.max(now) + self.config.answer_time;
+        let thinks = if kind == Kind::Offer { self.config.offer_delay } else { Duration::ZERO };
+        let delay = self.busy - now + thinks;
         Some(Reply { payload: answer.encode(), destination: SocketAddrV4::new(ip, 68), ethernet, delay })
     }
 }

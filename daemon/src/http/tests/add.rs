@@ -236,6 +236,11 @@ fn the_runtimes_hardware_address_is_the_clients() {
     assert_eq!(said(r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#, "").unwrap().chaddr, Some(mac));
     assert_eq!(said(r#", "runtimeConfig": {"mac": "02-00-00-00-00-AB"}"#, "").unwrap().chaddr, Some(mac));
     assert_eq!(said(r#", "runtimeConfig": {"mac": ""}"#, "").unwrap().chaddr, None);
+    let asks = |more: &str| said(more, "").unwrap().profile.broadcast;
+    let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
+    assert!(asks(mac), "an answer to that address alone may not reach the interface");
+    assert!(!asks(&format!(r#"{mac}, "ipam": {{"broadcast": false}}"#)));
+    assert!(!asks(""));
 }
 
 #[test]
