@@ -1,6 +1,7 @@
 //! A container as a CNI plugin sees it: an id, a namespace, an interface.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde_json::Value;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::link::{Mac, mac};
 use crate::netns::Netns;
+use crate::wait::until_link;
 
 /// A network namespace with an interface whose address is to come.
 #[derive(Debug)]
@@ -64,6 +66,12 @@ impl Container {
         let chain = |hook| format!("chain {hook} {{ type filter hook {hook} priority 0; policy drop; }}\n");
         let chains: String = ["input", "output", "forward"].map(chain).concat();
         self.netns.run_command("nft", &["-f", "-"], &format!("table inet wall {{\n{chains}}}\n")).map(drop)
+    }
+
+    /// Waits until exactly these addresses are on the interface.
+    pub fn wait_for_addresses(&self, addresses: &[Ipv4Net], limit: Duration) -> Result<(), Error> {
+        let awaited = format!("{addresses:?} on {} of {}", self.ifname, self.id);
+        until_link(&self.netns, &awaited, limit, || Ok((self.addresses()? == addresses).then_some(())))
     }
 
     /// Returns the addresses on the interface.

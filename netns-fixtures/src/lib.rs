@@ -42,4 +42,4 @@ pub use packet::{Arp, Dhcp, Packet};
 pub use process::{DEADLINE, Log, Process};
 pub use sandbox::Sandbox;
 pub use shim::{CallError, CniError, Shim, ShimCall};
-pub use wait::until_file;
+pub use wait::{until_file, until_link};

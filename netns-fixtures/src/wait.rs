@@ -1,14 +1,16 @@
-//! Waiting for what a process does to a file.
+//! Waiting for what a process does to a file, or to the links of a namespace.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
 use crate::error::{Doing, Error};
+use crate::netns::Netns;
 
 /// Waits until `look` finds something, looking again whenever a file in `dir` changes.
 ///
@@ -30,6 +32,41 @@ pub fn until_file<T>(
             return Err(Error::timed_out(awaited, limit, String::new()));
         }
     }
+}
+
+/// Waits until `look` finds something, looking again whenever a link, an IPv4 address or an IPv4 route of a namespace
+/// changes.
+///
+/// # Errors
+/// [`Error::TimedOut`] after `limit`, with `awaited` in its text; or what `look` fails with.
+pub fn until_link<T>(
+    netns: &Netns,
+    awaited: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + limit;
+    let news = netns.run(hear_links).doing(|| format!("hear of the links of {}", netns.name()))?;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if !readable(&news, deadline)? {
+            return Err(Error::timed_out(awaited, limit, String::new()));
+        }
+        // What exactly changed is for `look` to see; nor does it matter if the kernel had more to tell than found room.
+        let mut message = [0; 8192];
+        while recv(news.as_raw_fd(), &mut message, MsgFlags::MSG_DONTWAIT) != Err(Errno::EAGAIN) {}
+    }
+}
+
+/// Opens a netlink socket in the calling thread's namespace that hears of links, IPv4 addresses and IPv4 routes.
+fn hear_links() -> nix::Result<OwnedFd> {
+    /// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE (linux/rtnetlink.h).
+    const GROUPS: u32 = 0x1 | 0x10 | 0x40;
+    let news = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    bind(news.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
+    Ok(news)
 }
 
 /// Waits until `fd` can be read; `false` when `deadline` came first.

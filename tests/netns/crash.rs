@@ -91,7 +91,7 @@ fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
 }
 
 /// Does the same for each, at the same time.
-fn each<I: Send, T: Send>(
+pub(crate) fn each<I: Send, T: Send>(
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> Result<T, CallError> + Sync,
 ) -> Result<Vec<T>, CallError> {

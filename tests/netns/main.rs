@@ -6,6 +6,7 @@ mod adopt;
 mod bad;
 mod crash;
 mod demo;
+mod endurance;
 mod fixtures;
 mod hangup;
 mod parent;
