@@ -125,6 +125,7 @@ impl Contender {
 fn spawn_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
     let mut command = Command::new(program);
     command.arg("daemon").arg("--socket").arg(socket).arg("--state-dir").arg(state);
+    command.arg("--runtime-dir").arg(socket.with_file_name("run"));
     Ok(Process::start(host, "leasehold daemon", command)?)
 }
 

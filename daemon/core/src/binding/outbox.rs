@@ -1,9 +1,9 @@
 //! What the core wants done: the effects, and who hears of their outcomes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::lease::{Dns, Lease};
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::identity::Attachment;
 use crate::link::{Link, Sockets, Step, Target};
@@ -79,6 +79,8 @@ pub(crate) struct Outbox {
     last_op: u64,
     last_exchange: u64,
     refusals: BTreeMap<String, u64>,
+    /// Attachments whose name servers may have changed during the input at hand.
+    pub(crate) resolvers: BTreeSet<Attachment>,
 }
 
 /// Different causes that are counted apart; some bear a number that a packet chose.
@@ -157,6 +159,10 @@ impl Outbox {
 
     pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
         self.effects.push_back(Effect::Reply { id, answer });
+    }
+
+    pub(crate) fn publish(&mut self, attachment: Attachment, dns: Option<Dns>) {
+        self.effects.push_back(Effect::Publish { attachment, dns });
     }
 
     /// Counts something that came in and was refused.
