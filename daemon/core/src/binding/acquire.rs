@@ -31,6 +31,8 @@ pub(crate) struct Acquire {
     pub(crate) mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     pub(crate) replaces: Vec<BindingId>,
+    /// The container runs with the address: whatever becomes of this, that is not given back under it.
+    pub(crate) adopts: bool,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -75,6 +77,8 @@ impl Acquire {
         };
         let limit = match self.stage {
             Stage::Persisting { aborted: true } | Stage::Over => None,
+            // What a server confirmed is held on to.
+            Stage::Persisting { aborted: false } | Stage::Sizing if self.adopts => None,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Persisting { aborted: false } | Stage::Sizing => {
                 Some((self.limit, Why::Call))
             }
@@ -200,6 +204,12 @@ impl Binding {
                 self.size(cx);
             }
             (Ok(()), true) => self.give_back_won(cx),
+            // It is held in memory until there is room.
+            (Err(cause), false) if acquire.adopts => {
+                self.exchange.close(cx);
+                self.held(cx);
+                self.persist_later(&cause, cx);
+            }
             (Err(cause), _) => {
                 if !aborted {
                     cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
@@ -212,6 +222,7 @@ impl Binding {
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        let runs_on = acquire.adopts && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
@@ -219,7 +230,10 @@ impl Binding {
             Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging => {
                 acquire.stage = Stage::Over;
-                self.undo_exchange(cx);
+                match runs_on {
+                    true => self.exchange.close(cx),
+                    false => self.undo_exchange(cx),
+                }
                 cx.out.report(self.id, Report::ExchangeOver);
                 cx.out.report(self.id, Report::Over);
             }
