@@ -47,6 +47,8 @@ pub(crate) enum Rule {
     Client(Box<Violation>),
     /// The core asks to be woken again and again without getting on.
     Spins,
+    /// A server that is denied, or is not to be believed, was believed.
+    Rogue,
     /// A live attachment's lease is gone, at the server or at the daemon.
     LeaseLost,
     /// An attachment that is gone still holds a lease.
@@ -159,7 +161,20 @@ impl Watch {
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
+        if let Call::Collect { network, keep } = call {
+            let stale = |a: &Attachment| {
+                a.network == *network && !keep.iter().any(|(c, ifname)| *c == a.container && *ifname == a.ifname)
+            };
+            self.holders.retain(|attachment, _| !stale(attachment));
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
         self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
+    }
+
+    /// The host slept: what was due meanwhile is due that much later.
+    pub(crate) fn resumed(&mut self, asleep: u64) {
+        self.asked.values_mut().for_each(|asked| asked.due += asleep);
     }
 
     /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
@@ -302,6 +317,8 @@ impl Watch {
             }
             (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
+            | (Call::Collect { .. }, Answer::Collected)
+            | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),

@@ -12,8 +12,9 @@ use leasehold_core::link::Cookie;
 use leasehold_core::wire::Mac;
 
 use super::Micros;
+use super::wire::ROGUE;
 use crate::kernel::At;
-use crate::plan::Plan;
+use crate::plan::{Plan, Rogue};
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
@@ -40,6 +41,8 @@ pub(crate) struct Actor {
     pub(crate) told: Option<Lease>,
     /// The world, not the daemon, may have cost it its lease.
     pub(crate) excused: bool,
+    /// The store was lost while it lived; whether its adoption has to succeed.
+    pub(crate) stranded: Option<bool>,
     /// When its last namespace went without a DEL.
     pub(crate) died: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
@@ -129,6 +132,8 @@ pub(crate) enum Role {
     Spool(Attachment),
     /// LIST, and this attachment must not hold anything.
     Audit(Option<Attachment>),
+    /// GC.
+    Collect,
     /// The world asks, and waits for the answer.
     Inquiry,
 }
@@ -165,12 +170,15 @@ impl Actor {
             phase: Phase::Idle,
             told: None,
             excused: false,
+            stranded: None,
             died: None,
             order: 0,
         }
     }
 
-    pub(crate) fn add(&self, lan: Lan, timeout: Duration) -> Add {
+    /// Returns its ADD.
+    pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
+        let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
         Add {
             attachment: self.attachment.clone(),
             netns: self.path.clone(),
@@ -179,7 +187,7 @@ impl Actor {
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
             wanted: None,
-            profile: Profile::default(),
+            profile: Profile { deny, ..Profile::default() },
             timeout,
         }
     }
@@ -200,6 +208,6 @@ impl Actor {
             [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
         }
         self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));
-        (self.phase, self.told, self.excused) = (Phase::Adding, None, false);
+        (self.phase, self.told, self.excused, self.stranded) = (Phase::Adding, None, false, None);
     }
 }

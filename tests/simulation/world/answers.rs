@@ -52,6 +52,9 @@ impl World {
         if let Role::Intruder(cookie) = asked.role {
             return self.intruded(cookie, &answer);
         }
+        if asked.role == Role::Collect {
+            return self.collected(&asked, answer);
+        }
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
         match asked.role {
             Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
@@ -79,6 +82,7 @@ impl World {
             Answer::Leased(lease) => {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
+                self.judge_rogue(lan, Some(lease.server));
                 self.actors[index].told = Some((*lease).clone());
                 if !self.is_granted(lan, lease.ip(), self.actors[index].client_id.as_bytes()) {
                     self.actors[index].excused = true;
@@ -230,6 +234,7 @@ impl World {
                 }
             }
             (Role::Del, Phase::Ending) => self.clean_up(index),
+            (Role::Collect, Phase::Ending) => self.end_by_del(index),
             _ => {}
         }
     }

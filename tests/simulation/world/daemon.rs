@@ -37,7 +37,7 @@ impl World {
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
-        let records = self.store.records();
+        let (records, adoptees) = (self.store.records(), self.adoptees());
         let boot = BootId(format!("boot-{}", self.boot));
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
@@ -48,7 +48,8 @@ impl World {
             self.watch.request(now, *id, call);
             self.cause_to_send(call);
         }
-        self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
+        self.stats.count_many("adoptees", adoptees.len());
+        self.feed(Input::Start { boot, records, spooled, adoptees });
     }
 
     /// Excuses those whose record says that their lease has ended: an extension that a full disk kept out of it died with the
@@ -84,7 +85,13 @@ impl World {
         let attachment = match call {
             Call::Add(add) => &add.attachment,
             Call::Del { attachment } => attachment,
-            Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => return,
+            Call::Collect { network, keep } => {
+                let kept = |a: &Attachment| keep.iter().any(|(c, i)| *c == a.container && *i == a.ifname);
+                let stale =
+                    self.store.durable.values().filter(|r| r.attachment.network == *network && !kept(&r.attachment));
+                return stale.for_each(|record| self.watch.unhush(record.link.mac()));
+            }
+            Call::Check { .. } | Call::Status { .. } | Call::List => return,
         };
         let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
         for record in self.store.durable.values() {
@@ -117,6 +124,7 @@ impl World {
         for id in self.requests.keys().copied().collect::<Vec<_>>() {
             self.after(0, 5 * MILLI, Event::Cut(id));
         }
+        self.damage();
         if happens(&mut self.rng, self.plan.reboots) {
             self.reboot();
         }
@@ -207,6 +215,7 @@ impl World {
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
             let now = self.model_time();
             if let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Request)) {
+                self.judge_rogue(lan, message.address(code::SERVER));
                 let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
                 if latest.0 != message.xid {
                     *latest = (message.xid, self.now);
@@ -259,6 +268,9 @@ impl World {
     fn heard(&mut self, lan: usize, bytes: &[u8]) {
         let payload = bytes.get(42..).unwrap_or_default();
         let Ok(message) = Message::decode(payload) else { return };
+        if self.segments[lan].is_of_rogue(bytes) {
+            return;
+        }
         self.segments[lan].judge.heard(payload);
         let key = message.key();
         if message.kind() == Some(Kind::Nak) {
@@ -290,6 +302,7 @@ impl World {
     /// Tells the core what the kernel said, or that something it said was lost.
     pub(super) fn told(&mut self, event: KernelEvent) {
         let lost = happens(&mut self.rng, self.plan.missed);
+        self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
         let event = if lost { KernelEvent::Missed } else { event };
         self.note(|| format!("> {event:?}"));
         self.feed(Input::Kernel(event));
@@ -331,7 +344,8 @@ impl World {
         if self.daemon.is_none() {
             return self.cut(id);
         }
-        let call = asked.call.clone();
+        let mut call = asked.call.clone();
+        self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.watch.request(self.now, id, &call);
         self.cause_to_send(&call);

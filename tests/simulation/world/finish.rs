@@ -47,10 +47,7 @@ impl World {
     fn wind_down(&mut self) {
         self.note(|| "WIND DOWN".to_owned());
         self.winding_down = true;
-        let plan = &mut self.plan;
-        (plan.loss, plan.duplicates, plan.link_faults, plan.store_faults) = (0, 0, 0, 0);
-        (plan.missed, plan.reboots, plan.flapping) = (0, 0, 0);
-        (plan.late, plan.server_faults, plan.store_full) = (None, None, None);
+        self.plan.heal();
         self.disk_full = false;
         self.wires_heal();
     }
@@ -128,7 +125,7 @@ impl World {
         let (attachment, told) = (actor.attachment.clone(), actor.told.clone().expect("a live actor was told"));
         let lost = |what: &str| format!("{attachment} was told {}, excused {}: {what}", told.address, actor.excused);
         let Some(row) = rows.iter().find(|row| row.attachment == attachment) else {
-            return self.fail(Rule::LeaseLost, lost("the daemon does not know it"));
+            return self.not_adopted(index);
         };
         let Some(lease) = &row.lease else {
             return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state)));
@@ -151,6 +148,9 @@ impl World {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
         self.stats.count("live at the end");
+        if self.actors[index].stranded.is_some() {
+            self.stats.count("adopted");
+        }
     }
 
     /// Excuses an actor whose lease has ended at its server, where that can be.
@@ -172,7 +172,7 @@ impl World {
     /// Tells whether a server has granted an address to a client, and the lease has not ended.
     pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &[u8]) -> bool {
         let (now, key) = (self.model_time(), ClientKey::Id(client_id.to_vec()));
-        let servers = self.segments[lan].stations.iter().filter_map(|station| station.server());
+        let servers = self.segments[lan].honest().iter().filter_map(|station| station.server());
         let mut leases = servers.filter_map(|server| server.lease(now, address));
         leases.any(|lease| lease.client == key)
     }
@@ -203,7 +203,7 @@ impl World {
         self.findings.remove(&id)
     }
 
-    fn file(&mut self, role: Role, call: Call) -> RequestId {
+    pub(super) fn file(&mut self, role: Role, call: Call) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.requests.insert(id, Asked::by_nobody(role, call));

@@ -5,7 +5,11 @@
 
 mod actor;
 mod answers;
+mod clocks;
+mod collect;
 mod daemon;
+mod damage;
+mod faults;
 mod finish;
 mod runtime;
 mod shell;
@@ -80,8 +84,18 @@ enum Event {
     Start,
     /// Something happens to a server.
     Server(usize),
+    /// The servers of a LAN cannot be reached for a while, one of them or all.
+    Partition(usize),
+    /// A server of a LAN begins or ends to refuse everything.
+    Storm(usize, usize, bool),
     /// The store's disk fills up, or has room again.
     Disk(bool),
+    /// The wall clock is set.
+    WallJump,
+    /// The host is suspended.
+    Suspend,
+    /// A runtime collects what is not valid any more on a LAN.
+    Collect(usize),
     /// All bindings are looked at.
     Audit,
 }
@@ -106,6 +120,10 @@ pub(crate) struct World {
     now: Micros,
     boot: u32,
     booted_at: Micros,
+    /// What the wall clock shows beyond the world's time, in microseconds.
+    wall_offset: i64,
+    /// When the host was last resumed.
+    resumed: Micros,
     queue: BTreeMap<(Micros, u32, u32), Event>,
     sequence: u32,
     kernel: Kernel,
@@ -160,6 +178,8 @@ impl World {
             now: 0,
             boot: 0,
             booted_at: 0,
+            wall_offset: 0,
+            resumed: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             kernel: Kernel::booted(plan.lans),
@@ -185,7 +205,7 @@ impl World {
             findings: BTreeMap::new(),
             winding_down: false,
             calm: plan.is_calm(),
-            may_lapse: plan.may_lose_leases() || plan.link_faults > 0 || plan.flapping > 0,
+            may_lapse: plan.may_lapse(),
             breach: None,
             stats: Stats::default(),
             trace,
@@ -208,6 +228,10 @@ impl World {
     }
 
     fn begin(&mut self) {
+        if self.plan.servers > 1 {
+            let one_pool = self.plan.overlap;
+            self.stats.count(if one_pool { "two servers with one pool" } else { "two servers with two pools" });
+        }
         self.at(0, Event::Start);
         let spread =
             (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
@@ -215,12 +239,20 @@ impl World {
             let first = MILLI + self.rng.u64(..spread.max(1));
             self.at(first, Event::Act(actor, 0, Act::Begin));
         }
-        if let Some(every) = self.plan.server_faults {
-            (0..self.segments.len()).for_each(|lan| self.sometime(every, Event::Server(lan)));
+        for lan in 0..self.segments.len() {
+            let plan = &self.plan;
+            let station = self.rng.usize(..plan.servers);
+            let faults = [
+                (plan.server_faults, Event::Server(lan)),
+                (plan.partitions, Event::Partition(lan)),
+                (plan.storms, Event::Storm(lan, station, true)),
+                (plan.collects, Event::Collect(lan)),
+            ];
+            faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
         }
-        if let Some(every) = self.plan.store_full {
-            self.sometime(every, Event::Disk(true));
-        }
+        self.perhaps(self.plan.store_full, Event::Disk(true));
+        self.perhaps(self.plan.wall_jumps, Event::WallJump);
+        self.perhaps(self.plan.suspends, Event::Suspend);
         self.sometime(self.plan.active / 10, Event::Audit);
     }
 
@@ -254,7 +286,7 @@ impl World {
         if self.breach.is_none() && self.watch.under_way() > 8 * self.actors.len() + 32 {
             self.fail(Rule::Unbounded, format!("{} effects are under way", self.watch.under_way()));
         }
-        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > **since + PIN);
+        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > (**since).max(self.resumed) + PIN);
         if let Some((cookie, _)) = pinned {
             let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
             self.breach = self.breach.take().or(Some(breach(Rule::PinnedNamespace, detail)));
@@ -263,7 +295,8 @@ impl World {
 
     /// Finds sockets that are older than any exchange lasts. Exchanges are numbered in their order.
     fn old_sockets(&self) -> Option<Breach> {
-        let (exchange, sock) = self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since + PIN)?;
+        let (exchange, sock) =
+            self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since.max(self.resumed) + PIN)?;
         Some(breach(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link)))
     }
 
@@ -299,7 +332,12 @@ impl World {
             Event::Act(actor, generation, act) => self.act(actor, generation, act),
             Event::Start => self.start(),
             Event::Server(lan) => self.server_fault(lan),
+            Event::Partition(lan) => self.partition(lan),
+            Event::Storm(lan, station, begins) => self.storm(lan, station, begins),
             Event::Disk(full) => self.disk(full),
+            Event::WallJump => self.wall_jump(),
+            Event::Suspend => self.suspend(),
+            Event::Collect(lan) => self.collect_again(lan),
             Event::Audit => self.audit_again(),
         }
     }
@@ -322,10 +360,19 @@ impl World {
         self.after(about / 4, about * 2, event);
     }
 
+    /// Lets a fault happen within about a duration, where there is such a fault.
+    fn perhaps(&mut self, every: Option<Duration>, fault: Event) {
+        if let Some(every) = every {
+            self.sometime(every, fault);
+        }
+    }
+
     fn clock(&self) -> Now {
         Now {
             boot: Instant::from_boot(Duration::from_micros(self.now - self.booted_at + UPTIME)),
-            wall: WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + self.now)),
+            wall: WallTime::from_epoch(Duration::from_micros(
+                (1_800_000_000 * SECOND + self.now).saturating_add_signed(self.wall_offset),
+            )),
         }
     }
 

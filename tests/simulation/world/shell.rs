@@ -218,6 +218,7 @@ impl World {
     pub(super) fn disk(&mut self, full: bool) {
         let Some(every) = self.plan.store_full else { return };
         self.disk_full = full;
+        self.stats.count(if full { "full stores" } else { "stores with room again" });
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };
         self.sometime(next, Event::Disk(!full));
