@@ -8,6 +8,7 @@ mod plan;
 mod stats;
 mod store;
 mod subject;
+mod timing;
 mod trace;
 mod watch;
 mod world;

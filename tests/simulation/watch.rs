@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Add, Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Link, Target};
 use leasehold_core::record::{BindingId, Change, RecordState};
@@ -49,6 +49,14 @@ pub(crate) enum Rule {
     Spins,
     /// A server that is denied, or is not to be believed, was believed.
     Rogue,
+    /// Two live attachments hold one address, and no server gave it twice.
+    Twice,
+    /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
+    Timing,
+    /// A lease stays at its server without a holder.
+    Stranded,
+    /// The core keeps something of what is over.
+    Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.
     LeaseLost,
     /// An attachment that is gone still holds a lease.
@@ -118,6 +126,8 @@ impl Under {
 pub(crate) struct Watch {
     asked: BTreeMap<RequestId, Asked>,
     gone: BTreeSet<RequestId>,
+    /// Clients of containers that are being adopted, with until when.
+    adopting: BTreeMap<Vec<u8>, u64>,
     under_way: BTreeMap<OpId, Under>,
     /// Exchanges, with whether they are known to be open.
     exchanges: BTreeMap<ExchangeId, bool>,
@@ -216,6 +226,19 @@ impl Watch {
     /// Returns how many effects have not reported back.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way.len()
+    }
+
+    /// The daemon adopts a container, which counts as a call until then.
+    pub(crate) fn adopts(&mut self, client: &ClientId, until: u64) {
+        self.adopting.insert(client.as_bytes().to_vec(), until);
+    }
+
+    /// Tells whether somebody waits for a client's lease.
+    pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
+        let ClientKey::Id(id) = client else { return false };
+        let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
+        self.asked.values().any(|asked| matches!(&asked.call, Call::Add(add) if is_it(add)))
+            || self.adopting.get(id).is_some_and(|until| now < *until)
     }
 
     /// Tells whether a call is waiting for its answer.

@@ -7,9 +7,9 @@ use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{ClientKey, Kind, Message, code};
 
-use super::actor::{Actor, Phase};
+use super::actor::Phase;
+use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, happens};
@@ -19,7 +19,7 @@ use crate::watch::{Holder, Rule};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
-    subject: Subject,
+    pub(super) subject: Subject,
 }
 
 /// A core that emits more than this for one input does not end.
@@ -42,6 +42,7 @@ impl World {
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
         self.hush();
+        self.remember_times();
         self.excuse_outdated();
         let now = self.now;
         for (id, call) in &spooled {
@@ -49,6 +50,10 @@ impl World {
             self.cause_to_send(call);
         }
         self.stats.count_many("adoptees", adoptees.len());
+        for adoptee in &adoptees {
+            let client = adoptee.add.client_id.resolve(Mac::default());
+            self.watch.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
+        }
         self.feed(Input::Start { boot, records, spooled, adoptees });
     }
 
@@ -108,6 +113,7 @@ impl World {
         }
         self.stats.crashes += 1;
         self.note(|| "CRASH".to_owned());
+        self.leave_all(Excuse::DiedUnwritten, true);
         // Its sockets close with it: what only they kept dies now.
         for sock in std::mem::take(&mut self.socks).into_values() {
             if let Some(at) = sock.open_at {
@@ -119,6 +125,7 @@ impl World {
         self.kernel.daemon_ended();
         self.store.daemon_ended();
         self.watch.daemon_ended();
+        self.timing.daemon_ended();
         self.timer = None;
         self.carried.clear();
         for id in self.requests.keys().copied().collect::<Vec<_>>() {
@@ -147,6 +154,9 @@ impl World {
         self.stats.reboots += 1;
         self.boot += 1;
         self.booted_at = self.now;
+        if self.plan.wall_jumps.is_some() {
+            self.leave_all(Excuse::WallClock, false);
+        }
         self.kernel = Kernel::booted(self.plan.lans);
         self.watch.holders.clear();
         self.spool.clear();
@@ -213,17 +223,7 @@ impl World {
             self.fail(breach.rule, breach.detail);
         }
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
-            let now = self.model_time();
-            if let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Request)) {
-                self.judge_rogue(lan, message.address(code::SERVER));
-                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
-                if latest.0 != message.xid {
-                    *latest = (message.xid, self.now);
-                }
-            }
-            if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
-                self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
-            }
+            self.spoken(lan, frame);
         }
         if let Some((attachment, holder)) = holder {
             self.watch.holders.insert(attachment, holder);
@@ -262,33 +262,6 @@ impl World {
             self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });
-    }
-
-    /// Notes that a server's message reached its client.
-    fn heard(&mut self, lan: usize, bytes: &[u8]) {
-        let payload = bytes.get(42..).unwrap_or_default();
-        let Ok(message) = Message::decode(payload) else { return };
-        if self.segments[lan].is_of_rogue(bytes) {
-            return;
-        }
-        self.segments[lan].judge.heard(payload);
-        let key = message.key();
-        if message.kind() == Some(Kind::Nak) {
-            let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
-            self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
-        }
-        if message.kind() == Some(Kind::Ack) {
-            // An ACK that comes after the end comes too late.
-            let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
-            let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
-            concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
-            let Some((xid, sent)) = self.latest.get(&(lan, message.key())) else { return };
-            if *xid == message.xid {
-                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
-                let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
-                self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
-            }
-        }
     }
 
     /// Tells the core of a socket's failure.
@@ -348,6 +321,7 @@ impl World {
         self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.watch.request(self.now, id, &call);
+        self.asked_anew(&call);
         self.cause_to_send(&call);
         self.feed(Input::Request { id, call });
     }

@@ -7,6 +7,7 @@ use leasehold_core::record::{Record, RecordState};
 
 use super::World;
 use super::actor::Phase;
+use super::ledger::Excuse;
 use crate::plan::happens;
 use crate::watch::Rule;
 
@@ -32,6 +33,7 @@ impl World {
             actor.excused |= actor.stranded == Some(false);
         }
         self.store.durable.clear();
+        self.leave_all(Excuse::StoreLost, false);
     }
 
     /// Returns the containers that run with an address, for a daemon that knows of no lease.

@@ -11,11 +11,14 @@ use netns_fixtures::model::ClientKey;
 use super::actor::{Asked, Phase, Role};
 use super::{Event, SECOND, World};
 use crate::watch::Rule;
+use leasehold_core::registry::Kept;
 
 /// Callers, a daemon that is away and pending starts come to an end within this.
 const SETTLE: Duration = Duration::from_secs(3 * 3600);
 /// An exchange that goes on at the end of quiet is over after this.
 const EXCHANGE: u64 = 10 * SECOND;
+/// What was given back is known to its server within this: a RELEASE is tried again after at most nine minutes.
+const RELEASED: u64 = 1200 * SECOND;
 /// A namespace that died without a DEL is noticed within this where nothing fails.
 const NOTICED: u64 = 5 * SECOND;
 
@@ -38,7 +41,7 @@ impl World {
                 self.end_by_del(actor);
             }
         }
-        if self.settle() && self.quiet() {
+        if self.settle() && self.come_to_rest() && self.quiet() {
             self.examine_rest();
         }
     }
@@ -48,6 +51,7 @@ impl World {
         self.note(|| "WIND DOWN".to_owned());
         self.winding_down = true;
         self.plan.heal();
+        self.timing.healed(self.now);
         self.disk_full = false;
         self.wires_heal();
     }
@@ -106,6 +110,9 @@ impl World {
         let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
+        self.examine_shared(&rows);
+        self.examine_servers(&rows);
+        self.examine_kept(rows.len());
         for row in &rows {
             let lives = self.actors.iter().any(|a| a.phase == Phase::Live && a.attachment == row.attachment);
             if !lives {
@@ -177,6 +184,27 @@ impl World {
         leases.any(|lease| lease.client == key)
     }
 
+    /// Waits until the daemon has given everything back that it can: then no server has a lease of ours.
+    fn come_to_rest(&mut self) -> bool {
+        let limit = self.now + RELEASED;
+        let rests = |world: &Self| world.store.durable.is_empty() && world.timer.is_none();
+        self.until(limit, |world| rests(world) && world.watch.under_way() == 0);
+        // What was sent last is on its way.
+        self.until(self.now + SECOND, |_| false);
+        self.examine_servers(&[]);
+        self.breach.is_none()
+    }
+
+    /// The core keeps nothing but what its bindings need.
+    fn examine_kept(&mut self, bindings: usize) {
+        let Some(daemon) = self.daemon.as_ref().filter(|_| self.watch.under_way() == 0) else { return };
+        let more = |kept: &Kept| kept.count > if kept.of_bindings { bindings } else { 0 };
+        let kept = daemon.subject.kept().into_iter().filter(more).collect::<Vec<_>>();
+        if !kept.is_empty() {
+            self.fail(Rule::Kept, format!("for {bindings} bindings: {kept:?}"));
+        }
+    }
+
     /// Nothing is left of anything.
     fn examine_rest(&mut self) {
         let rows = self.inquire(Call::List);
@@ -190,7 +218,7 @@ impl World {
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {
-            return;
+            return self.examine_kept(0);
         };
         self.fail(Rule::Residue, left);
     }
@@ -233,6 +261,7 @@ impl World {
             return;
         }
         let Answer::Bindings { rows, .. } = answer else { return };
+        self.examine_shared(&rows);
         for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
             if *role == Role::Audit(Some(row.attachment.clone())) {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));

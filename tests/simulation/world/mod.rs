@@ -11,8 +11,10 @@ mod daemon;
 mod damage;
 mod faults;
 mod finish;
+mod ledger;
 mod runtime;
 mod shell;
+mod spoken;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +22,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::frame::FrameMeta;
@@ -28,6 +30,7 @@ use netns_fixtures::model::ClientKey;
 
 use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
+use self::ledger::{Excuse, Grant};
 use self::shell::Sock;
 use self::wire::Segment;
 use crate::kernel::{At, Kernel};
@@ -35,6 +38,7 @@ use crate::plan::{CrashPoint, EffectKind, Plan};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::subject::Mutation;
+use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::watch::{Breach, Rule, Watch, breach};
 
@@ -60,6 +64,8 @@ enum Event {
     Done(u32, OpId, Outcome, Option<ExchangeId>),
     /// A frame is told to the core.
     Frame(u32, ExchangeId, Vec<u8>, FrameMeta),
+    /// A damaged frame is told to the core.
+    Noise(u32, ExchangeId, Vec<u8>),
     /// A socket's failure is told to the core.
     Broken(u32, ExchangeId, LinkCause),
     /// The kernel's message is told to the core.
@@ -143,6 +149,11 @@ pub(crate) struct World {
     spool: Vec<Spooled>,
     actors: Vec<Actor>,
     watch: Watch,
+    timing: Timing,
+    /// The xid under which a client speaks; `None` once it has given back or ended.
+    speaking: BTreeMap<(usize, ClientKey), Option<u32>>,
+    /// Leases that may stay at their server though nobody holds them.
+    left: BTreeMap<Grant, Excuse>,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
@@ -196,6 +207,9 @@ impl World {
             spool: Vec::new(),
             actors,
             watch: Watch::default(),
+            timing: Timing::default(),
+            speaking: BTreeMap::new(),
+            left: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -313,6 +327,9 @@ impl World {
             Event::Commit(run) if run == self.run => self.commit(),
             Event::Done(run, op, outcome, exchange) if run == self.run => self.done(op, outcome, exchange),
             Event::Frame(run, exchange, bytes, meta) if run == self.run => self.frame(exchange, &bytes, meta),
+            Event::Noise(run, exchange, bytes) if run == self.run => {
+                self.feed(Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+            }
             Event::Broken(run, exchange, cause) if run == self.run => self.broken(exchange, cause),
             Event::Told(run, told) if run == self.run => self.told(told),
             Event::HungUp(run, id) if run == self.run => self.hung_up(id),
@@ -320,6 +337,7 @@ impl World {
             | Event::Commit(_)
             | Event::Done(..)
             | Event::Frame(..)
+            | Event::Noise(..)
             | Event::Broken(..)
             | Event::Told(..)
             | Event::HungUp(..) => {}

@@ -18,6 +18,7 @@ use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
 use crate::plan::{Plan, Rogue, happens};
+use crate::subject::message_of;
 
 /// The server identifier of a rogue that the networks' configuration denies.
 pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
@@ -165,6 +166,12 @@ impl World {
         let (out, served) = self.segments[lan].stations[station].receive(now, frame);
         if let Some(served) = served {
             self.note(|| format!("    server {lan}.{station}: {served:?}"));
+            if let Some(message) = message_of(frame) {
+                self.server_took(lan, station, &message);
+                if let Served::Granted(address, purpose) = served {
+                    self.server_granted((lan, address, message.key()), message.xid, purpose);
+                }
+            }
             self.served(lan, station, served);
         }
         let mute = self.now < self.segments[lan].mute[station];
@@ -272,7 +279,7 @@ impl World {
             let mut noise = frame.clone();
             let at = self.rng.usize(12..noise.len());
             noise[at] ^= 1 << self.rng.u32(..8);
-            self.after(10, MILLI, Event::Frame(self.run, exchange, noise, FrameMeta::default()));
+            self.after(10, MILLI, Event::Noise(self.run, exchange, noise));
         }
         self.after(10, MILLI, Event::Frame(self.run, exchange, frame, meta));
     }

@@ -16,6 +16,13 @@ pub(super) struct Audit {
     under_way: usize,
 }
 
+impl Audit {
+    /// Returns how many links are looked at, or wait for it.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.under_way
+    }
+}
+
 impl Registry {
     pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
         match event {
