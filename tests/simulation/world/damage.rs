@@ -32,6 +32,10 @@ impl World {
             // Whoever is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
         }
+        if self.plan.sharers > 1 {
+            // Until it is adopted nobody knows that its identity is held: another may take it, and give it back.
+            self.watch.holders.clear();
+        }
         self.store.durable.clear();
         self.leave_all(Excuse::StoreLost, false);
     }

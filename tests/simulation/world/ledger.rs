@@ -10,8 +10,8 @@ use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
 use super::World;
 use crate::watch::Rule;
 
-/// A lease as its server knows it: LAN, address, client.
-pub(super) type Grant = (usize, Ipv4Addr, ClientKey);
+/// A lease as its server knows it: LAN, server identifier, address, client.
+pub(super) type Grant = (usize, Ipv4Addr, Ipv4Addr, ClientKey);
 
 /// Why a lease may stay at a server though nobody holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +51,12 @@ impl World {
         self.speaking.insert((lan, key.clone()), xid);
         match kind {
             Some(Kind::Release) if !self.winding_down => {
-                self.left.insert((lan, message.ciaddr, key), Excuse::ReleaseLost);
+                if let Some(server) = message.address(code::SERVER) {
+                    self.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
+                }
             }
             Some(Kind::Discover) => {
-                let of_client = self.granted.keys().filter(|(l, _, k)| *l == lan && k.as_ref() == Some(&key));
-                let left = of_client.map(|(_, address, _)| (lan, *address, key.clone())).collect::<Vec<_>>();
+                let left = self.grants(|l, _, k| l == lan && *k == key);
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
@@ -64,9 +65,9 @@ impl World {
 
     /// A server took a message in: one that it was to take.
     pub(super) fn server_took(&mut self, lan: usize, station: usize, message: &Message) {
-        let server = self.segments[lan].stations[station].server().map(|server| server.config().id);
-        if message.kind() == Some(Kind::Release) && message.address(code::SERVER) == server {
-            let grant = (lan, message.ciaddr, message.key());
+        let server = self.server_id(lan, station);
+        if message.kind() == Some(Kind::Release) && message.address(code::SERVER) == Some(server) {
+            let grant = (lan, server, message.ciaddr, message.key());
             if self.left.get(&grant) == Some(&Excuse::ReleaseLost) {
                 self.left.remove(&grant);
             }
@@ -75,29 +76,44 @@ impl World {
 
     /// A server granted something.
     pub(super) fn server_granted(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
-        let (lan, address, key) = &grant;
+        let (lan, _, _, key) = &grant;
         let current = self.speaking.get(&(*lan, key.clone())) == Some(&Some(xid));
         if current {
             self.left.remove(&grant);
-        } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(*address, key) {
+        } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
             self.left.insert(grant, Excuse::GrantedLate);
         }
     }
 
+    pub(super) fn server_id(&self, lan: usize, station: usize) -> Ipv4Addr {
+        let server = self.segments[lan].stations[station].server();
+        server.map_or(Ipv4Addr::UNSPECIFIED, |server| server.config().id)
+    }
+
+    /// Returns the leases that servers may have granted to a client at any time.
+    fn grants(&self, which: impl Fn(usize, Ipv4Addr, &ClientKey) -> bool) -> Vec<Grant> {
+        let known = self.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
+        let known = known.filter(|(lan, address, key)| which(*lan, *address, key));
+        let servers =
+            |lan: usize| (0..self.segments[lan].honest().len()).map(move |station| self.server_id(lan, station));
+        known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
+    }
+
     /// Tells whether a record of a client's lease is durable.
-    fn is_written(&self, address: Ipv4Addr, key: &ClientKey) -> bool {
+    fn is_written(&self, (_, server, address, key): &Grant) -> bool {
         let of_client = |record: &Record| {
-            *key == ClientKey::Id(record.identity.client_id.as_bytes().to_vec()) && record.lease.ip() == address
+            let lease = &record.lease;
+            let client = ClientKey::Id(record.identity.client_id.as_bytes().to_vec());
+            (client, lease.server, lease.ip()) == (key.clone(), *server, *address)
         };
         self.store.durable.values().any(of_client)
     }
 
     /// Excuses all leases that are granted now, or those that are not written down.
     pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
-        let grants = self.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.clone()?)));
-        let left = grants.filter(|(_, address, key)| !unwritten_only || !self.is_written(*address, key));
-        let left = left.map(|grant| (grant, excuse)).collect::<Vec<_>>();
-        self.left.extend(left);
+        let mut left = self.grants(|_, _, _| true);
+        left.retain(|grant| !unwritten_only || !self.is_written(grant));
+        self.left.extend(left.into_iter().map(|grant| (grant, excuse)));
         // What is still on its way is nobody's any more.
         if unwritten_only {
             self.speaking.values_mut().for_each(|xid| *xid = None);
@@ -109,25 +125,28 @@ impl World {
         let now = self.model_time();
         let mut found = Vec::new();
         for (lan, segment) in self.segments.iter().enumerate() {
-            for (nth, server) in segment.honest().iter().filter_map(|station| station.server()).enumerate() {
+            for server in segment.honest().iter().filter_map(|station| station.server()) {
                 for (address, lease) in server.leases(now) {
                     let ClientKey::Id(id) = &lease.client else { continue };
                     let holds = |row: &&Row| {
                         row.identity.client_id.as_bytes() == id
-                            && row.lease.as_ref().is_some_and(|held| held.ip() == address)
+                            && row
+                                .lease
+                                .as_ref()
+                                .is_some_and(|held| (held.ip(), held.server) == (address, server.config().id))
                     };
                     if !rows.iter().any(|row| holds(&row)) {
-                        found.push((nth, (lan, address, lease.client.clone())));
+                        found.push((lan, server.config().id, address, lease.client.clone()));
                     }
                 }
             }
         }
-        for (nth, grant) in found {
+        for grant in found {
             match self.left.get(&grant) {
                 Some(excuse) => self.stats.count(excuse.name()),
                 None => {
-                    let (lan, address, client) = grant;
-                    self.fail(Rule::Stranded, format!("server {lan}.{nth} keeps {address} for {client:?}"));
+                    let (lan, server, address, client) = grant;
+                    self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
                 }
             }
         }

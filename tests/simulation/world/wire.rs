@@ -169,7 +169,8 @@ impl World {
             if let Some(message) = message_of(frame) {
                 self.server_took(lan, station, &message);
                 if let Served::Granted(address, purpose) = served {
-                    self.server_granted((lan, address, message.key()), message.xid, purpose);
+                    let grant = (lan, self.server_id(lan, station), address, message.key());
+                    self.server_granted(grant, message.xid, purpose);
                 }
             }
             self.served(lan, station, served);
