@@ -4,6 +4,7 @@
 //! failing seed, and counts which rules are broken.
 
 mod kernel;
+mod link;
 mod plan;
 mod stats;
 mod store;

@@ -55,6 +55,8 @@ pub(crate) enum Rule {
     Timing,
     /// A lease stays at its server without a holder.
     Stranded,
+    /// A container's interface does not carry what its lease says, or more.
+    Interface,
     /// The core keeps something of what is over.
     Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.

@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
-use leasehold_core::link::Cookie;
+use leasehold_core::link::{Cookie, LinkRoute};
 use leasehold_core::wire::Mac;
 
 use super::Micros;
@@ -43,6 +44,11 @@ pub(crate) struct Actor {
     pub(crate) excused: bool,
     /// The store was lost while it lived; whether its adoption has to succeed.
     pub(crate) stranded: Option<bool>,
+    /// What others put on its interface.
+    pub(crate) foreign: Vec<Ipv4Net>,
+    pub(crate) foreign_routes: Vec<LinkRoute>,
+    /// What is on its interface is not all the daemon's to know: somebody's hand was in it.
+    pub(crate) meddled: bool,
     /// When its last namespace went without a DEL.
     pub(crate) died: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
@@ -171,6 +177,9 @@ impl Actor {
             told: None,
             excused: false,
             stranded: None,
+            foreign: Vec::new(),
+            foreign_routes: Vec::new(),
+            meddled: false,
             died: None,
             order: 0,
         }
@@ -208,6 +217,9 @@ impl Actor {
             [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
         }
         self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));
+        self.foreign.clear();
+        self.foreign_routes.clear();
+        self.meddled = false;
         (self.phase, self.told, self.excused, self.stranded) = (Phase::Adding, None, false, None);
     }
 }

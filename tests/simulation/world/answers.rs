@@ -91,8 +91,7 @@ impl World {
                     return self.end_by_del(index);
                 };
                 self.check_link(index, at);
-                let added = self.kernel.add_address(at, lease.address);
-                self.tell(added);
+                self.configure(index, at, &lease);
                 self.actors[index].phase = Phase::Live;
                 self.stay(index);
             }

@@ -48,7 +48,7 @@ impl World {
         let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live);
         let adoptee = |actor: &super::Actor| {
             let address = actor.told.as_ref()?.address;
-            let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses.contains(&address);
+            let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses().contains(&address);
             let add: Add = actor.add(self.segments[actor.lan].lan.clone(), PATIENCE, &self.plan);
             on_link.then(|| Adoptee { add: Box::new(add), address })
         };

@@ -154,6 +154,7 @@ impl World {
         if matches!(answer, Some(Answer::Checked)) != same {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
+        self.examine_interface(index);
         self.stats.count("live at the end");
         if self.actors[index].stranded.is_some() {
             self.stats.count("adopted");

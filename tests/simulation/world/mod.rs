@@ -11,6 +11,7 @@ mod daemon;
 mod damage;
 mod faults;
 mod finish;
+mod interface;
 mod ledger;
 mod runtime;
 mod shell;

@@ -68,6 +68,7 @@ impl World {
         let (path, mac) = (actor.path.clone(), actor.mac);
         let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
         self.actors[index].at = Some(at);
+        self.furnish(index, at);
         self.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));
         let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout, &self.plan);
