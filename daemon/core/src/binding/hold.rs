@@ -9,7 +9,7 @@ use super::{Binding, Cx, Holder, Life, Permit, Report, Work};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
-use crate::link::{LinkCause, LinkView, Sockets};
+use crate::link::{Hears, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
 use crate::wire::frame::Frame;
@@ -233,7 +233,8 @@ impl Binding {
         }
         let leased = hold.client.lease().map(Lease::ip);
         let chaddr = self.identity.chaddr;
-        let want = Sockets { chaddr, arp: leased.is_some(), hold_port: leased.filter(|_| hold.on_link()) };
+        let arp = leased.map_or(Hears::Nothing, Hears::About);
+        let want = Sockets { chaddr, arp, hold_port: leased.filter(|_| hold.on_link()) };
         let broadcasts = hold.client.broadcasts();
         self.open(want, broadcasts, cx);
     }

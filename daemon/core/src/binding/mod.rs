@@ -162,7 +162,10 @@ impl Binding {
         };
         let store = self.persistence.retry_at().map(|at| (at, Why::Store));
         let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
-        [own, store, work.filter(|_| matches!(self.life, Life::Held(_)))].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [own, store, work.filter(|_| matches!(self.life, Life::Held(_)))]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Goes on as the clock says.
@@ -236,7 +239,7 @@ impl Binding {
         }
         match (result, &self.life) {
             (Ok(view), life) => {
-                self.parent = Some(Link::Parent { ifindex: view.ifindex, mac: view.mac });
+                self.parent = Some(Link::parent(view.ifindex, view.mac));
                 match life {
                     Life::Acquiring(_) => self.acquire_on_clock(cx),
                     Life::Held(_) => self.hold_on_clock(cx),

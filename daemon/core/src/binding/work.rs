@@ -13,8 +13,8 @@ use super::{Binding, Cx, Life, Owner, Purpose};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::dhcpv4::timing;
-use crate::effect::{OpId, Outcome};
-use crate::link::{LinkCause, LinkView, Step, Target};
+use crate::effect::Outcome;
+use crate::link::{Link, LinkCause, LinkView, Step, Target};
 use crate::plan::{self, Before};
 use crate::record::Former;
 use crate::time::Instant;
@@ -44,11 +44,11 @@ enum Stage {
     #[default]
     Idle,
     /// The LAN's link is being looked at: no interface of it has a larger MTU.
-    Parent(OpId),
+    Parent,
     /// The interface is being looked at. The MTU is to be this at most.
-    Looking(OpId, Option<u32>),
+    Looking(Option<u32>),
     /// The interface is being changed for this lease.
-    Applying { op: OpId, steps: Vec<Step>, next: Option<Box<Lease>> },
+    Applying { steps: Vec<Step>, next: Option<Box<Lease>> },
 }
 
 impl Work {
@@ -144,11 +144,15 @@ impl Binding {
 
     /// Returns what the interface is to carry, `Some(None)` for nothing of any lease; `None`: it is left as it is for now.
     fn wanted(&self) -> Option<Option<&Lease>> {
-        let (Life::Held(hold), Some(work)) = (&self.life, &self.work) else { return None };
+        let (Life::Held(hold), Some(work), Link::InNetns { .. }) = (&self.life, &self.work, &self.link) else {
+            return None;
+        };
         match hold.client.lease() {
             None => (self.profile.on_expiry == OnExpiry::Remove).then_some(None),
             Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
-            Some(next) => self.persistence.durable().filter(|durable| next.grants_the_same(durable)).map(|_| Some(next)),
+            Some(next) => {
+                self.persistence.durable().filter(|durable| next.grants_the_same(durable)).map(|_| Some(next))
+            }
         }
     }
 
@@ -165,7 +169,9 @@ impl Binding {
         }
         let Some(next) = self.wanted() else { return };
         let done = match next {
-            Some(next) => !work.former.bare && work.former.leases.iter().all(|was| plan::same(was, next, &self.profile)),
+            Some(next) => {
+                !work.former.bare && work.former.leases.iter().all(|was| plan::same(was, next, &self.profile))
+            }
             None => work.former.leases.is_empty(),
         };
         if done {
@@ -181,19 +187,19 @@ impl Binding {
     }
 
     fn look_at_parent(&mut self, ifname: String, cx: &mut Cx<'_>) {
-        let op = cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Host { ifname });
-        self.due().stage = Stage::Parent(op);
+        cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Host { ifname });
+        self.due().stage = Stage::Parent;
     }
 
     fn look(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
-        let op = cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Known(self.link.clone()));
-        self.due().stage = Stage::Looking(op, most);
+        cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Known(self.link.clone()));
+        self.due().stage = Stage::Looking(most);
     }
 
     fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, cx: &mut Cx<'_>) {
         let target = Target::Known(self.link.clone());
-        let op = cx.out.apply(Owner::Binding(self.id), Purpose::Work, target, steps.clone());
-        self.due().stage = Stage::Applying { op, steps, next };
+        cx.out.apply(Owner::Binding(self.id), Purpose::Work, target, steps.clone());
+        self.due().stage = Stage::Applying { steps, next };
     }
 
     /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it is already.
@@ -226,12 +232,13 @@ impl Binding {
             return self.on_sizing(outcome, cx);
         }
         match (stage, outcome) {
-            (Stage::Parent(_), Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), cx),
-            (Stage::Looking(_, most), Outcome::Inspected(Ok(view))) => self.change(&view, most, cx),
+            (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), cx),
+            (Stage::Looking(most), Outcome::Inspected(Ok(view))) => self.change(&view, most, cx),
             (Stage::Looking(..), Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
             (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
-                self.due().former = Former { bare: next.is_none(), leases: next.map(|next| *next).into_iter().collect() };
+                self.due().former =
+                    Former { bare: next.is_none(), leases: next.map(|next| *next).into_iter().collect() };
                 self.work(cx);
             }
             (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {

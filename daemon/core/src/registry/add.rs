@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::pacing::Urgency;
 use super::cni::{Operation, whole_millis};
+use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Stage};
 use crate::dhcpv4::Client;

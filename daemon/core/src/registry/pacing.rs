@@ -57,8 +57,7 @@ impl Pacing {
             queue.callers.retain(|waiting| *waiting != binding);
             queue.background.retain(|waiting| *waiting != binding);
         }
-        let next =
-            if was_active { queue.callers.pop_front().or_else(|| queue.background.pop_front()) } else { None };
+        let next = if was_active { queue.callers.pop_front().or_else(|| queue.background.pop_front()) } else { None };
         queue.active.extend(next);
         if queue.active.is_empty() && queue.callers.is_empty() && queue.background.is_empty() {
             self.lans.remove(lan);
