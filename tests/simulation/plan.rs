@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
 
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
@@ -93,6 +94,13 @@ pub(crate) struct Plan {
     pub(crate) partitions: Option<Duration>,
     /// A server refuses every REQUEST for a while, about every so often.
     pub(crate) storms: Option<Duration>,
+    /// A server gets another configuration, about every so often: another pool, subnet, mask, or other options.
+    pub(crate) renumbers: Option<Duration>,
+    /// What the networks say is to be done when a lease changes, and when it ends.
+    pub(crate) on_change: OnChange,
+    pub(crate) on_expiry: OnExpiry,
+    /// The metric of routes, where the networks say one.
+    pub(crate) metric: Option<u32>,
     /// An operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
     /// A transaction fails.
@@ -157,6 +165,10 @@ impl Plan {
             server_faults: None,
             partitions: None,
             storms: None,
+            renumbers: None,
+            on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
+            on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
+            metric: pick(rng, &[None, None, Some(77)]),
             link_faults: 0,
             store_faults: 0,
             store_full: None,
@@ -184,6 +196,9 @@ impl Plan {
             _ => (true, true, true, rng.bool()),
         };
         let often = self.active / 4;
+        if faults > 0 && self.lease < u32::MAX {
+            self.renumbers = pick(rng, &[None, None, None, Some(often)]);
+        }
         if network {
             self.loss = pick(rng, &[0, 10_000, 100_000, 300_000]);
             self.duplicates = pick(rng, &[0, 50_000, 300_000]);
@@ -232,7 +247,10 @@ impl Plan {
     /// Tells whether the network keeps a client from its server.
     pub(crate) fn may_lose_leases(&self) -> bool {
         let wire = self.loss > 0 || self.duplicates > 0 || self.late.is_some();
-        wire || self.server_faults.is_some() || self.partitions.is_some() || self.storms.is_some()
+        wire || self.server_faults.is_some()
+            || self.partitions.is_some()
+            || self.storms.is_some()
+            || self.renumbers.is_some()
     }
 
     /// Tells whether a lease may end because its holder did not reach its server in time.
@@ -245,7 +263,8 @@ impl Plan {
         (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
         (self.missed, self.reboots, self.flapping, self.damages) = (0, 0, 0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);
-        (self.partitions, self.storms, self.wall_jumps, self.suspends) = (None, None, None, None);
+        (self.partitions, self.storms, self.renumbers) = (None, None, None);
+        (self.wall_jumps, self.suspends) = (None, None);
     }
 }
 

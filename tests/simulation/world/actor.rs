@@ -40,6 +40,8 @@ pub(crate) struct Actor {
     pub(crate) phase: Phase,
     /// What ADD was answered.
     pub(crate) told: Option<Lease>,
+    /// When.
+    pub(crate) told_at: Micros,
     /// The world, not the daemon, may have cost it its lease.
     pub(crate) excused: bool,
     /// The store was lost while it lived; whether its adoption has to succeed.
@@ -175,6 +177,7 @@ impl Actor {
             at: None,
             phase: Phase::Idle,
             told: None,
+            told_at: 0,
             excused: false,
             stranded: None,
             foreign: Vec::new(),
@@ -196,7 +199,13 @@ impl Actor {
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
             wanted: None,
-            profile: Profile { deny, ..Profile::default() },
+            profile: Profile {
+                deny,
+                on_change: plan.on_change,
+                on_expiry: plan.on_expiry,
+                metric: plan.metric,
+                ..Profile::default()
+            },
             timeout,
         }
     }

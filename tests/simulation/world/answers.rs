@@ -84,6 +84,7 @@ impl World {
                 let lan = self.actors[index].lan;
                 self.judge_rogue(lan, Some(lease.server));
                 self.actors[index].told = Some((*lease).clone());
+                self.actors[index].told_at = self.now;
                 if !self.is_granted(lan, lease.ip(), self.actors[index].client_id.as_bytes()) {
                     self.actors[index].excused = true;
                 }
@@ -158,6 +159,9 @@ impl World {
         self.excuse_lapsed(index);
         match answer {
             Answer::Checked => self.stats.count("CHECK passed"),
+            Answer::Failed(Failure::NotOnLink { .. }) if self.actors[index].meddled => {
+                self.stats.count("CHECK missed the address");
+            }
             Answer::Failed(failure) => {
                 self.stats.count("CHECK failed");
                 if self.calm {

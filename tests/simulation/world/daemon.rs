@@ -34,6 +34,7 @@ impl World {
             return;
         }
         self.run += 1;
+        self.started = self.now;
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
@@ -219,6 +220,9 @@ impl World {
             _ => None,
         };
         let holder = self.new_holder(&effect);
+        if let Effect::Apply { target, steps, .. } = &effect {
+            self.judge_steps(target, steps);
+        }
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use ipnet::Ipv4Net;
 use netns_fixtures::model::{Kind, Message, Packet, code, decode, udp};
 
 use super::{Event, SECOND, World};
@@ -89,6 +90,68 @@ impl World {
             let next = self.rng.usize(..self.segments[lan].honest().len());
             self.sometime(every, Event::Storm(lan, next, true));
         }
+    }
+
+    /// A server gets another configuration. A new pool or subnet ends its leases; new options come with the next extension.
+    pub(super) fn renumber(&mut self, lan: usize) {
+        let Some(every) = self.plan.renumbers else { return };
+        self.sometime(every, Event::Renumber(lan));
+        let station = self.rng.usize(..self.segments[lan].honest().len());
+        let what = pick(&mut self.rng, &["pool", "subnet", "mask", "options", "options"]);
+        let (draw, off_link) = (self.rng.u32(..), self.plan.off_link && station == 0);
+        let now = self.model_time();
+        let station = &mut self.segments[lan].stations[station];
+        let Some(server) = station.server_mut() else { return };
+        let held = server.leases(now).map(|(address, _)| address).collect::<Vec<_>>();
+        let config = server.config_mut();
+        let at = |subnet: Ipv4Net, offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
+        let mut address = None;
+        match what {
+            "pool" => {
+                let subnet = Ipv4Net::new(config.routers[0], 22).expect("22 is a prefix length");
+                let first = 10 + draw % 8 * 100;
+                config.pool = (at(subnet, first), at(subnet, first + 90));
+            }
+            "subnet" => {
+                let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, draw as u8 & 0xfc, 0), 22);
+                config.subnet = subnet.expect("22 is a prefix length");
+                config.pool = (at(config.subnet, 10), at(config.subnet, 480));
+                config.routes.clear();
+                (config.routers, config.dns) = (vec![at(config.subnet, 1)], vec![at(config.subnet, 1)]);
+                address = Some(at(config.subnet, 1));
+                if !off_link && draw & 0x100 == 0 {
+                    config.id = at(config.subnet, 1);
+                }
+            }
+            "mask" => {
+                // What is a host's address in the one is so in the other.
+                let prefix = if config.subnet.prefix_len() == 22 { 21 } else { 22 };
+                config.subnet = Ipv4Net::new(config.routers[0], prefix).expect("a prefix length").trunc();
+            }
+            _ => {
+                let router = config.routers[0];
+                let on_link = Ipv4Addr::UNSPECIFIED;
+                let more = [("0.0.0.0/0", router), ("198.51.100.0/24", router), ("203.0.113.0/24", on_link)];
+                let routes = more.map(|(to, via)| (to.parse().expect("a network"), via));
+                config.routes = routes[..draw as usize % 4].to_vec();
+                config.mtu = [None, Some(1400), Some(1300)][draw as usize / 4 % 3];
+            }
+        }
+        if matches!(what, "pool" | "subnet") {
+            server.restart(false);
+        }
+        if let Some(address) = address {
+            station.set_address(address);
+        }
+        self.segments[lan].changed = Some(self.now);
+        self.note(|| format!("SERVER of {lan} has another {what}"));
+        self.stats.count(match what {
+            "pool" => "servers with another pool",
+            "subnet" => "servers with another subnet",
+            "mask" => "servers with another mask",
+            _ => "servers with other options",
+        });
+        held.iter().for_each(|address| self.excuse(lan, *address, "renumbered"));
     }
 
     /// A frame reaches a rogue. Neither the judge nor anybody else needs to know what it says.

@@ -19,6 +19,8 @@ const SETTLE: Duration = Duration::from_secs(3 * 3600);
 const EXCHANGE: u64 = 10 * SECOND;
 /// What was given back is known to its server within this: a RELEASE is tried again after at most nine minutes.
 const RELEASED: u64 = 1200 * SECOND;
+/// Whoever was told something within a minute of its server's getting another configuration may have been told the old.
+const MINUTE: u64 = 60 * SECOND;
 /// A namespace that died without a DEL is noticed within this where nothing fails.
 const NOTICED: u64 = 5 * SECOND;
 
@@ -149,6 +151,9 @@ impl World {
         if !same && !actor.excused {
             return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {}", lease.address)));
         }
+        if self.actors[index].meddled {
+            return self.stats.count("live at the end without its address");
+        }
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
         let answer = self.inquire(check);
         if matches!(answer, Some(Answer::Checked)) != same {
@@ -166,7 +171,8 @@ impl World {
         let actor = &self.actors[index];
         let told = actor.told.as_ref().map(Lease::ip);
         let lapsed = told.is_some_and(|address| self.has_lapsed(actor.lan, address, &actor.client_id));
-        self.actors[index].excused |= lapsed && self.may_lapse;
+        let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > actor.told_at);
+        self.actors[index].excused |= lapsed && self.may_lapse || changed;
     }
 
     /// Tells whether an address was granted to a client until a time that has passed.
@@ -263,6 +269,7 @@ impl World {
         }
         let Answer::Bindings { rows, .. } = answer else { return };
         self.examine_shared(&rows);
+        self.examine_expired();
         for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
             if *role == Role::Audit(Some(row.attachment.clone())) {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));

@@ -95,6 +95,8 @@ enum Event {
     Partition(usize),
     /// A server of a LAN begins or ends to refuse everything.
     Storm(usize, usize, bool),
+    /// A server of a LAN gets another configuration.
+    Renumber(usize),
     /// The store's disk fills up, or has room again.
     Disk(bool),
     /// The wall clock is set.
@@ -129,6 +131,8 @@ pub(crate) struct World {
     booted_at: Micros,
     /// What the wall clock shows beyond the world's time, in microseconds.
     wall_offset: i64,
+    /// When the daemon last started.
+    started: Micros,
     /// When the host was last resumed.
     resumed: Micros,
     queue: BTreeMap<(Micros, u32, u32), Event>,
@@ -191,6 +195,7 @@ impl World {
             boot: 0,
             booted_at: 0,
             wall_offset: 0,
+            started: 0,
             resumed: 0,
             queue: BTreeMap::new(),
             sequence: 0,
@@ -261,6 +266,7 @@ impl World {
                 (plan.server_faults, Event::Server(lan)),
                 (plan.partitions, Event::Partition(lan)),
                 (plan.storms, Event::Storm(lan, station, true)),
+                (plan.renumbers, Event::Renumber(lan)),
                 (plan.collects, Event::Collect(lan)),
             ];
             faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
@@ -353,6 +359,7 @@ impl World {
             Event::Server(lan) => self.server_fault(lan),
             Event::Partition(lan) => self.partition(lan),
             Event::Storm(lan, station, begins) => self.storm(lan, station, begins),
+            Event::Renumber(lan) => self.renumber(lan),
             Event::Disk(full) => self.disk(full),
             Event::WallJump => self.wall_jump(),
             Event::Suspend => self.suspend(),

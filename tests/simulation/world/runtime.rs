@@ -135,6 +135,10 @@ impl World {
                 self.intrude(index);
                 self.stay(index);
             }
+            50..54 if self.plan.unruly > 0 => {
+                self.strip(index);
+                self.stay(index);
+            }
             35..55 => self.stay(index),
             55..65 if self.plan.collects.is_some() => self.end_by_collection(index),
             _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),

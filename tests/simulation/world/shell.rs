@@ -117,7 +117,7 @@ impl World {
                     Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
                 };
                 let done = self.kernel.apply(&target, &steps, most);
-                self.judge_applied(&done);
+                self.judge_applied(&done, &steps);
                 if let Some(at) = done.at.filter(|_| done.raised) {
                     self.raised(at);
                 }

@@ -31,6 +31,8 @@ pub(crate) struct Segment {
     pub(crate) stations: Vec<Station>,
     /// The last station is a rogue.
     pub(crate) rogue: Option<Rogue>,
+    /// When a server last got another configuration.
+    pub(super) changed: Option<Micros>,
     /// Which stations are away, until when.
     pub(super) away: Vec<Micros>,
     /// Which stations are heard by nobody, until when.
@@ -80,7 +82,7 @@ impl Segment {
         }
         let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
         let lan = Lan::Link { parent: format!("eth{lan}"), vlan: 0 };
-        Self { lan, stations, rogue: plan.rogue, away, mute, judge: Judge::default() }
+        Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, judge: Judge::default() }
     }
 
     /// Returns the stations but for the rogue.

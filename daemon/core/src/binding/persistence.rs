@@ -55,6 +55,13 @@ impl Persistence {
         self.durable.as_deref()
     }
 
+    /// Tells whether the store holds this lease for certain, and goes on holding it: no write under way takes it out.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        let same = |other: &Arc<Lease>| lease.grants_the_same(other);
+        let stays = self.in_flight.is_none() || self.writing.as_ref().is_some_and(same);
+        stays && self.durable.as_ref().is_some_and(same)
+    }
+
     /// Wants the store to hold this when it is next written.
     pub(super) fn want_again(&mut self, want: Want) {
         self.want = want;

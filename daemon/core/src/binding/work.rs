@@ -150,9 +150,7 @@ impl Binding {
         match hold.client.lease() {
             None => (self.profile.on_expiry == OnExpiry::Remove).then_some(None),
             Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
-            Some(next) => {
-                self.persistence.durable().filter(|durable| next.grants_the_same(durable)).map(|_| Some(next))
-            }
+            Some(next) => self.persistence.holds(next).then_some(Some(next)),
         }
     }
 

@@ -114,10 +114,12 @@ impl Registry {
     fn audit_next(&mut self) {
         while self.audit.under_way < self.config.audits.max(1) {
             let Some(id) = self.audit.waiting.pop_front() else { return };
-            let Some(binding) = self.bindings.get(&id) else { continue };
-            if matches!(binding.life, Life::Held(_)) {
-                self.audit.under_way += 1;
-                self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
+            match self.bindings.get(&id).filter(|binding| matches!(binding.life, Life::Held(_))) {
+                Some(binding) => {
+                    self.audit.under_way += 1;
+                    self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
+                }
+                None => drop(self.audit.failures.remove(&id)),
             }
         }
     }
