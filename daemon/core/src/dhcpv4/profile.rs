@@ -41,6 +41,28 @@ pub struct Profile {
     pub deny: Vec<Ipv4Addr>,
     /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
     pub release: bool,
+    /// Whether it is looked for others that use the leased address.
+    #[serde(skip_serializing_if = "Detection::is_default")]
+    pub detection: Detection,
+}
+
+/// Whether it is looked for others that use the leased address (RFC 5227).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detection {
+    /// While the lease is got, and for a while after: it costs no time.
+    #[default]
+    Optimistic,
+    /// Before the lease is used: it costs seven seconds.
+    Strict,
+    /// Not at all.
+    Off,
+}
+
+impl Detection {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for Profile {
@@ -58,6 +80,7 @@ impl Default for Profile {
             allow: Vec::new(),
             deny: Vec::new(),
             release: true,
+            detection: Detection::default(),
         }
     }
 }
