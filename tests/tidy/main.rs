@@ -79,14 +79,15 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     (
         "registry",
-        &["registry", "binding", "dhcpv4", "conflict", "wire", "effect", "record", "identity", "link", "time"],
+        &["registry", "binding", "dhcpv4", "conflict", "wire", "effect", "event", "record", "identity", "link", "time"],
     ),
-    ("binding", &["binding", "dhcpv4", "conflict", "wire", "effect", "record", "identity", "link", "time"]),
+    ("binding", &["binding", "dhcpv4", "conflict", "wire", "effect", "event", "record", "identity", "link", "time"]),
     ("effect", &["dhcpv4", "wire", "record", "identity", "link", "time"]),
-    ("record", &["dhcpv4", "identity", "link", "time"]),
+    ("event", &["identity", "time"]),
+    ("record", &["dhcpv4", "event", "identity", "link", "time"]),
     ("dhcpv4", &["dhcpv4", "wire", "identity", "time"]),
     ("conflict", &["conflict", "wire", "time"]),
     ("link", &["wire"]),

@@ -52,6 +52,7 @@ mod binding;
 pub mod conflict;
 pub mod dhcpv4;
 pub mod effect;
+pub mod event;
 pub mod identity;
 pub mod link;
 pub mod record;

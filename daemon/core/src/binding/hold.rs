@@ -6,7 +6,8 @@ use super::persistence::{Persistence, Want};
 use super::{Binding, Cx, Holder, Life};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::{Client, Event, Output, Verdict};
+use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::event::EventKind;
 use crate::link::{LinkCause, Sockets};
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -98,13 +99,14 @@ impl Binding {
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
+        let state = hold.client.state();
         let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
         if let Some(refused) = refused {
             cx.out.refused(&refused);
         }
         self.exchange.send(frames, cx);
         if let Some(verdict) = verdict {
-            self.hold_verdict(verdict, cx);
+            self.hold_verdict(state, verdict, cx);
         }
         let Life::Held(hold) = &self.life else { return };
         if listen {
@@ -118,7 +120,8 @@ impl Binding {
         }
     }
 
-    fn hold_verdict(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
+    /// Goes on after a turning point of the client that was in `state`, by its RFC 2131 name.
+    fn hold_verdict(&mut self, state: &str, verdict: Verdict, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
@@ -129,13 +132,18 @@ impl Binding {
                     let was = hold.last.address;
                     tracing::warn!(%attachment, %was, %address, %server, "lease changed; the interface is as it was");
                 }
-                hold.last = lease;
+                let before = std::mem::replace(&mut hold.last, lease.clone());
+                self.note_extended(state, &before, &lease, cx);
                 self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
             // Only an ADD insists on an address.
             Verdict::Unwanted { .. } => {}
             Verdict::Lost(lease, loss) => {
                 tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+                match loss {
+                    Loss::Expired => self.note(EventKind::Expired, &lease, "no server had extended it", cx),
+                    Loss::Nak { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
+                }
                 self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
         }
