@@ -45,8 +45,8 @@
 //! assert_eq!(registry.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `registry` → `binding` → `dhcpv4` | `conflict` → `wire` → `time`. `effect` and `record`, the contract
-//! with the outside, are seen by `registry` and `binding` only.
+//! Inside, imports run one way: `registry` → `binding` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the
+//! contract with the outside, are seen by `registry` and `binding` only.
 
 mod binding;
 pub mod conflict;
@@ -55,6 +55,7 @@ pub mod effect;
 pub mod event;
 pub mod identity;
 pub mod link;
+pub mod plan;
 pub mod record;
 pub mod registry;
 pub mod time;

@@ -118,6 +118,29 @@ pub enum Step {
     Up,
     /// Sets its MTU, in bytes.
     Mtu(u32),
+    /// Puts an address on it, with its broadcast address. One that is there already is success.
+    AddAddress(Ipv4Net),
+    /// Takes an address off it. One that is not there is success.
+    RemoveAddress(Ipv4Net),
+    /// Adds a route over it to the main table, behind others to the same destination with the same metric. One that is there
+    /// already is success.
+    AddRoute(LinkRoute),
+    /// Removes this route, and no other that differs in destination, gateway, metric or link. One that is not there is
+    /// success.
+    RemoveRoute(LinkRoute),
+}
+
+/// A route over a link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkRoute {
+    /// Where it leads.
+    pub destination: Ipv4Net,
+    /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
+    pub via: Option<Ipv4Addr>,
+    /// The lower goes first; `None` is 0.
+    pub metric: Option<u32>,
+    /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
+    pub mtu: Option<u32>,
 }
 
 /// Which sockets an exchange wants. One packet socket always: it hears UDP to port 68 whose chaddr is

@@ -142,7 +142,7 @@ impl Binding {
                 tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
                 match loss {
                     Loss::Expired => self.note(EventKind::Expired, &lease, "no server had extended it", cx),
-                    Loss::Nak { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
+                    Loss::Nak { .. } | Loss::Conflict { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
                 }
                 self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
