@@ -398,7 +398,7 @@ impl<'a> Life<'a> {
                 let netns_of = self.script.u8() % 3;
                 Link::InNetns { path: netns(netns_of), cookie: Cookie(netns_of.into()), ifindex: 2, mac }
             }
-            false => Link::Parent { ifindex: 3, mac },
+            false => Link::Parent { ifindex: 3, mac, vlan: self.script.u8().into(), port: self.script.flag() },
         };
         let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
         Record {
@@ -445,6 +445,8 @@ impl<'a> Life<'a> {
             up: self.script.flag(),
             carrier: self.script.flag(),
             addresses: (0..self.script.u8() % 3).map(|_| self.net()).collect(),
+            bridge: self.script.flag(),
+            received: self.script.u32().into(),
             ..right
         })
     }
@@ -479,7 +481,7 @@ fn view(target: &Target) -> LinkView {
     let (cookie, ifindex, mac) = match target {
         Target::Named { netns, .. } => (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)])),
         Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),
-        Target::Known(Link::Parent { ifindex, mac }) => (99, *ifindex, *mac),
+        Target::Known(Link::Parent { ifindex, mac, .. }) => (99, *ifindex, *mac),
         Target::Host { .. } => (99, 3, Mac([2, 0, 0, 0, 9, 9])),
     };
     LinkView {
@@ -491,6 +493,8 @@ fn view(target: &Target) -> LinkView {
         up: true,
         carrier: true,
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24)).to_vec(),
+        bridge: false,
+        received: 0,
     }
 }
 

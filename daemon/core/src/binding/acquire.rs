@@ -14,7 +14,7 @@ use crate::dhcpv4::{Client, Event, Output, Verdict};
 use crate::effect::{Failure, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
-use crate::link::{LinkCause, LinkView, Sockets, Step, Target};
+use crate::link::{Hears, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
@@ -176,7 +176,7 @@ impl Binding {
                 self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.open(Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None }, true, cx);
+                self.open(Sockets { chaddr: self.identity.chaddr, arp: Hears::Nothing, hold_port: None }, true, cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
         }

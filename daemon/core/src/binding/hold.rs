@@ -8,7 +8,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::event::EventKind;
-use crate::link::{LinkCause, Sockets};
+use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
@@ -112,7 +112,7 @@ impl Binding {
         if listen {
             let leased = hold.client.lease().map(Lease::ip);
             let chaddr = self.identity.chaddr;
-            let want = Sockets { chaddr, arp: leased.is_some(), hold_port: leased };
+            let want = Sockets { chaddr, arp: leased.map_or(Hears::Nothing, Hears::About), hold_port: leased };
             let broadcasts = hold.client.broadcasts();
             self.open(want, broadcasts, cx);
         } else {

@@ -224,7 +224,7 @@ impl Binding {
         }
         match (result, &self.life) {
             (Ok(view), life) => {
-                self.parent = Some(Link::Parent { ifindex: view.ifindex, mac: view.mac });
+                self.parent = Some(Link::parent(view.ifindex, view.mac));
                 match life {
                     Life::Acquiring(_) => self.acquire_on_clock(cx),
                     Life::Held(_) => self.hold_on_clock(cx),

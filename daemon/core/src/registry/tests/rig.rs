@@ -160,6 +160,8 @@ impl Rig {
             up: true,
             carrier: self.carrier,
             addresses: self.addresses.clone(),
+            bridge: false,
+            received: 0,
         }
     }
     fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
