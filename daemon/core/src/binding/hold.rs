@@ -1,5 +1,6 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, for as long as its attachment lives.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::persistence::{Persistence, Want};
@@ -11,6 +12,7 @@ use crate::event::EventKind;
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::BindingId;
 use crate::time::Instant;
+use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
 /// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
@@ -95,24 +97,54 @@ impl Binding {
         let Life::Held(hold) = &mut self.life else { return };
         hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
         self.exchange.close(cx);
+        // What was heard on the wire of before says nothing of this one.
+        if !self.is_probing() {
+            self.close_guard(cx);
+        }
     }
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
-        let state = hold.client.state();
-        let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
+        let (state, used) = (hold.client.state(), hold.client.lease().map(Lease::ip));
+        let mut output = hold.client.handle(cx.now.boot, event);
+        let asked = hold.client.requesting();
+        self.guard_request(asked, &mut output.frames, cx);
+        self.exchange.send(std::mem::take(&mut output.frames), cx);
+        self.hold_output((state, used), output, cx);
+    }
+
+    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on.
+    pub(super) fn hold_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let before = (hold.client.state(), hold.client.lease().map(Lease::ip));
+        let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
+        self.guard_send(std::mem::take(&mut output.frames), cx);
+        self.hold_output(before, output, cx);
+    }
+
+    /// Nobody else uses the address that waited for that: it may be used.
+    pub(super) fn hold_free(&mut self, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &self.life else { return };
+        if let Some(lease) = hold.client.lease().cloned() {
+            self.hold_extended(("REQUESTING", None), lease, cx);
+        }
+    }
+
+    /// Goes on with what the client put out but its frames. `before`: its state by its RFC 2131 name, and the address that
+    /// it used.
+    fn hold_output(&mut self, before: (&str, Option<Ipv4Addr>), output: Output, cx: &mut Cx<'_>) {
+        let Output { verdict, listen, refused, .. } = output;
         if let Some(refused) = refused {
             cx.out.refused(&refused);
         }
-        self.exchange.send(frames, cx);
         if let Some(verdict) = verdict {
-            self.hold_verdict(state, verdict, cx);
+            self.hold_verdict(before, verdict, cx);
         }
         let Life::Held(hold) = &self.life else { return };
         if listen {
             let leased = hold.client.lease().map(Lease::ip);
             let chaddr = self.identity.chaddr;
-            let want = Sockets { chaddr, arp: leased.map_or(Hears::Nothing, Hears::About), hold_port: leased };
+            let want = Sockets { chaddr, arp: leased.map_or(Hears::Answers, Hears::About), hold_port: leased };
             let broadcasts = hold.client.broadcasts();
             self.open(want, broadcasts, cx);
         } else {
@@ -120,32 +152,51 @@ impl Binding {
         }
     }
 
-    /// Goes on after a turning point of the client that was in `state`, by its RFC 2131 name.
-    fn hold_verdict(&mut self, state: &str, verdict: Verdict, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+    /// Goes on after a turning point of the client.
+    fn hold_verdict(&mut self, before: (&str, Option<Ipv4Addr>), verdict: Verdict, cx: &mut Cx<'_>) {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
-                let (attachment, address, server) = (&self.attachment, lease.address, lease.server);
-                if hold.last.address == address {
-                    tracing::info!(%attachment, %address, %server, "lease extended");
-                } else {
-                    let was = hold.last.address;
-                    tracing::warn!(%attachment, %was, %address, %server, "lease changed; the interface is as it was");
+                let fresh = before.1 != Some(lease.ip());
+                match (fresh && self.probes_first(), self.is_probing()) {
+                    (true, _) => self.guard_first(lease.ip(), cx),
+                    // The same lease, extended while it is probed for.
+                    (false, true) => {}
+                    (false, false) => self.hold_extended(before, lease, cx),
                 }
-                let before = std::mem::replace(&mut hold.last, lease.clone());
-                self.note_extended(state, &before, &lease, cx);
-                self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
             // Only an ADD insists on an address.
             Verdict::Unwanted { .. } => {}
             Verdict::Lost(lease, loss) => {
                 tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+                self.close_guard(cx);
                 match loss {
                     Loss::Expired => self.note(EventKind::Expired, &lease, "no server had extended it", cx),
-                    Loss::Nak { .. } | Loss::Conflict { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
+                    Loss::Nak { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
+                    Loss::Conflict { by } => self.declined(&lease, by, cx),
                 }
                 self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
+        }
+    }
+
+    /// A lease was extended, or there is one where there was none, and it may be used.
+    fn hold_extended(&mut self, before: (&str, Option<Ipv4Addr>), lease: Lease, cx: &mut Cx<'_>) {
+        let (state, used) = before;
+        let Life::Held(hold) = &mut self.life else { return };
+        let (attachment, address, server) = (&self.attachment, lease.address, lease.server);
+        if hold.last.address == address {
+            tracing::info!(%attachment, %address, %server, "lease extended");
+        } else {
+            let was = hold.last.address;
+            tracing::warn!(%attachment, %was, %address, %server, "lease changed; the interface is as it was");
+        }
+        let last = std::mem::replace(&mut hold.last, lease.clone());
+        self.note_extended(state, &last, &lease, cx);
+        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        // One that is confirmed may have come to another wire, where somebody else has its address (RFC 5227 §2.1).
+        let confirmed = used == Some(lease.ip());
+        if !confirmed || state == "REBOOTING" {
+            self.guard_lease(lease.ip(), confirmed, cx);
         }
     }
 }

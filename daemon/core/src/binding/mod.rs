@@ -5,6 +5,7 @@
 
 mod acquire;
 mod exchange;
+mod guard;
 mod hold;
 mod journal;
 mod note;
@@ -21,6 +22,7 @@ use fastrand::Rng;
 
 pub(crate) use self::acquire::{Abort, Acquire, Stage};
 use self::exchange::Exchange;
+use self::guard::Guard;
 pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
@@ -59,6 +61,10 @@ pub(crate) struct Binding {
     parent: Option<Link>,
     exchange: Exchange,
     persistence: Persistence,
+    /// The leased address under watch, for a few seconds.
+    guard: Option<Box<Guard>>,
+    /// Addresses in a row that had to be declined.
+    declines: u8,
 }
 
 /// Who a binding is for, and where.
@@ -92,7 +98,8 @@ impl Binding {
     fn new(id: BindingId, holder: Holder, life: Life) -> Self {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
-        Self { id, attachment, identity, profile, link, life, parent: None, exchange, persistence }
+        let (parent, guard, declines) = (None, None, 0);
+        Self { id, attachment, identity, profile, link, life, parent, exchange, persistence, guard, declines }
     }
 
     /// Returns the sender of the binding's messages.
@@ -151,12 +158,13 @@ impl Binding {
             Life::Releasing(release) => release.deadline(),
         };
         let store = self.persistence.retry_at().map(|at| (at, Why::Store));
-        [own, store].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [own, store, self.guard_deadline()].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Goes on as the clock says.
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
         self.retry_persist(cx);
+        self.guard_on_clock(cx);
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_clock(cx),
             Life::Held(_) => self.hold_on_clock(cx),
@@ -181,7 +189,10 @@ impl Binding {
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         if !self.exchange.is_open(exchange) {
-            return;
+            return self.guard_on_frame(exchange, frame, cx);
+        }
+        if let Frame::Arp(arp) = frame {
+            self.guard_on_shared(arp, cx);
         }
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_frame(frame, cx),
@@ -192,6 +203,9 @@ impl Binding {
 
     /// Goes on after the sockets of an exchange could not be opened, or failed.
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
+        if self.is_guards(exchange) {
+            return self.guard_on_broken(cause, cx);
+        }
         if !self.exchange.is(exchange) {
             return;
         }
@@ -243,7 +257,7 @@ impl Binding {
             return self.on_broken(exchange, cause, cx);
         }
         if !self.exchange.opened(exchange) {
-            return;
+            return self.guard_on_opened(exchange, cx);
         }
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_opened(cx),
@@ -270,6 +284,7 @@ impl Binding {
     /// Closes the binding's sockets, whatever it is at.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
+        self.close_guard(cx);
     }
 
     /// Ends a held binding: the lease is given back, or all that a server may hold for it.
@@ -277,8 +292,11 @@ impl Binding {
         if matches!(self.life, Life::Releasing(_)) && why == Leave::Deleted {
             return self.hurry(cx);
         }
+        if !matches!(self.life, Life::Held(_)) {
+            return;
+        }
+        self.close(cx);
         let Life::Held(hold) = &self.life else { return };
-        self.exchange.close(cx);
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {

@@ -259,10 +259,10 @@ impl Client {
         self.state.lease()
     }
 
-    /// Returns the address that a server is being asked to commit.
-    pub fn requesting(&self) -> Option<Ipv4Addr> {
+    /// Returns the address that a server is being asked to commit, and whether somebody else is known to use it.
+    pub fn requesting(&self) -> Option<(Ipv4Addr, bool)> {
         match &self.state {
-            State::Requesting { offer, .. } => Some(offer.ip()),
+            State::Requesting { offer, taken, .. } => Some((offer.ip(), taken.is_some())),
             State::Init { .. }
             | State::Selecting { .. }
             | State::InitReboot { .. }

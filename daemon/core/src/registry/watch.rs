@@ -29,8 +29,13 @@ impl Registry {
                     self.carrier_up(now, cookie, ifindex);
                 }
             }
+            KernelEvent::AddressAdded { cookie, ifindex, address } => {
+                for id in self.of_link(cookie, Some(ifindex)) {
+                    self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
+                }
+            }
             // Whether somebody else changes our address is for the interface's keeper to see (CHECK).
-            KernelEvent::AddressAdded { .. } | KernelEvent::AddressGone { .. } => {}
+            KernelEvent::AddressGone { .. } => {}
             KernelEvent::Missed => {
                 tracing::warn!("kernel messages were lost, looking at every link");
                 self.audit_all();

@@ -19,7 +19,7 @@ fn requesting() -> (Stage, u32) {
     let mut stage = Stage::acquiring();
     let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
     stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-    assert_eq!(stage.client.requesting(), Some(LEASED));
+    assert_eq!(stage.client.requesting(), Some((LEASED, false)));
     (stage, xid)
 }
 
@@ -37,6 +37,7 @@ fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_at
     let (mut stage, xid) = requesting();
     let output = stage.event(at(0.0), CONFLICT);
     assert!(output.frames.is_empty() && output.verdict.is_none(), "DECLINE answers the ACK: {output:?}");
+    assert_eq!(stage.client.requesting(), Some((LEASED, true)));
     let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
     assert_declined(&output);
     assert_eq!(names(&output), ["DECLINE", "DISCOVER"]);

@@ -59,6 +59,10 @@ pub(super) struct Rig {
     pub(super) open: BTreeSet<ExchangeId>,
     pub(super) opened: Vec<Link>,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
+    /// ARP requests, by sender and target.
+    pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Who answers ARP for which address.
+    pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
     req: u64,
 }
 
@@ -85,6 +89,8 @@ impl Rig {
             open: BTreeSet::new(),
             opened: Vec::new(),
             sent: vec![],
+            asked: Vec::new(),
+            stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
             req: 0,
         };
         rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees: vec![] });
@@ -250,19 +256,26 @@ impl Rig {
             }
         }
     }
+    fn arp_reply(&self, owner: Mac, question: &Arp) -> Vec<u8> {
+        Arp {
+            op: ArpOp::Reply,
+            source_mac: owner,
+            destination_mac: question.sender_mac,
+            sender_mac: owner,
+            sender: question.target,
+            target_mac: question.sender_mac,
+            target: question.sender,
+        }
+        .encode()
+    }
     fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
         let meta = FrameMeta::default();
         let reply = match frame::decode(bytes, meta).unwrap() {
-            Frame::Arp(arp) => Arp {
-                op: ArpOp::Reply,
-                source_mac: SERVER_MAC,
-                destination_mac: arp.sender_mac,
-                sender_mac: SERVER_MAC,
-                sender: arp.target,
-                target_mac: arp.sender_mac,
-                target: arp.sender,
+            Frame::Arp(arp) => {
+                self.asked.push((arp.sender, arp.target));
+                let Some(owner) = self.stations.get(&arp.target).copied() else { return };
+                self.arp_reply(owner, &arp)
             }
-            .encode(),
             Frame::Udp(udp) => {
                 let p = udp.payload;
                 let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
