@@ -15,7 +15,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
-use crate::link::{Link, LinkView, Target};
+use crate::link::{Hears, Link, LinkView, Sockets, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -56,7 +56,7 @@ pub(super) struct Rig {
     pub(super) persists: Vec<Vec<Change>>,
     pub(super) events: Vec<Event>,
     pub(super) answers: BTreeMap<u64, Answer>,
-    pub(super) open: BTreeSet<ExchangeId>,
+    pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     /// ARP requests, by sender and target.
@@ -86,7 +86,7 @@ impl Rig {
             persists: vec![],
             events: vec![],
             answers: BTreeMap::new(),
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             opened: Vec::new(),
             sent: vec![],
             asked: Vec::new(),
@@ -200,6 +200,11 @@ impl Rig {
         }
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
+    /// Ends one write well.
+    pub(super) fn written(&mut self, op: OpId, changes: Vec<Change>) {
+        self.write(op, changes);
+        self.drain();
+    }
     pub(super) fn flush(&mut self) {
         while let Some((op, changes)) = self.slow.pop_front() {
             self.write(op, changes);
@@ -219,8 +224,8 @@ impl Rig {
                         Disk::Slow => self.slow.push_back((op, changes)),
                     }
                 }
-                Effect::Open { op, exchange, link, .. } => {
-                    self.open.insert(exchange);
+                Effect::Open { op, exchange, link, want } => {
+                    self.open.insert(exchange, want);
                     self.opened.push(link.clone());
                     let result = match &link {
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
@@ -256,6 +261,18 @@ impl Rig {
             }
         }
     }
+    /// Lets an ARP packet come in on every open exchange that hears it.
+    pub(super) fn hear(&mut self, arp: &Arp) {
+        let hears = |want: &Sockets| match want.arp {
+            Hears::Nothing => false,
+            Hears::Answers => arp.op == ArpOp::Reply && arp.target_mac == want.chaddr,
+            Hears::About(address) => arp.sender == address || arp.target == address,
+        };
+        let hearing: Vec<_> = self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect();
+        for exchange in hearing {
+            self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });
+        }
+    }
     fn arp_reply(&self, owner: Mac, question: &Arp) -> Vec<u8> {
         Arp {
             op: ArpOp::Reply,
@@ -281,6 +298,9 @@ impl Rig {
                 let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
+                if kind == 4 {
+                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
+                }
                 let answer = match (kind, self.server) {
                     (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
                     (3, Server::Up) => 5,
