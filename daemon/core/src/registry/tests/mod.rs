@@ -1,6 +1,8 @@
 //! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
 
 mod calls;
+mod change;
+mod loss;
 mod rig;
 mod store;
 mod verbs;
