@@ -177,6 +177,8 @@ pub enum Why {
     LeaseEnds,
     /// A failed write is tried again.
     Store,
+    /// A failed change of an interface, or a failed look at one, is tried again.
+    Work,
 }
 
 /// What a caller asks.

@@ -128,9 +128,12 @@ pub fn difference(before: &Before<'_>, next: Option<&Lease>, profile: &Profile) 
     let mut steps = Vec::new();
     let old: BTreeSet<Ipv4Net> = before.leases.iter().map(|lease| lease.address).collect();
     let stays = |address: &Ipv4Net| next.is_some_and(|next| next.address == *address);
-    let mut leaving: Vec<Ipv4Net> = old.iter().copied().filter(|address| !stays(address)).collect();
-    let others: Vec<Ipv4Net> =
-        before.addresses.iter().copied().filter(|address| !old.contains(address) && !stays(address)).collect();
+    // A change that was cut short may have left the address that it had put on meanwhile.
+    let meanwhile = old.iter().map(|address| Ipv4Net::from(address.addr()));
+    let left: BTreeSet<Ipv4Net> = meanwhile.filter(|address| before.addresses.contains(address)).collect();
+    let mut leaving: Vec<Ipv4Net> = old.union(&left).copied().filter(|address| !stays(address)).collect();
+    let is_other = |address: &Ipv4Net| !old.contains(address) && !left.contains(address) && !stays(address);
+    let others: Vec<Ipv4Net> = before.addresses.iter().copied().filter(is_other).collect();
     if let Some(next) = next
         && (before.bare || old.len() != 1 || !old.contains(&next.address))
     {
@@ -155,9 +158,7 @@ fn arrive(address: Ipv4Net, first: Vec<Ipv4Net>, others: &[Ipv4Net], steps: &mut
     steps.extend(first.into_iter().map(Step::RemoveAddress));
     steps.push(Step::AddAddress(address));
     put_back(&address, others, steps);
-    if !others.contains(&meanwhile) {
-        steps.push(Step::RemoveAddress(meanwhile));
-    }
+    steps.push(Step::RemoveAddress(meanwhile));
 }
 
 fn leave(address: Ipv4Net, others: &[Ipv4Net], steps: &mut Vec<Step>) {

@@ -74,7 +74,7 @@ impl Exchange {
         }
     }
 
-    /// Tells whether there are no sockets, nor any on their way.
+    /// Tells whether there are no sockets, and none on their way.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }

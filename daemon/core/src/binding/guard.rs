@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::exchange::Exchange;
+use super::hold::Before;
 use super::{Binding, Cx, Life};
 use crate::conflict::{Heard, Turn, Window};
 use crate::dhcpv4::lease::Lease;
@@ -35,10 +36,21 @@ pub(super) struct Guard {
     way: Way,
     /// Sockets of its own.
     exchange: Exchange,
-    /// The lease is not used before the probes are over.
-    first: bool,
+    waits: Waits,
     /// Who uses the address, heard before there was a lease to decline.
     heard: Option<Mac>,
+}
+
+/// What waits until the probes are over.
+#[derive(Clone, Copy, Debug, Default)]
+enum Waits {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// An ADD.
+    Add,
+    /// A lease that nobody waits for, to be used. With how the binding stood before it.
+    Lease(Before),
 }
 
 /// Where a window's frames go.
@@ -52,7 +64,7 @@ enum Way {
 
 impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
-        Box::new(Self { window, way, exchange: Exchange::default(), first: false, heard: None })
+        Box::new(Self { window, way, exchange: Exchange::default(), waits: Waits::Nothing, heard: None })
     }
 }
 
@@ -64,7 +76,7 @@ impl Binding {
 
     /// Tells whether a lease waits for its probes now.
     pub(super) fn is_probing(&self) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.first)
+        self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
     /// Returns who uses the address, if that was heard before the lease could be declined.
@@ -109,13 +121,13 @@ impl Binding {
         }
     }
 
-    /// Probes for an address that is not used before that is over.
-    pub(super) fn guard_first(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    /// Probes for an address that is not used before that is over. `before`: how the binding stood, where no ADD waits.
+    pub(super) fn guard_first(&mut self, address: Ipv4Addr, before: Option<Before>, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
         self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
         if let Some(guard) = &mut self.guard {
-            guard.first = true;
+            guard.waits = before.map_or(Waits::Add, Waits::Lease);
         }
         self.guard_on_clock(cx);
     }
@@ -183,14 +195,14 @@ impl Binding {
     /// Goes on without: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait for
     /// that is not.
     pub(super) fn guard_on_broken(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let first = self.is_probing();
+        let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
-        match &self.life {
+        match waits {
             _ if cause.is_gone() && self.parent.is_none() => self.on_link_gone(cause, cx),
-            Life::Acquiring(_) if first => self.fail_link(cause, cx),
-            Life::Held(_) if first => self.hold_free(cx),
-            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => {}
+            Waits::Nothing => {}
+            Waits::Add => self.fail_link(cause, cx),
+            Waits::Lease(before) => self.hold_free(before, cx),
         }
     }
 
@@ -261,11 +273,10 @@ impl Binding {
     /// Nobody else uses the address.
     fn on_free(&mut self, cx: &mut Cx<'_>) {
         self.declines = 0;
-        let first = self.guard.as_mut().is_some_and(|guard| std::mem::take(&mut guard.first));
-        match &self.life {
-            Life::Acquiring(_) if first => self.make_durable(cx),
-            Life::Held(_) if first => self.hold_free(cx),
-            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => {}
+        match self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default() {
+            Waits::Nothing => {}
+            Waits::Add => self.make_durable(cx),
+            Waits::Lease(before) => self.hold_free(before, cx),
         }
     }
 

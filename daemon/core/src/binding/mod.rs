@@ -12,6 +12,7 @@ mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
+use self::work::Work;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
@@ -61,10 +63,25 @@ pub(crate) struct Binding {
     parent: Option<Link>,
     exchange: Exchange,
     persistence: Persistence,
+    /// What is to be done at the interface; mostly nothing.
+    work: Option<Box<Work>>,
+    permit: Permit,
     /// The leased address under watch, for a few seconds.
     guard: Option<Box<Guard>>,
     /// Addresses in a row that had to be declined.
     declines: u8,
+}
+
+/// How an exchange for which no caller waits stands to the permits of its LAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Permit {
+    /// It has none and waits for none.
+    #[default]
+    None,
+    /// It waits for its turn.
+    Asked,
+    /// It has one.
+    Held,
 }
 
 /// Who a binding is for, and where.
@@ -98,8 +115,23 @@ impl Binding {
     fn new(id: BindingId, holder: Holder, life: Life) -> Self {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
+        let (work, permit) = (None, Permit::default());
         let (parent, guard, declines) = (None, None, 0);
-        Self { id, attachment, identity, profile, link, life, parent, exchange, persistence, guard, declines }
+        Self {
+            id,
+            attachment,
+            identity,
+            profile,
+            link,
+            life,
+            parent,
+            exchange,
+            persistence,
+            work,
+            permit,
+            guard,
+            declines,
+        }
     }
 
     /// Returns the sender of the binding's messages.
@@ -158,12 +190,17 @@ impl Binding {
             Life::Releasing(release) => release.deadline(),
         };
         let store = self.persistence.retry_at().map(|at| (at, Why::Store));
-        [own, store, self.guard_deadline()].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
+        [own, store, self.guard_deadline(), work.filter(|_| matches!(self.life, Life::Held(_)))]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Goes on as the clock says.
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
         self.retry_persist(cx);
+        self.retry_work(cx);
         self.guard_on_clock(cx);
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_clock(cx),
@@ -177,7 +214,7 @@ impl Binding {
         match (purpose, outcome) {
             (Purpose::Open(exchange), Outcome::Opened(result)) => self.on_opened(exchange, result, cx),
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Purpose::Size, outcome) => self.on_sized(outcome, cx),
+            (Purpose::Work, outcome) => self.on_worked(outcome, cx),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
             (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {
@@ -295,7 +332,8 @@ impl Binding {
         if !matches!(self.life, Life::Held(_)) {
             return;
         }
-        self.close(cx);
+        self.end_exchange(cx);
+        self.close_guard(cx);
         let Life::Held(hold) = &self.life else { return };
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
@@ -305,7 +343,7 @@ impl Binding {
             }
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),
-            (None, None) => (&hold.last, Owed::Nothing),
+            (None, None) => (&*hold.last, Owed::Nothing),
         };
         self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why)));
         self.release_begin(cx);
@@ -323,6 +361,7 @@ impl Binding {
             state,
             boot: cx.boot.clone(),
             since: crate::time::WallTime::from_epoch(since),
+            former: self.work.as_ref().filter(|_| matches!(self.life, Life::Held(_))).and_then(|work| work.former()),
         }
     }
 

@@ -33,8 +33,8 @@ pub(crate) enum Purpose {
     Open(ExchangeId),
     /// A binding's record, or events.
     Persist,
-    /// The link's MTU.
-    Size,
+    /// The binding's interface.
+    Work,
     /// The host's link, for a RELEASE from there.
     FindParent,
     /// The host's link, for an exchange over it.
@@ -54,6 +54,8 @@ pub(crate) enum Purpose {
 /// A binding's turning point, for the registry.
 #[derive(Debug)]
 pub(crate) enum Report {
+    /// An exchange for which no caller waits wants a permit.
+    WantsPermit,
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
     /// The lease is durable; the records of these others went with that write.

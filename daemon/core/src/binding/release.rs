@@ -220,6 +220,7 @@ impl Binding {
             };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
+            self.work(cx);
         }
         self.persist_later(&cause, cx);
         cx.out.report(self.id, Report::NotGivenBack(cause));

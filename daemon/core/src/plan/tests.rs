@@ -188,6 +188,18 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
 }
 
 #[test]
+fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_short() {
+    let [a, b, c] = ["192.0.2.50/24", "192.0.2.51/24", "198.51.100.7/24"].map(|address| lease(address, &[]));
+    let addresses = ["192.0.2.50/24", "192.0.2.51/32"].map(|a| a.parse().expect("an address"));
+    let again = Before { leases: std::slice::from_ref(&a), bare: false, addresses: &addresses };
+    let swapped = ["+192.0.2.51/32", "-192.0.2.50/24", "+192.0.2.51/24", "-192.0.2.51/32"];
+    assert_eq!(steps(&again, Some(&b), &Profile::default()), swapped);
+    let on = Before { leases: &[a.clone(), b], ..again };
+    let all = ["+198.51.100.7/24", "-192.0.2.50/24", "-192.0.2.51/24", "-192.0.2.51/32"];
+    assert_eq!(steps(&on, Some(&c), &Profile::default()), all);
+}
+
+#[test]
 fn a_profile_shapes_the_routes() {
     let extra = |destination: &str, gateway: Option<&str>| ExtraRoute {
         destination: destination.parse().expect("a subnet"),

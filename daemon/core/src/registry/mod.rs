@@ -25,7 +25,7 @@ use fastrand::Rng;
 
 use self::cni::Slot;
 use self::collect::Collection;
-use self::pacing::Pacing;
+use self::pacing::{Pacing, Urgency};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -157,6 +157,7 @@ impl Registry {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
+                Key::Audit(id) => self.audit_again(id),
             }
         }
         self.settle(now);
@@ -284,6 +285,7 @@ impl Registry {
 
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
+            Report::WantsPermit => self.want_permit(now, id),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
@@ -309,6 +311,13 @@ impl Registry {
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, attachment);
+        }
+    }
+
+    fn want_permit(&mut self, now: Now, id: BindingId) {
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        if self.pacing.ask(&lan, id, Urgency::Background) {
+            self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }
 

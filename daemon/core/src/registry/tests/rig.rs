@@ -15,7 +15,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
-use crate::link::{Hears, Link, LinkView, Sockets, Target};
+use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -40,6 +40,7 @@ pub(super) enum Server {
 
 pub(super) struct Rig {
     pub(super) reg: Registry,
+    config: Config,
     pub(super) at: Duration,
     pub(super) disk: Disk,
     pub(super) server: Server,
@@ -47,6 +48,15 @@ pub(super) struct Rig {
     pub(super) lease: u32,
     pub(super) carrier: bool,
     pub(super) addresses: Vec<Ipv4Net>,
+    /// The steps that were taken, but for setting links up.
+    pub(super) steps: Vec<Step>,
+    /// The next changes of a link fail with these after so many steps.
+    pub(super) faults: VecDeque<(usize, LinkCause)>,
+    /// Looks fail with this.
+    pub(super) blind: Option<LinkCause>,
+    /// Options that the server adds to what it always says, as bytes.
+    pub(super) options: Vec<u8>,
+    pub(super) ifname: String,
     pub(super) profile: Profile,
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
@@ -70,6 +80,7 @@ impl Rig {
     pub(super) fn new(permits: usize) -> Self {
         let mut rig = Self {
             reg: Registry::new(Config { permits, ..Config::default() }, 7),
+            config: Config { permits, ..Config::default() },
             at: Duration::from_secs(1000),
             disk: Disk::Good,
             server: Server::Up,
@@ -77,6 +88,11 @@ impl Rig {
             lease: 100,
             carrier: true,
             addresses: Vec::new(),
+            steps: Vec::new(),
+            faults: VecDeque::new(),
+            blind: None,
+            options: Vec::new(),
+            ifname: "eth0".into(),
             profile: Profile::default(),
             hold_looks: false,
             looks: VecDeque::new(),
@@ -160,7 +176,7 @@ impl Rig {
         LinkView {
             cookie: Cookie(cookie),
             ifindex: 2,
-            ifname: "eth0".into(),
+            ifname: self.ifname.clone(),
             mac: Mac([2, 0, 0, 0, 1, cookie as u8]),
             mtu: 1500,
             up: true,
@@ -185,6 +201,22 @@ impl Rig {
             }
             _ => Ok(self.view(99)),
         }
+    }
+    fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
+        let (taken, fault) = match self.faults.pop_front() {
+            Some((taken, cause)) => (taken.min(steps.len()), Some(cause)),
+            None => (steps.len(), None),
+        };
+        for step in steps.into_iter().take(taken) {
+            match &step {
+                Step::Up => continue,
+                Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
+                Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
+                Step::AddAddress(_) | Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => {}
+            }
+            self.steps.push(step);
+        }
+        Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
     fn write(&mut self, op: OpId, changes: Vec<Change>) {
         for change in changes {
@@ -236,7 +268,7 @@ impl Rig {
                     self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
                 }
                 Effect::Inspect { op, target } => {
-                    let outcome = Outcome::Inspected(self.look(&target));
+                    let outcome = Outcome::Inspected(self.blind.clone().map_or_else(|| self.look(&target), Err));
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
@@ -244,7 +276,7 @@ impl Rig {
                     }
                 }
                 Effect::Apply { op, target, steps } => {
-                    let outcome = Outcome::Applied { taken: steps.len(), result: self.look(&target) };
+                    let outcome = self.change(&target, steps);
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
@@ -316,6 +348,7 @@ impl Rig {
                 b.resize(236, 0);
                 b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255, 255, 0, 51, 4]);
                 b.extend(self.lease.to_be_bytes());
+                b.extend(&self.options);
                 b.push(255);
                 Udp {
                     source_mac: SERVER_MAC,
@@ -331,6 +364,39 @@ impl Rig {
         };
         self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
     }
+    /// Puts the leased address on the interface, as the main plugin does after an ADD.
+    pub(super) fn configure(&mut self, address: &str) {
+        let address: Ipv4Net = address.parse().unwrap();
+        self.addresses.push(address);
+        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Takes an address off the interface, by hand.
+    pub(super) fn take_off(&mut self, address: &str) {
+        let address: Ipv4Net = address.parse().unwrap();
+        self.addresses.retain(|there| *there != address);
+        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Ends the daemon and starts the next one on the same store and kernel, in the same boot.
+    pub(super) fn restart(&mut self) {
+        self.reg = Registry::new(self.config.clone(), 9);
+        (self.open, self.slow, self.looks) = Default::default();
+        let records = self.stored.clone().into_iter().collect();
+        self.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    }
+
+    /// Returns the record of the only binding.
+    pub(super) fn only_record(&self) -> &Record {
+        assert_eq!(self.stored.len(), 1);
+        self.stored.values().next().unwrap()
+    }
+
+    /// Returns the addresses on the interface.
+    pub(super) fn on_link(&self) -> Vec<String> {
+        self.addresses.iter().map(ToString::to_string).collect()
+    }
+
     pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
         self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state).collect()
     }
@@ -377,5 +443,6 @@ pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
         state: RecordState::Bound,
         boot: BootId(boot.into()),
         since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
+        former: None,
     }
 }
