@@ -143,10 +143,17 @@ impl World {
     fn added_again(&mut self, index: usize, answer: Answer) {
         self.excuse_lapsed(index);
         let actor = &self.actors[index];
-        let Some(told) = &actor.told else { return };
+        let Some(told) = actor.told.clone() else { return };
         match answer {
             Answer::Leased(lease) if lease.address == told.address || actor.excused => {
                 self.stats.count("ADD again leased");
+                // A lease that had ended took its address off the link; main plugins put on what they are told.
+                if let Some(at) = actor.at {
+                    self.actors[index].meddled |= lease.address != told.address;
+                    self.plug(at, &lease);
+                }
+                self.actors[index].told = Some(*lease);
+                self.actors[index].told_at = self.now;
             }
             // What failed ends with a DEL.
             Answer::Failed(_) if actor.excused => self.end_by_del(index),

@@ -32,11 +32,7 @@ impl World {
 
     /// The main plugin puts on the interface what ADD was answered; then others may add to it.
     pub(super) fn configure(&mut self, index: usize, at: At, lease: &Lease) {
-        let steps = [Step::AddAddress(lease.address)];
-        let routes = routes_of(lease, self.plan.metric).into_iter().map(Step::AddRoute);
-        for step in steps.into_iter().chain(routes) {
-            self.change(at, &step);
-        }
+        self.plug(at, lease);
         if !self.actors[index].foreign.is_empty() {
             let via = Some(Ipv4Addr::new(172, 20, 0, 1));
             let destination = "192.0.2.0/24".parse().expect("a network");
@@ -47,6 +43,15 @@ impl World {
             let host = lease.address.network().to_bits() | (0x3f0 - index as u32 % 16);
             let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
             self.meddle(index, at, &[Step::AddAddress(address)]);
+        }
+    }
+
+    /// The main plugin puts what a lease says on an interface.
+    pub(super) fn plug(&mut self, at: At, lease: &Lease) {
+        let steps = [Step::AddAddress(lease.address)];
+        let routes = routes_of(lease, self.plan.metric).into_iter().map(Step::AddRoute);
+        for step in steps.into_iter().chain(routes) {
+            self.change(at, &step);
         }
     }
 

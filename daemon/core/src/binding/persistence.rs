@@ -67,6 +67,11 @@ impl Persistence {
         self.want = want;
     }
 
+    /// Tells whether the store is to hold something else than what it holds or is being written.
+    pub(super) fn is_due(&self) -> bool {
+        self.dirty
+    }
+
     /// Tells whether a write is under way.
     pub(super) fn busy(&self) -> bool {
         self.in_flight.is_some()
@@ -101,7 +106,7 @@ impl Binding {
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
             Change::Put(_, record) => (record.state == RecordState::Bound).then(|| self.share(&record.lease)),
-            Change::Remove(_) => None,
+            Change::Remove(_) | Change::Note(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
     }
@@ -122,7 +127,8 @@ impl Binding {
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
         let lease = match &self.life {
             Life::Acquiring(acquire) => acquire.client.lease(),
-            Life::Held(hold) => hold.client.lease(),
+            // One that waits for its probes is not used yet.
+            Life::Held(hold) => hold.client.lease().filter(|_| !self.is_probing()),
             Life::Releasing(release) => Some(&release.lease),
         };
         match &self.persistence.want {

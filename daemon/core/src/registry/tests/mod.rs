@@ -2,6 +2,8 @@
 
 mod calls;
 mod change;
+mod conflict;
+mod events;
 mod loss;
 mod rig;
 mod store;
