@@ -194,7 +194,10 @@ impl Binding {
         match verdict {
             Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(lease.ip(), cx),
             Some(Verdict::Won(_)) => self.make_durable(cx),
-            Some(Verdict::Lost(lease, Loss::Conflict { by })) => self.acquire_declined(&lease, by, cx),
+            Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
+                self.acquire_declined(&lease, by, cx);
+                self.acquire_again(cx);
+            }
             Some(Verdict::Unwanted { wanted, offered }) => {
                 self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
             }
@@ -241,7 +244,7 @@ impl Binding {
         }
     }
 
-    /// Looks for another lease.
+    /// Looks for another lease, on the sockets that are open already if there are any.
     fn acquire_again(&mut self, cx: &mut Cx<'_>) {
         let event = if self.exchange.can_send() { Event::Opened } else { Event::Clock };
         self.acquire_event(event, cx);
