@@ -4,10 +4,12 @@
 //! failing seed, and counts which rules are broken.
 
 mod kernel;
+mod link;
 mod plan;
 mod stats;
 mod store;
 mod subject;
+mod timing;
 mod trace;
 mod watch;
 mod world;
@@ -120,10 +122,17 @@ fn must_have_happened(stats: &Stats) {
         "CHECK passed",
         "DEL done",
         "DEL spooled",
+        "GC done",
+        "GC failed",
         "NAK",
+        "NAK storms",
+        "adopted",
+        "answers of denied rogues",
         "carrier lost",
+        "damaged stores",
         "failed operations",
         "failed transactions",
+        "full stores",
         "granted to INIT-REBOOT",
         "granted to REBIND",
         "granted to RENEW",
@@ -131,10 +140,22 @@ fn must_have_happened(stats: &Stats) {
         "hang-ups",
         "intruders refused",
         "held by another",
+        "kernel messages missed",
         "lapsed",
         "live at the end",
         "namespaces that died",
+        "nonsense of rogues",
+        "partitions of all servers",
+        "partitions of one of two",
         "released",
+        "servers that restarted with their database",
+        "servers that restarted without it",
+        "stores with room again",
+        "suspends",
+        "two servers with one pool",
+        "two servers with two pools",
+        "wall clocks set back",
+        "wall clocks set forward",
     ] {
         assert!(stats.counts.contains_key(what), "nothing of this happened: {what}");
     }

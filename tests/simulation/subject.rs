@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId, Why};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Change, RecordState};
-use leasehold_core::registry::{Config, Registry};
+use leasehold_core::registry::{Config, Kept, Registry};
 use leasehold_core::time::{BootId, Instant, Now};
 use netns_fixtures::model::{Kind, Message, Packet, decode};
 
@@ -82,6 +82,11 @@ impl Subject {
     /// Returns the next deadline.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Why)> {
         self.registry.poll_timeout()
+    }
+
+    /// Returns what the core keeps.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        self.registry.kept()
     }
 
     /// Returns the next effect.
@@ -160,7 +165,7 @@ impl Subject {
             },
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
-                changes.retain(|change| matches!(change, Change::Put(..)));
+                changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })
             }
             (_, effect) => Some(effect),

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Add, Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
-use leasehold_core::link::{Link, Target};
+use leasehold_core::link::{Hears, Link, Sockets, Target};
 use leasehold_core::record::{BindingId, Change, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Violation};
@@ -47,6 +47,18 @@ pub(crate) enum Rule {
     Client(Box<Violation>),
     /// The core asks to be woken again and again without getting on.
     Spins,
+    /// A server that is denied, or is not to be believed, was believed.
+    Rogue,
+    /// Two live attachments hold one address, and no server gave it twice.
+    Twice,
+    /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
+    Timing,
+    /// A lease stays at its server without a holder.
+    Stranded,
+    /// A container's interface does not carry what its lease says, or more.
+    Interface,
+    /// The core keeps something of what is over.
+    Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.
     LeaseLost,
     /// An attachment that is gone still holds a lease.
@@ -97,7 +109,7 @@ struct Asked {
 #[derive(Debug)]
 enum Under {
     Persist(Vec<BindingId>),
-    Open(ExchangeId, Link),
+    Open(ExchangeId, Link, Sockets),
     Recalled,
     Inspect,
     Apply(Target),
@@ -105,7 +117,7 @@ enum Under {
 
 impl Under {
     fn recall(&mut self, exchange: ExchangeId) {
-        if matches!(self, Self::Open(id, _) if *id == exchange) {
+        if matches!(self, Self::Open(id, ..) if *id == exchange) {
             *self = Self::Recalled;
         }
     }
@@ -116,6 +128,8 @@ impl Under {
 pub(crate) struct Watch {
     asked: BTreeMap<RequestId, Asked>,
     gone: BTreeSet<RequestId>,
+    /// Clients of containers that are being adopted, with until when.
+    adopting: BTreeMap<Vec<u8>, u64>,
     under_way: BTreeMap<OpId, Under>,
     /// Exchanges, with whether they are known to be open.
     exchanges: BTreeMap<ExchangeId, bool>,
@@ -159,7 +173,20 @@ impl Watch {
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
+        if let Call::Collect { network, keep } = call {
+            let stale = |a: &Attachment| {
+                a.network == *network && !keep.iter().any(|(c, ifname)| *c == a.container && *ifname == a.ifname)
+            };
+            self.holders.retain(|attachment, _| !stale(attachment));
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
         self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
+    }
+
+    /// The host slept: what was due meanwhile is due that much later.
+    pub(crate) fn resumed(&mut self, asleep: u64) {
+        self.asked.values_mut().for_each(|asked| asked.due += asleep);
     }
 
     /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
@@ -203,6 +230,19 @@ impl Watch {
         self.under_way.len()
     }
 
+    /// The daemon adopts a container, which counts as a call until then.
+    pub(crate) fn adopts(&mut self, client: &ClientId, until: u64) {
+        self.adopting.insert(client.as_bytes().to_vec(), until);
+    }
+
+    /// Tells whether somebody waits for a client's lease.
+    pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
+        let ClientKey::Id(id) = client else { return false };
+        let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
+        self.asked.values().any(|asked| matches!(&asked.call, Call::Add(add) if is_it(add)))
+            || self.adopting.get(id).is_some_and(|until| now < *until)
+    }
+
     /// Tells whether a call is waiting for its answer.
     pub(crate) fn is_asked(&self) -> bool {
         !self.asked.is_empty()
@@ -221,13 +261,13 @@ impl Watch {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
                     // Removed twice is removed: the new holder of an attachment removes its old one's record too.
-                    Change::Remove(_) => None,
+                    Change::Remove(_) | Change::Note(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
-            Effect::Open { op, exchange, link, .. } => {
+            Effect::Open { op, exchange, link, want } => {
                 self.exchanges.insert(*exchange, false);
-                self.begin(*op, Under::Open(*exchange, link.clone()))
+                self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
             Effect::Inspect { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
@@ -246,8 +286,12 @@ impl Watch {
     fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
         let clash = self.under_way.values().find_map(|old| match (old, &new) {
             (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
-            // Two bindings can share the host's link, even with one Ethernet address.
-            (Under::Open(_, a), Under::Open(_, b)) => (a == b && a.in_netns().is_some()).then_some(EffectKind::Open),
+            // Two bindings can share the host's link, even with one Ethernet address. Conflict detection has sockets of
+            // its own beside those for DHCP.
+            (Under::Open(_, a, x), Under::Open(_, b, y)) => {
+                let same = a == b && a.in_netns().is_some() && is_window(x) == is_window(y);
+                same.then_some(EffectKind::Open)
+            }
             (Under::Apply(a), Under::Apply(b)) => (a == b).then_some(EffectKind::Apply),
             _ => None,
         });
@@ -303,11 +347,18 @@ impl Watch {
             }
             (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
+            | (Call::Collect { .. }, Answer::Collected)
+            | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }
     }
+}
+
+/// Tells whether sockets are a conflict window's, or a RELEASE's, which come one after the other.
+fn is_window(want: &Sockets) -> bool {
+    matches!(want.arp, Hears::About(_)) && want.hold_port.is_none()
 }
 
 /// Returns a breach of a rule.

@@ -45,6 +45,9 @@ pub struct Config {
     pub offer_delay: Duration,
     /// How long it works at an answer. It makes one after the other.
     pub answer_time: Duration,
+    /// Whether it refuses every REQUEST, as one whose configuration was changed under its clients. What it refuses it has
+    /// no lease for any more.
+    pub refuses: bool,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
@@ -74,6 +77,7 @@ impl Config {
             echo_client_id: true,
             offer_delay: Duration::ZERO,
             answer_time: Duration::ZERO,
+            refuses: false,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
         }

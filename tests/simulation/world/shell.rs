@@ -118,10 +118,13 @@ impl World {
                     Fate::Done => steps.len(),
                     Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
                 };
-                let (taken, result, raised) = self.kernel.apply(&target, &steps, most);
-                if let Some(at) = raised {
+                let done = self.kernel.apply(&target, &steps, most);
+                self.judge_applied(&done, &steps);
+                if let Some(at) = done.at.filter(|_| done.raised) {
                     self.raised(at);
                 }
+                let (taken, result) = (done.taken, done.result);
+                done.told.into_iter().for_each(|told| self.tell(Some(told)));
                 let (delay, taken, result) = match fate {
                     Fate::Done => (0, taken, result),
                     Fate::Refused => (0, taken, result.and(Err(refused("set the link")))),
@@ -220,6 +223,7 @@ impl World {
     pub(super) fn disk(&mut self, full: bool) {
         let Some(every) = self.plan.store_full else { return };
         self.disk_full = full;
+        self.stats.count(if full { "full stores" } else { "stores with room again" });
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };
         self.sometime(next, Event::Disk(!full));

@@ -13,6 +13,8 @@ pub(super) enum Key {
     Binding(BindingId),
     /// A call's that has no binding yet.
     Call(RequestId),
+    /// A look at a binding's link that failed, until it is tried again.
+    Audit(BindingId),
 }
 
 /// The deadlines of the registry.
@@ -35,6 +37,11 @@ impl Timers {
         if let Some((at, why)) = deadline {
             self.by_time.insert((at, key, why));
         }
+    }
+
+    /// Returns how many deadlines there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_time.len().max(self.by_key.len())
     }
 
     /// Returns the earliest deadline.

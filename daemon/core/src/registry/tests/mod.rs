@@ -2,6 +2,10 @@
 
 mod calls;
 mod resolver;
+mod change;
+mod conflict;
+mod events;
+mod loss;
 mod rig;
 mod store;
 mod verbs;

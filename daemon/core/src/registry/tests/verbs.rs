@@ -91,6 +91,30 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
 }
 
 #[test]
+fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.disk = Disk::Full;
+    adopt(&mut rig);
+    assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
+    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+    rig.disk = Disk::Good;
+    rig.run_until(1010.0);
+    assert_eq!(rig.stored.len(), 1, "written when there is room");
+}
+
+#[test]
+fn an_adoption_that_nobody_answers_releases_nothing() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.server = Server::OffersOnly;
+    adopt(&mut rig);
+    rig.run_until(1060.0);
+    assert_eq!(rig.not_adopted().len(), 1);
+    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+}
+
+#[test]
 fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
     let mut rig = Rig::new(8);
     adopt(&mut rig);
@@ -126,9 +150,10 @@ fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
     assert_eq!(rig.state("a"), ["BOUND"]);
     assert!(matches!(rig.opened[..], [Link::Parent { .. }]), "{:?}", rig.opened);
     rig.run_until(1050.5);
-    assert!(matches!(rig.opened[1..], [Link::InNetns { .. }]), "a renewal is for one server: {:?}", rig.opened);
+    let [Link::Parent { .. }, Link::InNetns { .. }] = rig.opened[1..] else { panic!("{:?}", rig.opened) };
+    assert!(rig.asked.iter().any(|(sender, _)| sender.is_unspecified()), "probes go over the parent");
     rig.server = Server::Silent;
     rig.run_until(1190.0);
     let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
-    assert!(rig.opened[2..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
+    assert!(rig.opened[3..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
 }
