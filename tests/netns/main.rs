@@ -10,5 +10,6 @@ mod fixtures;
 mod hangup;
 mod parent;
 mod servers;
+mod store;
 mod view;
 mod witness;
