@@ -11,5 +11,6 @@ mod fixtures;
 mod hangup;
 mod parent;
 mod servers;
+mod store;
 mod view;
 mod witness;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId, Why};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId, Why};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept, Registry};
@@ -36,6 +36,8 @@ pub(crate) enum Mutation {
     DeathIgnored,
     /// A record is never removed.
     RecordKept,
+    /// An event of a lease is written before the lease.
+    EventFirst,
 }
 
 /// The core, perhaps mutated.
@@ -167,6 +169,12 @@ impl Subject {
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })
+            }
+            (Mutation::EventFirst, Effect::Persist { op, changes }) => {
+                let (events, records) = changes.into_iter().partition(|change| matches!(change, Change::Note(_)));
+                self.own.push_back(Effect::Persist { op, changes: records });
+                // Nobody waits for the end of this one.
+                Some(Effect::Persist { op: OpId(u64::MAX - op.0), changes: events })
             }
             (_, effect) => Some(effect),
         }

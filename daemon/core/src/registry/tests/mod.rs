@@ -4,6 +4,7 @@ mod calls;
 mod resolver;
 mod change;
 mod conflict;
+mod clock;
 mod events;
 mod loss;
 mod rig;
