@@ -252,7 +252,7 @@ impl Driver {
         let (events, net_events) = unbounded_channel();
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
         let net = Net::start(config, events)?;
-        let (doors, door_events) = Doors::new(site(settings));
+        let (doors, door_events) = Doors::new(site(settings), store.journal());
         let sources = Sources {
             net: net_events,
             store: stored,

@@ -221,7 +221,7 @@ impl Watch {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
                     // Removed twice is removed: the new holder of an attachment removes its old one's record too.
-                    Change::Remove(_) => None,
+                    Change::Remove(_) | Change::Note(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }

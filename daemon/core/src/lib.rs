@@ -51,6 +51,7 @@
 mod binding;
 pub mod dhcpv4;
 pub mod effect;
+pub mod event;
 pub mod identity;
 pub mod link;
 pub mod plan;

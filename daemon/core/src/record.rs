@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
+use crate::event::Event;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::time::{BootId, Instant, Now, WallTime};
@@ -93,4 +94,6 @@ pub enum Change {
     Put(BindingId, Box<Record>),
     /// Forgets a binding.
     Remove(BindingId),
+    /// Adds an event to the journal. The store numbers it.
+    Note(Box<Event>),
 }

@@ -12,6 +12,7 @@ use super::{Binding, Cx, Holder, Leave, Life, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
 use crate::effect::{Failure, StoreCause, Why};
+use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::BindingId;
@@ -31,6 +32,8 @@ pub(crate) struct Acquire {
     pub(crate) mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     pub(crate) replaces: Vec<BindingId>,
+    /// The container ran before, with this very address.
+    pub(crate) adopts: bool,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -185,7 +188,20 @@ impl Binding {
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
         cx.out.report(self.id, Report::ExchangeOver);
+        self.note_acquired(cx);
         self.persist(Want::Bound { replaces }, cx);
+    }
+
+    fn note_acquired(&self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease() else { return };
+        match (acquire.adopts, acquire.replaces.is_empty()) {
+            (true, _) => self.note_at_stake(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => self.note_at_stake(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => {
+                self.note_at_stake(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
+            }
+        }
     }
 
     pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {

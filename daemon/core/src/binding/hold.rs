@@ -8,7 +8,8 @@ use super::persistence::{Persistence, Want};
 use super::{Binding, Cx, Holder, Life, Permit, Report, Work};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::{Client, Event, Output, Verdict};
+use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::event::EventKind;
 use crate::link::{Hears, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
@@ -77,6 +78,7 @@ impl Binding {
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
         if lost {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
+            binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             binding.lease_lost(&lease);
             binding.record_again(cx);
         }
@@ -171,6 +173,7 @@ impl Binding {
         let Life::Held(hold) = &mut self.life else { return };
         let Some(lease) = hold.client.lease() else { return };
         let (was, address) = (hold.presence, lease.address);
+        let mut removed = None;
         let configured = was == Presence::There || cx.now.boot.saturating_since(lease.start) > CONFIGURED;
         match (there, was) {
             (true, Presence::There) | (false, Presence::Missing) => return,
@@ -180,11 +183,15 @@ impl Binding {
             (true, Presence::Unknown) => {}
             (false, Presence::There | Presence::Unknown) if configured => {
                 tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
+                removed = Some(lease.clone());
             }
             (false, Presence::There | Presence::Unknown) => {}
         }
         hold.presence = if there { Presence::There } else { Presence::Missing };
         hold.client.set_addressed(there);
+        if let Some(lease) = removed {
+            self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
+        }
     }
 
     /// Goes on with an exchange that waited for its permit.
@@ -206,14 +213,14 @@ impl Binding {
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
-        let had = hold.client.lease().is_some();
+        let (had, state) = (hold.client.lease().is_some(), hold.client.state());
         let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
         if let Some(refused) = refused {
             cx.out.refused(&refused);
         }
         self.exchange.send(frames, cx);
         if let Some(verdict) = verdict {
-            self.hold_verdict(verdict, had, cx);
+            self.hold_verdict(state, had, verdict, cx);
         }
         match listen {
             true => self.hold_open(cx),
@@ -239,7 +246,8 @@ impl Binding {
         self.open(want, broadcasts, cx);
     }
 
-    fn hold_verdict(&mut self, verdict: Verdict, had: bool, cx: &mut Cx<'_>) {
+    /// Goes on after a turning point of the client that was in `state`, by its RFC 2131 name, and had a lease or not.
+    fn hold_verdict(&mut self, state: &str, had: bool, verdict: Verdict, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
@@ -255,11 +263,16 @@ impl Binding {
                     true => self.lease_changed(&last),
                     false => self.lease_returned(&last),
                 }
+                self.note_extended(state, &last, &lease, cx);
             }
             // Only an ADD insists on an address.
             Verdict::Unwanted { .. } => return,
             Verdict::Lost(lease, loss) => {
                 tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+                match loss {
+                    Loss::Expired => self.note(EventKind::Expired, &lease, "no server had extended it", cx),
+                    Loss::Nak { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
+                }
                 self.end_exchange(cx);
                 self.lease_lost(&lease);
             }

@@ -6,6 +6,8 @@
 mod acquire;
 mod exchange;
 mod hold;
+mod journal;
+mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
@@ -29,6 +31,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
+use crate::event::EventKind;
 use crate::identity::{Attachment, Identity, IdentityKey};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
@@ -147,6 +150,11 @@ impl Binding {
             Life::Held(_) => true,
             Life::Releasing(_) => false,
         }
+    }
+
+    /// Tells whether the binding's record is still to be written.
+    pub(crate) fn record_is_due(&self) -> bool {
+        self.persistence.is_due()
     }
 
     fn held_by_other(&self, cx: &Cx<'_>) -> bool {
@@ -273,6 +281,9 @@ impl Binding {
             Life::Acquiring(_) => self.fail_link(cause, cx),
             Life::Held(_) => {
                 tracing::info!(attachment = %self.attachment, %cause, "link gone, giving the lease back");
+                if let Life::Held(hold) = &self.life {
+                    self.note(EventKind::OrphanFound, hold.client.lease().unwrap_or(&hold.last), &cause, cx);
+                }
                 self.give_back(Leave::LinkGone, cx);
             }
             Life::Releasing(_) => self.release_on_link_gone(cx),
@@ -296,7 +307,10 @@ impl Binding {
         let Life::Held(hold) = &self.life else { return };
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
-            (Some(lease), _) if !self.profile.release => (lease, Owed::Nothing),
+            (Some(lease), _) if !self.profile.release => {
+                self.note_at_stake(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
+                (lease, Owed::Nothing)
+            }
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&*hold.last, Owed::Nothing),

@@ -60,6 +60,11 @@ impl Persistence {
         self.want = want;
     }
 
+    /// Tells whether the store is to hold something else than what it holds or is being written.
+    pub(super) fn is_due(&self) -> bool {
+        self.dirty
+    }
+
     /// Tells whether a write is under way.
     pub(super) fn busy(&self) -> bool {
         self.in_flight.is_some()
@@ -94,7 +99,7 @@ impl Binding {
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
             Change::Put(_, record) => (record.state == RecordState::Bound).then(|| self.share(&record.lease)),
-            Change::Remove(_) => None,
+            Change::Remove(_) | Change::Note(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
     }

@@ -14,6 +14,7 @@ use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause, Why};
+use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::record::BindingId;
@@ -176,6 +177,9 @@ impl Binding {
             Stage::Marking | Stage::Forgetting => {}
             _ if over => {
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, "lease ended before it could be released");
+                if release.owed != Owed::Nothing {
+                    self.note_leave(EventKind::Expired, "could not be given back before its end", cx);
+                }
                 self.forget(cx);
             }
             Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
@@ -261,6 +265,7 @@ impl Binding {
             None if release.lease.times.is_some() => release.stage = Stage::Waiting(None),
             None => {
                 tracing::warn!(attachment = %self.attachment, address = %release.lease.address, "no way to release an endless lease");
+                self.note_leave(EventKind::Lost, "endless, and there is no way to give it back", cx);
                 self.forget(cx);
             }
         }
@@ -310,6 +315,8 @@ impl Binding {
                 let Life::Releasing(release) = &mut self.life else { return };
                 release.owed = Owed::Nothing;
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
+                let why = release.why;
+                self.note_leave(EventKind::Released, why.cause(), cx);
                 self.tell(cx);
                 self.forget(cx);
             }
@@ -397,6 +404,11 @@ impl Binding {
         if !std::mem::replace(&mut release.told, true) {
             cx.out.report(self.id, Report::GivenBack);
         }
+    }
+
+    fn note_leave(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &self.life else { return };
+        self.note(kind, &release.lease, cause, cx);
     }
 
     fn forget(&mut self, cx: &mut Cx<'_>) {

@@ -278,7 +278,8 @@ impl Registry {
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
-        let acquire = Acquire { client, began, limit, mtu, replaces: replaces.clone(), stage };
+        let acquire =
+            Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts: adopts.is_some(), stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));

@@ -178,6 +178,11 @@ impl Registry {
         self.out.refusals()
     }
 
+    /// Returns how many events were dropped because the store did not take them.
+    pub fn events_dropped(&self) -> u64 {
+        self.out.events_dropped()
+    }
+
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
     pub fn unknown_ids(&self) -> u64 {
         self.unknown
@@ -201,6 +206,9 @@ impl Registry {
     }
 
     fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
+        if let Outcome::Persisted(result) = &outcome {
+            self.out.written(op, result.is_ok());
+        }
         match self.out.take(op) {
             Some((Owner::Binding(id), purpose)) => {
                 self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
@@ -208,6 +216,7 @@ impl Registry {
             Some((Owner::Operation(attachment), purpose)) => self.operation_done(now, attachment, purpose, outcome),
             Some((Owner::Audit(id), _)) => self.audited(now, id, outcome),
             Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
+            Some((Owner::Journal, _)) => {}
             None => self.unknown += 1,
         }
     }
@@ -266,6 +275,8 @@ impl Registry {
                 }
             }
         }
+        let bindings = &self.bindings;
+        self.out.write_notes(|id| bindings.get(&id).is_some_and(Binding::record_is_due));
         for id in std::mem::take(&mut self.touched) {
             let deadline = self.bindings.get(&id).and_then(Binding::deadline);
             self.timers.set(Key::Binding(id), deadline);

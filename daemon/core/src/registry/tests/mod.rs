@@ -2,6 +2,7 @@
 
 mod calls;
 mod change;
+mod events;
 mod loss;
 mod rig;
 mod store;

@@ -13,6 +13,7 @@ use ipnet::Ipv4Net;
 use crate::dhcpv4::lease::{Lease, Times};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
+use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
 use crate::link::{KernelEvent, Link, LinkView, Step, Target};
 use crate::record::{Change, Record, RecordState};
@@ -62,7 +63,8 @@ pub(super) struct Rig {
     pub(super) live: BTreeSet<u64>,
     pub(super) stored: BTreeMap<BindingId, Record>,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
-    persists: Vec<Vec<Change>>,
+    pub(super) persists: Vec<Vec<Change>>,
+    pub(super) events: Vec<Event>,
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeSet<ExchangeId>,
     pub(super) opened: Vec<Link>,
@@ -94,6 +96,7 @@ impl Rig {
             stored: BTreeMap::new(),
             slow: VecDeque::new(),
             persists: vec![],
+            events: vec![],
             answers: BTreeMap::new(),
             open: BTreeSet::new(),
             opened: Vec::new(),
@@ -218,6 +221,7 @@ impl Rig {
                 Change::Remove(id) => {
                     self.stored.remove(&id);
                 }
+                Change::Note(event) => self.events.push(*event),
             }
         }
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
