@@ -4,6 +4,7 @@ mod calls;
 mod change;
 mod events;
 mod loss;
+mod resolver;
 mod rig;
 mod store;
 mod verbs;
