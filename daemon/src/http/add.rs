@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_api::cni::{self, ClientId, Config, Error, Ipam, Request, RequestList, Route};
+use leasehold_api::cni::{self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route};
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::Attachment;
 use leasehold_core::wire::message::{ClientMessage, is_own};
@@ -157,6 +157,11 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         allow: ipam.servers.allow.clone(),
         deny: ipam.servers.deny.clone(),
         release: ipam.release.unwrap_or(true),
+        detection: match ipam.conflict_detection {
+            ConflictDetection::Optimistic => Detection::Optimistic,
+            ConflictDetection::Strict => Detection::Strict,
+            ConflictDetection::Off => Detection::Off,
+        },
         on_change: if ipam.keep_on_change { OnChange::Keep } else { OnChange::Apply },
         on_expiry: if ipam.keep_on_expiry { OnExpiry::Keep } else { OnExpiry::Remove },
         metric: ipam.priority,

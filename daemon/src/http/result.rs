@@ -50,6 +50,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
         | Failure::Nak { .. }
+        | Failure::Conflict { .. }
         | Failure::TimedOut { .. }
         | Failure::Store(_)
         | Failure::Held { .. }

@@ -18,7 +18,7 @@ use super::Route;
 use super::object::{BadKey, Fault, Object, boolean, ip, ipv4, number, subnet, text, u8, u32};
 
 /// All keys of `ipam` that are known.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "type",
     "daemonSocketPath",
     "priority",
@@ -36,6 +36,7 @@ const KEYS: [&str; 20] = [
     "suppressDefaultRoute",
     "servers",
     "release",
+    "conflictDetection",
     "ipPreferred",
     "onChange",
     "onExpiry",
@@ -74,6 +75,8 @@ pub struct Ipam {
     pub servers: Servers,
     /// `release`: whether a DEL gives the lease back; `None` is true.
     pub release: Option<bool>,
+    /// `conflictDetection`.
+    pub conflict_detection: ConflictDetection,
     /// `ipPreferred`: whether another address than the requested one will do.
     pub ip_preferred: bool,
     /// `onChange`: `keep`, so that a lease that brings something else leaves the interface as it is; or `apply`.
@@ -100,6 +103,18 @@ pub struct Provide {
     pub value: Option<String>,
     /// The key of `CNI_ARGS` whose value replaces `value`, where it is given.
     pub from_arg: Option<String>,
+}
+
+/// Whether it is looked for others that use the leased address (RFC 5227).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConflictDetection {
+    /// `optimistic`: while the lease is got and used.
+    #[default]
+    Optimistic,
+    /// `strict`: before the lease is used.
+    Strict,
+    /// `off`: not at all.
+    Off,
 }
 
 /// What option 61 is to be.
@@ -168,6 +183,7 @@ impl Ipam {
             suppress_default_route: ipam.read("suppressDefaultRoute", boolean)?.unwrap_or_default(),
             servers: ipam.object("servers")?.map(Servers::read).transpose()?.unwrap_or_default(),
             release: ipam.read("release", boolean)?,
+            conflict_detection: ipam.read("conflictDetection", ConflictDetection::read)?.unwrap_or_default(),
             ip_preferred: ipam.read("ipPreferred", boolean)?.unwrap_or_default(),
             keep_on_change: ipam.read("onChange", |value| keep(value, "apply"))?.unwrap_or_default(),
             keep_on_expiry: ipam.read("onExpiry", |value| keep(value, "remove"))?.unwrap_or_default(),
@@ -211,6 +227,17 @@ impl ClientId {
                 Some(("text", text)) => Ok(Self::Text(text.to_owned())),
                 _ => Err(Fault::value(other, EXPECTED)),
             },
+        }
+    }
+}
+
+impl ConflictDetection {
+    fn read(value: &Value) -> Result<Self, Fault> {
+        match text(value)? {
+            "optimistic" => Ok(Self::Optimistic),
+            "strict" => Ok(Self::Strict),
+            "off" => Ok(Self::Off),
+            other => Err(Fault::value(other, "optimistic, strict or off")),
         }
     }
 }
@@ -339,6 +366,7 @@ mod tests {
                         "scope": 253}],
             "suppressDefaultRoute": true, "servers": {"allow": ["192.0.2.1"], "deny": ["192.0.2.2"]},
             "release": false, "ipPreferred": true, "onChange": "keep", "onExpiry": "keep",
+            "conflictDetection": "strict",
         }));
         let route = Route {
             dst: "10.0.0.0/8".parse().unwrap(),
@@ -365,11 +393,24 @@ mod tests {
             suppress_default_route: true,
             servers: Servers { allow: vec![Ipv4Addr::new(192, 0, 2, 1)], deny: vec![Ipv4Addr::new(192, 0, 2, 2)] },
             release: Some(false),
+            conflict_detection: ConflictDetection::Strict,
             ip_preferred: true,
             keep_on_change: true,
             keep_on_expiry: true,
         };
         assert_eq!(ipam, expected);
+    }
+
+    #[test]
+    fn conflict_detection_has_three_kinds() {
+        for (name, kind) in [
+            ("optimistic", ConflictDetection::Optimistic),
+            ("strict", ConflictDetection::Strict),
+            ("off", ConflictDetection::Off),
+        ] {
+            assert_eq!(parse(json!({"conflictDetection": name})).conflict_detection, kind);
+        }
+        assert!(Ipam::parse(&json!({"conflictDetection": "on"})).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::event::EventKind;
 use crate::link::{Hears, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
+use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
 /// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
@@ -45,7 +46,20 @@ enum Presence {
     Missing,
 }
 
+/// How a held lease stood before an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    /// The client's state, by its RFC 2131 name.
+    state: &'static str,
+    /// The address that was used.
+    used: Option<Ipv4Addr>,
+}
+
 impl Hold {
+    fn before(&self) -> Before {
+        Before { state: self.client.state(), used: self.client.lease().map(Lease::ip) }
+    }
+
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
         Self { client, last: last.into(), carrier_lost: None, presence: Presence::Unknown }
     }
@@ -150,6 +164,10 @@ impl Binding {
         hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
         hold.client.set_addressed(hold.on_link());
         self.end_exchange(cx);
+        // What was heard on the wire of before says nothing of this one.
+        if !self.is_probing() {
+            self.close_guard(cx);
+        }
     }
 
     /// Returns the leased address that the interface should carry by now: `None` while there is none, or while the daemon
@@ -213,14 +231,39 @@ impl Binding {
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
-        let (had, state) = (hold.client.lease().is_some(), hold.client.state());
-        let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
+        let before = hold.before();
+        let mut output = hold.client.handle(cx.now.boot, event);
+        let asked = hold.client.requesting();
+        self.guard_request(asked, &mut output.frames, cx);
+        self.exchange.send(std::mem::take(&mut output.frames), cx);
+        self.hold_output(before, output, cx);
+    }
+
+    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on.
+    pub(super) fn hold_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let before = hold.before();
+        let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
+        self.guard_send(std::mem::take(&mut output.frames), cx);
+        self.hold_output(before, output, cx);
+    }
+
+    /// Nobody else uses the address that waited for that: it may be used. `before`: how it was when it was granted.
+    pub(super) fn hold_free(&mut self, before: Before, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &self.life else { return };
+        if let Some(lease) = hold.client.lease().cloned() {
+            self.hold_extended(before, lease, cx);
+        }
+    }
+
+    /// Goes on with what the client put out but its frames.
+    fn hold_output(&mut self, before: Before, output: Output, cx: &mut Cx<'_>) {
+        let Output { verdict, listen, refused, .. } = output;
         if let Some(refused) = refused {
             cx.out.refused(&refused);
         }
-        self.exchange.send(frames, cx);
         if let Some(verdict) = verdict {
-            self.hold_verdict(state, had, verdict, cx);
+            self.hold_verdict(before, verdict, cx);
         }
         match listen {
             true => self.hold_open(cx),
@@ -240,43 +283,71 @@ impl Binding {
         }
         let leased = hold.client.lease().map(Lease::ip);
         let chaddr = self.identity.chaddr;
-        let arp = leased.map_or(Hears::Nothing, Hears::About);
+        let arp = leased.map_or(Hears::Answers, Hears::About);
         let want = Sockets { chaddr, arp, hold_port: leased.filter(|_| hold.on_link()) };
         let broadcasts = hold.client.broadcasts();
         self.open(want, broadcasts, cx);
     }
 
-    /// Goes on after a turning point of the client that was in `state`, by its RFC 2131 name, and had a lease or not.
-    fn hold_verdict(&mut self, state: &str, had: bool, verdict: Verdict, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+    /// Goes on after a turning point of the client.
+    fn hold_verdict(&mut self, before: Before, verdict: Verdict, cx: &mut Cx<'_>) {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
-                let lease = Arc::new(lease);
-                let last = std::mem::replace(&mut hold.last, lease.clone());
-                let (attachment, was, address, server) = (&self.attachment, last.address, lease.address, lease.server);
-                match (had, was == address) {
-                    (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
-                    (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
-                    (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
+                let fresh = before.used != Some(lease.ip());
+                match (fresh && self.probes_first(), self.is_probing()) {
+                    (true, _) => self.guard_first(lease.ip(), Some(before), cx),
+                    // The same lease, extended while it is probed for.
+                    (false, true) => {}
+                    (false, false) => self.hold_extended(before, lease, cx),
                 }
-                match had {
-                    true => self.lease_changed(&last),
-                    false => self.lease_returned(&last),
-                }
-                self.note_extended(state, &last, &lease, cx);
             }
             // Only an ADD insists on an address.
-            Verdict::Unwanted { .. } => return,
-            Verdict::Lost(lease, loss) => {
-                tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
-                match loss {
-                    Loss::Expired => self.note(EventKind::Expired, &lease, "no server had extended it", cx),
-                    Loss::Nak { .. } => self.note(EventKind::Lost, &lease, &loss, cx),
-                }
-                self.end_exchange(cx);
-                self.lease_lost(&lease);
-            }
+            Verdict::Unwanted { .. } => {}
+            Verdict::Lost(lease, loss) => self.hold_lost(&lease, &loss, cx),
         }
+    }
+
+    /// A lease was extended, or there is one where there was none, and it may be used.
+    fn hold_extended(&mut self, before: Before, lease: Lease, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let lease = Arc::new(lease);
+        let last = std::mem::replace(&mut hold.last, lease.clone());
+        let (attachment, was, address, server) = (&self.attachment, last.address, lease.address, lease.server);
+        let had = before.used.is_some();
+        match (had, was == address) {
+            (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
+            (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
+            (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
+        }
+        match had {
+            true => self.lease_changed(&last),
+            false => self.lease_returned(&last),
+        }
+        self.note_extended(before.state, &last, &lease, cx);
+        // One that is confirmed may have come to another wire, where somebody else has its address (RFC 5227 §2.1).
+        let confirmed = before.used == Some(lease.ip());
+        if !confirmed || before.state == "REBOOTING" {
+            self.guard_lease(lease.ip(), confirmed, cx);
+        }
+        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        self.work(cx);
+    }
+
+    fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
+        tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+        // What waited for its probes was never used, but what was there before it may be there still.
+        let left = match &self.life {
+            Life::Held(hold) if self.is_probing() => hold.last.clone(),
+            Life::Held(_) | Life::Acquiring(_) | Life::Releasing(_) => Arc::new(lease.clone()),
+        };
+        self.close_guard(cx);
+        match loss {
+            Loss::Expired => self.note(EventKind::Expired, lease, "no server had extended it", cx),
+            Loss::Nak { .. } => self.note(EventKind::Lost, lease, loss, cx),
+            Loss::Conflict { by } => self.declined(lease, *by, cx),
+        }
+        self.end_exchange(cx);
+        self.lease_lost(&left);
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
         self.work(cx);
     }

@@ -5,6 +5,7 @@
 
 mod acquire;
 mod exchange;
+mod guard;
 mod hold;
 mod journal;
 mod note;
@@ -22,6 +23,7 @@ use fastrand::Rng;
 
 pub(crate) use self::acquire::{Abort, Acquire, Stage};
 use self::exchange::Exchange;
+use self::guard::Guard;
 pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
@@ -64,6 +66,10 @@ pub(crate) struct Binding {
     /// What is to be done at the interface; mostly nothing.
     work: Option<Box<Work>>,
     permit: Permit,
+    /// The leased address under watch, for a few seconds.
+    guard: Option<Box<Guard>>,
+    /// Addresses in a row that had to be declined.
+    declines: u8,
 }
 
 /// How an exchange for which no caller waits stands to the permits of its LAN.
@@ -110,7 +116,22 @@ impl Binding {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
         let (work, permit) = (None, Permit::default());
-        Self { id, attachment, identity, profile, link, life, parent: None, exchange, persistence, work, permit }
+        let (parent, guard, declines) = (None, None, 0);
+        Self {
+            id,
+            attachment,
+            identity,
+            profile,
+            link,
+            life,
+            parent,
+            exchange,
+            persistence,
+            work,
+            permit,
+            guard,
+            declines,
+        }
     }
 
     /// Returns the sender of the binding's messages.
@@ -170,7 +191,7 @@ impl Binding {
         };
         let store = self.persistence.retry_at().map(|at| (at, Why::Store));
         let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
-        [own, store, work.filter(|_| matches!(self.life, Life::Held(_)))]
+        [own, store, self.guard_deadline(), work.filter(|_| matches!(self.life, Life::Held(_)))]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -180,6 +201,7 @@ impl Binding {
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
         self.retry_persist(cx);
         self.retry_work(cx);
+        self.guard_on_clock(cx);
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_clock(cx),
             Life::Held(_) => self.hold_on_clock(cx),
@@ -204,7 +226,10 @@ impl Binding {
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         if !self.exchange.is_open(exchange) {
-            return;
+            return self.guard_on_frame(exchange, frame, cx);
+        }
+        if let Frame::Arp(arp) = frame {
+            self.guard_on_shared(arp, cx);
         }
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_frame(frame, cx),
@@ -215,6 +240,9 @@ impl Binding {
 
     /// Goes on after the sockets of an exchange could not be opened, or failed.
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
+        if self.is_guards(exchange) {
+            return self.guard_on_broken(cause, cx);
+        }
         if !self.exchange.is(exchange) {
             return;
         }
@@ -266,7 +294,7 @@ impl Binding {
             return self.on_broken(exchange, cause, cx);
         }
         if !self.exchange.opened(exchange) {
-            return;
+            return self.guard_on_opened(exchange, cx);
         }
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_opened(cx),
@@ -293,6 +321,7 @@ impl Binding {
     /// Closes the binding's sockets, whatever it is at.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
+        self.close_guard(cx);
     }
 
     /// Ends a held binding: the lease is given back, or all that a server may hold for it.
@@ -304,6 +333,7 @@ impl Binding {
             return;
         }
         self.end_exchange(cx);
+        self.close_guard(cx);
         let Life::Held(hold) = &self.life else { return };
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.

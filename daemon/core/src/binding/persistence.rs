@@ -125,7 +125,8 @@ impl Binding {
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
         let lease = match &self.life {
             Life::Acquiring(acquire) => acquire.client.lease(),
-            Life::Held(hold) => hold.client.lease(),
+            // One that waits for its probes is not used yet.
+            Life::Held(hold) => hold.client.lease().filter(|_| !self.is_probing()),
             Life::Releasing(release) => Some(&release.lease),
         };
         match &self.persistence.want {

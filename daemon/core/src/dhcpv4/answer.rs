@@ -52,14 +52,18 @@ impl Client {
                 self.select(now, Transaction { began: now, sent: 0, ..tx }, offer, out);
                 Ok(())
             }
-            State::Requesting { tx, offer } => {
-                let (xid, began, offer) = (tx.xid, tx.began, offer.clone());
+            State::Requesting { tx, offer, taken } => {
+                let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
                 if server != offer.server {
                     return Err(Refusal::OtherServer.into());
                 }
-                self.settle(now, &message, udp, began, Some(offer), out)
+                self.settle(now, &message, udp, began, Some(offer), out)?;
+                if let (Some(by), Some(lease)) = (taken, self.state.lease().cloned()) {
+                    self.decline(now, lease, by, out);
+                }
+                Ok(())
             }
             State::Rebooting { tx, lease, .. } => {
                 let (xid, began, lease) = (tx.xid, tx.began, lease.clone());

@@ -42,6 +42,9 @@ pub struct Profile {
     pub deny: Vec<Ipv4Addr>,
     /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
     pub release: bool,
+    /// Whether it is looked for others that use the leased address.
+    #[serde(skip_serializing_if = "is_default")]
+    pub detection: Detection,
     /// What becomes of the interface when the lease brings something else than before.
     #[serde(skip_serializing_if = "is_default")]
     pub on_change: OnChange,
@@ -61,6 +64,19 @@ pub struct Profile {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// Whether it is looked for others that use the leased address (RFC 5227).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detection {
+    /// While the lease is got, and for a while after: it costs no time.
+    #[default]
+    Optimistic,
+    /// Before the lease is used: it costs seven seconds.
+    Strict,
+    /// Not at all.
+    Off,
 }
 
 /// What becomes of the interface when a lease brings something else than before.
@@ -125,6 +141,7 @@ impl Default for Profile {
             allow: Vec::new(),
             deny: Vec::new(),
             release: true,
+            detection: Detection::default(),
             on_change: OnChange::default(),
             on_expiry: OnExpiry::default(),
             metric: None,

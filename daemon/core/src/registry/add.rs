@@ -278,8 +278,12 @@ impl Registry {
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
+        let insists = match adopts {
+            Some(address) => Some(address.addr()),
+            None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
+        };
         let acquire =
-            Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts: adopts.is_some(), stage };
+            Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts: adopts.is_some(), insists, stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));

@@ -42,6 +42,9 @@ impl Registry {
                 for id in self.with_address(cookie, ifindex, address) {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
+                for id in self.of_link(cookie, Some(ifindex)) {
+                    self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
+                }
             }
             // It may be back by now, or the whole link may be going: a look decides.
             KernelEvent::AddressGone { cookie, ifindex, address } => {

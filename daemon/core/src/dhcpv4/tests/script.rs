@@ -199,10 +199,13 @@ impl Stage {
             return output;
         }
         // The sockets of a lease that is lost are closed; those of the next exchange open at once.
-        assert!(output.frames.is_empty(), "sent over the sockets of the lost lease");
+        let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
+        assert!(declines, "sent over the sockets of the lost lease");
         self.listening = true;
-        let Output { verdict, refused, .. } = output;
-        Output { verdict, refused, ..self.client.handle(now, Event::Opened) }
+        let Output { mut frames, verdict, refused, .. } = output;
+        let opened = self.client.handle(now, Event::Opened);
+        frames.extend(opened.frames);
+        Output { frames, verdict, refused, listen: opened.listen }
     }
 
     /// Lets an answer come in.

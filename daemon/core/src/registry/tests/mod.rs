@@ -2,6 +2,7 @@
 
 mod calls;
 mod change;
+mod conflict;
 mod events;
 mod loss;
 mod resolver;
