@@ -281,6 +281,7 @@ impl Watch {
                 (!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed")))
             }
             Effect::Reply { id, answer } => self.reply(*id, answer, store),
+            Effect::Publish { .. } => None,
         }
     }
 
