@@ -85,10 +85,10 @@ impl Kernel {
         self.spaces.get_mut(&cookie)?.links.get_mut(&ifindex)
     }
 
-    /// Returns the container's link that is up on a LAN and has an address.
-    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr) -> Option<&Wire> {
-        let wires = self.spaces.values().flat_map(|space| space.links.values());
-        wires.into_iter().find(|w| w.lan == lan && w.up && w.has(address))
+    /// Returns the container's link, another than that of this Ethernet address, that is up on a LAN and has an address.
+    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr, but: Option<Mac>) -> Option<&Wire> {
+        let mut wires = self.spaces.values().flat_map(|space| space.links.values());
+        wires.find(|wire| wire.lan == lan && wire.up && Some(wire.mac) != but && wire.has(address))
     }
 
     /// Returns where a link is, as sockets of it would be.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
+use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
 
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
@@ -99,6 +99,8 @@ pub(crate) struct Plan {
     /// What the networks say is to be done when a lease changes, and when it ends.
     pub(crate) on_change: OnChange,
     pub(crate) on_expiry: OnExpiry,
+    /// How conflicts are looked for.
+    pub(crate) detection: Detection,
     /// The metric of routes, where the networks say one.
     pub(crate) metric: Option<u32>,
     /// An operation on a link fails or takes too long.
@@ -168,6 +170,7 @@ impl Plan {
             renumbers: None,
             on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
             on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
+            detection: pick(rng, &[Detection::Optimistic, Detection::Optimistic, Detection::Strict, Detection::Off]),
             metric: pick(rng, &[None, None, Some(77)]),
             link_faults: 0,
             store_faults: 0,

@@ -55,6 +55,8 @@ pub(crate) enum Rule {
     Timing,
     /// A lease stays at its server without a holder.
     Stranded,
+    /// An address was declined without cause.
+    Declined,
     /// A container's interface does not carry what its lease says, or more.
     Interface,
     /// The core keeps something of what is over.

@@ -204,6 +204,7 @@ impl Actor {
                 on_change: plan.on_change,
                 on_expiry: plan.on_expiry,
                 metric: plan.metric,
+                detection: plan.detection,
                 ..Profile::default()
             },
             timeout,

@@ -91,9 +91,6 @@ impl World {
     /// Judges steps as the kernel took them: none may leave the interface without the address that is valid.
     /// Taking a lost lease's address off is another matter.
     pub(super) fn judge_applied(&mut self, done: &Applied, steps: &[Step]) {
-        if !steps.iter().any(|step| matches!(step, Step::AddAddress(_))) {
-            return;
-        }
         let Some((first, rest)) = done.addresses.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
         let Some(actor) = self.actors.iter().find(|actor| actor.at == done.at && actor.at.is_some()) else { return };
         if first == rest.last().unwrap_or(first) && rest.iter().all(|addresses| addresses == first) {
@@ -101,6 +98,9 @@ impl World {
         }
         self.stats.count("changed addresses");
         let Some(record) = self.record_of(actor).filter(|record| record.state == RecordState::Bound) else { return };
+        if !steps.contains(&Step::AddAddress(record.lease.address)) {
+            return;
+        }
         let former = record.former.iter().flat_map(|former| &former.leases);
         let valid: Vec<_> = former.chain([&record.lease]).map(Lease::ip).collect();
         let has_valid = |addresses: &Vec<Ipv4Net>| addresses.iter().any(|a| valid.contains(&a.addr()));
@@ -169,7 +169,8 @@ impl World {
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
-        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500);
+        // An MTU that could not be set is not tried again.
+        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
         let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
         let who = format!("{}, {:?}", actor.attachment, record.state);
         let wrong = if there != wanted {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use leasehold_core::effect::Row;
 use leasehold_core::record::Record;
+use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
 
-use super::World;
+use super::{SECOND, World};
 use crate::watch::Rule;
 
 /// A lease as its server knows it: LAN, server identifier, address, client.
@@ -43,6 +44,9 @@ impl Excuse {
     }
 }
 
+/// A DECLINE follows the ARP packet for which it is sent within this.
+const CLAIMED: u64 = 60 * SECOND;
+
 impl World {
     /// Takes note of a message that a client sends.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message) {
@@ -55,12 +59,24 @@ impl World {
                     self.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
                 }
             }
+            Some(Kind::Decline) => self.client_declined(lan, message),
             Some(Kind::Discover) => {
                 let left = self.grants(|l, _, k| l == lan && *k == key);
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
         }
+    }
+
+    /// A client declines an address: somebody else has it, or had it a moment ago.
+    fn client_declined(&mut self, lan: usize, message: &Message) {
+        let Some(address) = message.address(code::REQUESTED) else { return };
+        let own = Mac(message.hardware());
+        let mut claims = self.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
+        if !claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now) {
+            self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
+        }
+        self.excuse(lan, address, "declined by its client");
     }
 
     /// A server took a message in: one that it was to take.

@@ -26,6 +26,7 @@ use fastrand::Rng;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
+use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::ClientKey;
 
@@ -157,6 +158,8 @@ pub(crate) struct World {
     timing: Timing,
     /// The xid under which a client speaks; `None` once it has given back or ended.
     speaking: BTreeMap<(usize, ClientKey), Option<u32>>,
+    /// When somebody last said by ARP that an address is its.
+    claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
     /// When a client's hold of an address ends at its server.
@@ -175,6 +178,8 @@ pub(crate) struct World {
     winding_down: bool,
     /// Nothing goes wrong at any time but what containers and callers do.
     calm: bool,
+    /// Operations on links fail.
+    links_fail: bool,
     /// A lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
     breach: Option<Breach>,
@@ -215,6 +220,7 @@ impl World {
             watch: Watch::default(),
             timing: Timing::default(),
             speaking: BTreeMap::new(),
+            claimed: BTreeMap::new(),
             left: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
@@ -225,6 +231,7 @@ impl World {
             findings: BTreeMap::new(),
             winding_down: false,
             calm: plan.is_calm(),
+            links_fail: plan.link_faults > 0,
             may_lapse: plan.may_lapse(),
             breach: None,
             stats: Stats::default(),

@@ -120,17 +120,31 @@ impl World {
         self.neighbours_hear(lan, exchange, &frame);
     }
 
-    /// The other containers' kernels answer ARP.
-    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, frame: &[u8]) {
-        let Ok(frame) = decode(frame) else { return };
+    /// The other containers' kernels answer ARP, and the other sockets that listen for it hear it.
+    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8]) {
+        let Ok(frame) = decode(bytes) else { return };
         let Packet::Arp(question) = frame.packet else { return };
-        let Some(owner) = self.kernel.owner(lan, question.target).filter(|wire| wire.mac.0 != frame.source) else {
-            return;
-        };
-        if question.request {
-            let answer = answer_to(&question, owner.mac);
-            let reply = arp(owner.mac.0, question.sender_mac, &answer);
+        let own = Mac(frame.source);
+        let owner = self.kernel.owner(lan, question.target, Some(own)).map(|wire| wire.mac);
+        if let Some(owner) = owner.filter(|_| question.request) {
+            let answer = answer_to(&question, owner);
+            let reply = arp(owner.0, question.sender_mac, &answer);
+            self.claimed.insert((lan, question.target, owner), self.now);
             self.deliver(exchange, reply, FrameMeta::default());
+        }
+        if frame.destination != BROADCAST {
+            return;
+        }
+        let address = if question.sender.is_unspecified() { question.target } else { question.sender };
+        let hears = |id: &ExchangeId, sock: &Sock| {
+            let other = *id != exchange && sock.lan == lan && sock.link.mac() != own;
+            other && hears_of(sock, &question) && sock.open_at.is_some_and(|at| self.carries(at))
+        };
+        let hearing = self.socks.iter().filter(|(id, sock)| hears(id, sock)).map(|(id, _)| *id);
+        for other in hearing.collect::<Vec<_>>() {
+            self.claimed.insert((lan, address, own), self.now);
+            self.stats.count("ARP heard of other containers");
+            self.deliver(other, bytes.to_vec(), FrameMeta::default());
         }
     }
 
@@ -234,7 +248,7 @@ impl World {
         let Ok(frame) = decode(bytes) else { return };
         let (about, chaddr) = match &frame.packet {
             Packet::Arp(question) => {
-                if let Some(owner) = self.kernel.owner(lan, question.target).filter(|_| question.request) {
+                if let Some(owner) = self.kernel.owner(lan, question.target, None).filter(|_| question.request) {
                     let reply = arp(owner.mac.0, frame.source, &answer_to(question, owner.mac));
                     self.reach_stations(lan, reply);
                 }

@@ -330,6 +330,7 @@ impl Binding {
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
         let runs_on = acquire.adopts && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
+        let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
@@ -337,11 +338,12 @@ impl Binding {
             Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
                 acquire.stage = Stage::Over;
+                cx.out.report(self.id, Report::ExchangeOver);
                 match runs_on {
                     true => self.close(cx),
+                    false if self.owes_unsaid(cx) => return self.give_back_asked(link_gone, cx),
                     false => self.undo_exchange(cx),
                 }
-                cx.out.report(self.id, Report::ExchangeOver);
                 cx.out.report(self.id, Report::Over);
             }
             Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
@@ -370,6 +372,23 @@ impl Binding {
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
         self.close(cx);
+    }
+
+    /// Tells whether a server was asked to commit an address, and no RELEASE can go out on the same sockets.
+    fn owes_unsaid(&self, cx: &Cx<'_>) -> bool {
+        let Life::Acquiring(acquire) = &self.life else { return false };
+        let alone = acquire.replaces.is_empty() && !self.held_by_other(cx);
+        alone && !self.exchange.can_send() && acquire.client.owed().is_some()
+    }
+
+    /// Gives back what a server was asked to commit, by another way than the sockets over which it was asked.
+    fn give_back_asked(&mut self, link_gone: bool, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(asked) = acquire.client.owed().cloned() else { return };
+        self.close(cx);
+        let why = if link_gone { Leave::LinkGone } else { Leave::Aborted };
+        self.life = Life::Releasing(Box::new(Release::new(asked, Owed::Asked, why)));
+        self.release_begin(cx);
     }
 
     /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the

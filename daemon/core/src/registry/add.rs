@@ -199,8 +199,12 @@ impl Registry {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
             }
             if same_place {
+                let steps = binding.leavings(&view.addresses);
                 self.displace(now, rival, &identity);
-                continue;
+                if steps.is_empty() {
+                    continue;
+                }
+                return self.clear(attachment, steps);
             }
             if matches!(binding.life, Life::Acquiring(_)) {
                 let failure = held_by(&binding.identity, binding.attachment.clone());
@@ -244,6 +248,16 @@ impl Registry {
                 self.settle_rivals(now, attachment, view);
             }
             None => self.settle_rivals(now, attachment, view),
+        }
+    }
+
+    /// Takes off the interface what a binding left there that stood in its place before, then looks at it once more.
+    fn clear(&mut self, attachment: &Attachment, steps: Vec<Step>) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let target = admission.target();
+        let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, steps);
+        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            admission.step = Ready::Preparing(op);
         }
     }
 

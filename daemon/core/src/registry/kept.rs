@@ -36,7 +36,9 @@ impl Registry {
             under_way("STATUS", self.status.len()),
             under_way("errands", self.errands.len()),
             under_way("LANs with permits", self.pacing.len()),
-            under_way("links to look at", self.audit.len()),
+            under_way("links to look at", self.audit.waiting()),
+            under_way("links being looked at", self.audit.under_way()),
+            under_way("links that could not be looked at", self.audit.failed()),
         ];
         kept.extend(self.out.sizes().map(|(what, count)| under_way(what, count)));
         kept

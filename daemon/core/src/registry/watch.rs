@@ -26,9 +26,19 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Returns how many links are looked at, or wait for it.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.under_way + self.failures.len()
+    /// Returns how many links are to be looked at.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns how many looks are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Returns how many links wait for another look.
+    pub(super) fn failed(&self) -> usize {
+        self.failures.len()
     }
 }
 
@@ -111,6 +121,7 @@ impl Registry {
     pub(super) fn audit_all(&mut self) {
         let held = self.bindings.values().filter(|binding| matches!(binding.life, Life::Held(_)));
         self.audit.waiting = held.map(|binding| binding.id).collect();
+        self.audit.failures.clear();
         self.audit_next();
     }
 

@@ -1,12 +1,12 @@
 //! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
 
 mod calls;
-mod resolver;
 mod change;
-mod conflict;
 mod clock;
+mod conflict;
 mod events;
 mod loss;
+mod resolver;
 mod rig;
 mod store;
 mod verbs;
