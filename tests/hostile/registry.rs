@@ -172,6 +172,7 @@ impl<'a> Life<'a> {
                     let before = self.sockets.insert(exchange, Socket::Closed);
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
                 }
+                Effect::Publish { .. } => {}
                 Effect::Reply { id, answer } => {
                     assert!(self.unanswered.remove(&id), "{id:?} is told, though nobody waits: {answer:?}");
                 }

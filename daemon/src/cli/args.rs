@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     /// Show all leases
     List(ListArgs),
+    /// Show what happened to leases: the last 10,000 events
+    Events(EventsArgs),
 }
 
 /// How the daemon runs.
@@ -32,6 +34,9 @@ pub(crate) struct DaemonArgs {
     /// Where leases are kept over restarts
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
+    /// Where each lease's name servers lie, in a file like /etc/resolv.conf
+    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
+    pub(crate) runtime_dir: PathBuf,
     /// Where the host's root directory is seen, when the daemon runs in a container: put before each netns path
     #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
     pub(crate) host_prefix: PathBuf,
@@ -72,6 +77,23 @@ pub(crate) struct ListArgs {
     pub(crate) socket: PathBuf,
 }
 
+/// How events are shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsArgs {
+    /// Go on with those that come, over restarts of the daemon too
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// One JSON object a line, as the daemon gave it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only events after this number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) after: u64,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
 /// The shape of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -105,6 +127,7 @@ mod tests {
         let Command::Daemon(args) = args.command else { panic!("{args:?}") };
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
+        assert_eq!(args.runtime_dir, PathBuf::from("/run/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);
         assert_eq!((args.timeout, args.broadcast, args.pid_file), (Duration::from_secs(30), false, None));
         assert_eq!(args.cni_cache, ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from));

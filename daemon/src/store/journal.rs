@@ -25,12 +25,21 @@ pub(crate) struct Numbered {
     pub(crate) event: Event,
 }
 
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// The events, in order.
+    pub(crate) events: Vec<Numbered>,
+    /// The number of the last one that was looked at: the next reading comes after it.
+    pub(crate) next_after: u64,
+}
+
 /// What is to be read.
 #[derive(Debug)]
 pub(super) struct Reading {
     after: u64,
     limit: usize,
-    answer: oneshot::Sender<Result<Vec<Numbered>, String>>,
+    answer: oneshot::Sender<Result<Read, String>>,
 }
 
 /// The journal as its readers see it.
@@ -60,7 +69,7 @@ impl Journal {
     ///
     /// No event has a number below one that was told before, unless the file was set aside; then numbers begin anew, and
     /// who asks for what is after the last event gets all from the first on.
-    pub(crate) async fn read(&self, after: u64, limit: usize) -> Result<Vec<Numbered>, JournalError> {
+    pub(crate) async fn read(&self, after: u64, limit: usize) -> Result<Read, JournalError> {
         let (answer, read) = oneshot::channel();
         let reading = Reading { after, limit: limit.min(MOST), answer };
         self.jobs.send(Job::Read(reading)).map_err(|_| JournalError::Closed)?;
@@ -99,30 +108,31 @@ pub(super) fn last(database: &Database) -> Result<u64, redb::Error> {
 
 impl Reading {
     /// Answers the reader, if it still waits.
-    pub(super) fn answer(self, result: Result<Vec<Numbered>, String>) {
+    pub(super) fn answer(self, result: Result<Read, String>) {
         let _ = self.answer.send(result);
     }
 
     /// Reads what is asked for. An event that a later leasehold wrote, or that is damaged, is left out.
-    pub(super) fn carry_out(&self, database: &Database) -> Result<Vec<Numbered>, redb::Error> {
+    pub(super) fn carry_out(&self, database: &Database) -> Result<Read, redb::Error> {
         let table = match database.begin_read()?.open_table(EVENTS) {
             Ok(table) => table,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Read::default()),
             Err(error) => return Err(error.into()),
         };
         let last = table.last()?.map_or(0, |(number, _)| number.value());
         let after = if self.after > last { 0 } else { self.after };
-        let mut read = Vec::new();
-        for row in table.range(after + 1..)? {
-            if read.len() >= self.limit {
-                break;
-            }
+        let mut read = Read { events: Vec::new(), next_after: after };
+        for row in table.range(after + 1..)?.take(self.limit) {
             let (number, json) = row?;
+            read.next_after = number.value();
             match serde_json::from_slice(json.value()) {
-                Ok(event) => read.push(Numbered { number: number.value(), event }),
+                Ok(event) => read.events.push(Numbered { number: number.value(), event }),
                 Err(error) => tracing::debug!(number = number.value(), %error, "event does not parse"),
             }
         }
         Ok(read)
     }
 }
+
+#[cfg(test)]
+mod tests;

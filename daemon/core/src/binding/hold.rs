@@ -92,6 +92,7 @@ impl Binding {
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
         if lost {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
+            binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             binding.lease_lost(&lease);
             binding.record_again(cx);
         }
@@ -190,6 +191,7 @@ impl Binding {
         let Life::Held(hold) = &mut self.life else { return };
         let Some(lease) = hold.client.lease() else { return };
         let (was, address) = (hold.presence, lease.address);
+        let mut removed = None;
         let configured = was == Presence::There || cx.now.boot.saturating_since(lease.start) > CONFIGURED;
         match (there, was) {
             (true, Presence::There) | (false, Presence::Missing) => return,
@@ -199,11 +201,15 @@ impl Binding {
             (true, Presence::Unknown) => {}
             (false, Presence::There | Presence::Unknown) if configured => {
                 tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
+                removed = Some(lease.clone());
             }
             (false, Presence::There | Presence::Unknown) => {}
         }
         hold.presence = if there { Presence::There } else { Presence::Missing };
         hold.client.set_addressed(there);
+        if let Some(lease) = removed {
+            self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
+        }
     }
 
     /// Goes on with an exchange that waited for its permit.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Binding, Cx, Life};
-use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::lease::{Dns, Lease};
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause};
 use crate::record::{BindingId, Change, RecordState};
@@ -117,6 +117,11 @@ impl Binding {
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
     }
 
+    /// Returns what the lease that the store holds for certain says of name servers.
+    pub(crate) fn resolver(&self) -> Option<Dns> {
+        self.persistence.durable().and_then(Lease::resolver)
+    }
+
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
         let lease = match &self.life {
             Life::Acquiring(acquire) => acquire.client.lease(),
@@ -148,7 +153,11 @@ impl Binding {
         self.persistence.in_flight = None;
         let written = self.persistence.writing.take();
         if result.is_ok() {
+            let before = self.resolver();
             self.persistence.durable = written;
+            if self.resolver() != before {
+                cx.out.resolvers.insert(self.attachment.clone());
+            }
         }
         if self.persistence.dirty {
             // What was written, or not, is out of date: the life's own turning point is the next write.

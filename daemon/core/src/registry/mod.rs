@@ -277,10 +277,20 @@ impl Registry {
         }
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(&id).is_some_and(Binding::record_is_due));
+        for attachment in std::mem::take(&mut self.out.resolvers) {
+            self.publish(attachment);
+        }
         for id in std::mem::take(&mut self.touched) {
             let deadline = self.bindings.get(&id).and_then(Binding::deadline);
             self.timers.set(Key::Binding(id), deadline);
         }
+    }
+
+    /// Tells what the durable lease of an attachment says of name servers, whichever of its bindings that is by now.
+    fn publish(&mut self, attachment: Attachment) {
+        let holder = self.slots.get(&attachment).and_then(|slot| slot.holder);
+        let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(Binding::resolver);
+        self.out.publish(attachment, dns);
     }
 
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
@@ -339,6 +349,9 @@ impl Registry {
         if let Some((cookie, _)) = binding.link.in_netns() {
             self.by_netns.entry(cookie).or_default().insert(id);
         }
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment.clone());
+        }
         self.bindings.insert(id, binding);
         self.touched.insert(id);
     }
@@ -348,6 +361,9 @@ impl Registry {
         self.give_permit_back(now, id);
         self.with(now, id, |binding, cx| binding.close(cx));
         let Some(binding) = self.bindings.remove(&id) else { return };
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment.clone());
+        }
         let key = binding.identity.key();
         if self.holders.get(&key) == Some(&id) {
             self.holders.remove(&key);

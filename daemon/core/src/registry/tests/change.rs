@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::event::EventKind;
 use crate::link::{KernelEvent, Step};
 use crate::record::{Change, RecordState};
 
@@ -157,6 +158,7 @@ fn what_only_times_or_names_change_in_is_nothing_to_the_interface() {
 fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirmed() {
     let mut rig = bound();
     rig.take_off(A);
+    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
     rig.sent.clear();
     rig.run_until(1050.5);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
@@ -168,6 +170,18 @@ fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirm
     rig.sent.clear();
     rig.run_until(1151.5);
     assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))], "renewed as usual");
+}
+
+#[test]
+fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "{:?}", rig.events);
+    rig.configure(A);
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::super::*;
 use ipnet::Ipv4Net;
 
-use crate::dhcpv4::lease::{Lease, Times};
+use crate::dhcpv4::lease::{Dns, Lease, Times};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::event::Event;
@@ -46,6 +46,9 @@ pub(super) struct Rig {
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
     pub(super) lease: u32,
+    /// The name server that it gives.
+    pub(super) dns: Option<Ipv4Addr>,
+    pub(super) published: Vec<(String, Option<Dns>)>,
     pub(super) carrier: bool,
     pub(super) addresses: Vec<Ipv4Net>,
     /// The steps that were taken, but for setting links up.
@@ -86,6 +89,8 @@ impl Rig {
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
             lease: 100,
+            dns: None,
+            published: Vec::new(),
             carrier: true,
             addresses: Vec::new(),
             steps: Vec::new(),
@@ -287,6 +292,7 @@ impl Rig {
                 Effect::Close { exchange } => {
                     self.open.remove(&exchange);
                 }
+                Effect::Publish { attachment, dns } => self.published.push((attachment.container, dns)),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
                 }
@@ -349,6 +355,7 @@ impl Rig {
                 b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255, 255, 0, 51, 4]);
                 b.extend(self.lease.to_be_bytes());
                 b.extend(&self.options);
+                b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
                 b.push(255);
                 Udp {
                     source_mac: SERVER_MAC,
