@@ -81,7 +81,8 @@ pub struct Registry {
     boot: BootId,
     rng: Rng,
     out: Outbox,
-    bindings: BTreeMap<BindingId, Binding>,
+    /// Boxed: the nodes of a map are half empty.
+    bindings: BTreeMap<BindingId, Box<Binding>>,
     last_binding: u64,
     /// The live holder of each identity (invariant 4).
     holders: BTreeMap<IdentityKey, BindingId>,
@@ -275,9 +276,9 @@ impl Registry {
             }
         }
         let bindings = &self.bindings;
-        self.out.write_notes(|id| bindings.get(&id).is_some_and(Binding::record_is_due));
+        self.out.write_notes(|id| bindings.get(&id).is_some_and(|binding| binding.record_is_due()));
         for id in std::mem::take(&mut self.touched) {
-            let deadline = self.bindings.get(&id).and_then(Binding::deadline);
+            let deadline = self.bindings.get(&id).and_then(|binding| binding.deadline());
             self.timers.set(Key::Binding(id), deadline);
         }
     }
@@ -330,7 +331,7 @@ impl Registry {
         if let Some((cookie, _)) = binding.link.in_netns() {
             self.by_netns.entry(cookie).or_default().insert(id);
         }
-        self.bindings.insert(id, binding);
+        self.bindings.insert(id, Box::new(binding));
         self.touched.insert(id);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Registry;
-use crate::binding::{Binding, Life, Owner, Purpose};
+use crate::binding::{Life, Owner, Purpose};
 use crate::effect::Outcome;
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::record::BindingId;
@@ -42,7 +42,7 @@ impl Registry {
     /// A link (or with `None` all links) of a namespace is gone.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for id in self.of_link(cookie, ifindex) {
-            let path = self.bindings.get(&id).and_then(Binding::netns_path);
+            let path = self.bindings.get(&id).and_then(|binding| binding.netns_path());
             let Some(path) = path else { continue };
             let cause = match ifindex {
                 Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
