@@ -31,6 +31,7 @@ use crate::http::{self, Doors, Event, MachineId, Reply, Site, scan_spool};
 use crate::listen::{self, ListenError};
 use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
 use crate::pid_file::{PidFile, PidFileError};
+use crate::publish::Publisher;
 use crate::store::{Persisted, Store, StoreError};
 
 /// How long requests that are open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
@@ -52,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) socket: PathBuf,
     /// Where leases are kept.
     pub(crate) state_dir: PathBuf,
+    /// Where what leases say of name servers is published.
+    pub(crate) runtime_dir: PathBuf,
     /// Where the host's root directory is seen.
     pub(crate) host_prefix: PathBuf,
     /// Where the process id is written.
@@ -235,6 +238,7 @@ struct Driver {
     registry: Registry,
     net: Net,
     store: Store,
+    publisher: Publisher,
     doors: Doors,
     open: HashMap<RequestId, Asker>,
     /// Callers that came while stopping: they are cut off unanswered, and ask the next daemon.
@@ -252,6 +256,7 @@ impl Driver {
         let (events, net_events) = unbounded_channel();
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
         let net = Net::start(config, events)?;
+        let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let (doors, door_events) = Doors::new(site(settings), store.journal());
         let sources = Sources {
             net: net_events,
@@ -263,7 +268,7 @@ impl Driver {
         };
         let registry = Registry::new(Config::default(), seed());
         let (open, late) = (HashMap::new(), Vec::new());
-        Ok((Self { registry, net, store, doors, open, late, phase: Phase::Running }, sources))
+        Ok((Self { registry, net, store, publisher, doors, open, late, phase: Phase::Running }, sources))
     }
 
     /// Tells the core what there is, accepts callers, and loops until a signal; then stops in order.
@@ -279,6 +284,7 @@ impl Driver {
         let spooled = self.take_up(scan_spool(&socket));
         self.feed(Input::Start { boot, records, spooled, adoptees });
         self.drain();
+        self.publisher.sweep();
         let (stop, stopped) = oneshot::channel::<()>();
         let accepting = http::serve(listener, socket, self.doors.clone(), async {
             let _ = stopped.await;
@@ -393,6 +399,7 @@ impl Driver {
                 Effect::Send { exchange, frame } => self.net.send(exchange, frame),
                 Effect::Close { exchange } => self.net.close(exchange),
                 Effect::Reply { id, answer } => self.reply(id, answer),
+                Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
             }
         }
     }
@@ -471,5 +478,6 @@ fn log_effect(effect: &Effect) {
         Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),
         Effect::Reply { id, answer: Answer::Failed(failure) } => debug!(request = id.0, %failure, "failed"),
         Effect::Reply { id, .. } => debug!(request = id.0, "answered"),
+        Effect::Publish { attachment, dns } => debug!(%attachment, ?dns, "publish"),
     }
 }

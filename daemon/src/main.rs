@@ -12,6 +12,7 @@ mod log;
 mod net;
 mod owner;
 mod pid_file;
+mod publish;
 mod store;
 
 use std::env;
@@ -45,6 +46,7 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
     let settings = driver::Settings {
         socket: args.socket,
         state_dir: args.state_dir,
+        runtime_dir: args.runtime_dir,
         host_prefix: args.host_prefix,
         pid_file: args.pid_file,
         cni_caches: args.cni_cache,

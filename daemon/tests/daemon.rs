@@ -73,6 +73,7 @@ impl Home {
         command
             .env("LEASEHOLD_SOCKET", self.socket())
             .env("LEASEHOLD_STATE_DIR", self.state())
+            .env("LEASEHOLD_RUNTIME_DIR", self.dir.path().join("run"))
             .env("LEASEHOLD_CNI_CACHE", self.cache())
             .env("NOTIFY_SOCKET", self.dir.path().join("notify"))
             .stdin(Stdio::null())

@@ -74,6 +74,11 @@ impl Home {
         self.state_dir.clone()
     }
 
+    /// Returns the directory in which the daemon publishes.
+    pub fn runtime_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
     /// Returns the directory in which the daemon looks for containers that others have attached: libcni's cache.
     pub fn cni_cache(&self) -> PathBuf {
         self.cni_cache.clone()
@@ -87,6 +92,7 @@ impl Daemon {
         let ready = listen(&notify)?;
         let mut command = Command::new(binary("leasehold")?);
         command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
+        command.arg("--runtime-dir").arg(home.runtime_dir());
         command.arg("--cni-cache").arg(home.cni_cache());
         command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
         let process = Process::start(netns, "leasehold daemon", command)?;

@@ -112,6 +112,7 @@ impl Contender {
 fn start_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
     let mut command = Command::new(program);
     command.arg("daemon").arg("--socket").arg(socket).arg("--state-dir").arg(state);
+    command.arg("--runtime-dir").arg(socket.with_file_name("run"));
     let mut process = Process::start(host, "leasehold daemon", command)?;
     process.wait_for_line("ready")?;
     Ok(process)

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
 use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
-use leasehold_core::record::{BindingId, Record, RecordState};
+use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
@@ -172,6 +172,7 @@ impl<'a> Life<'a> {
                     let before = self.sockets.insert(exchange, Socket::Closed);
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
                 }
+                Effect::Publish { .. } => {}
                 Effect::Reply { id, answer } => {
                     assert!(self.unanswered.remove(&id), "{id:?} is told, though nobody waits: {answer:?}");
                 }
@@ -356,6 +357,8 @@ impl<'a> Life<'a> {
             on_parent: self.script.u8() > 200,
             rapid_commit: self.script.flag(),
             release: self.script.u8() < 200,
+            on_change: if self.script.flag() { OnChange::Apply } else { OnChange::Keep },
+            on_expiry: if self.script.flag() { OnExpiry::Remove } else { OnExpiry::Keep },
             ..Profile::default()
         }
     }
@@ -398,9 +401,28 @@ impl<'a> Life<'a> {
                 let netns_of = self.script.u8() % 3;
                 Link::InNetns { path: netns(netns_of), cookie: Cookie(netns_of.into()), ifindex: 2, mac }
             }
-            false => Link::Parent { ifindex: 3, mac },
+            false => Link::Parent { ifindex: 3, mac, vlan: self.script.u8().into(), port: self.script.flag() },
         };
         let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
+        let lease = Lease {
+            address: self.net(),
+            server: self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]),
+            server_mac: Mac([2, 0, 0, 0, 0, 1]),
+            start: Instant::from_boot(self.script.duration()),
+            times: self.script.flag().then_some(Times { t1, t2, end }),
+            gateway: None,
+            routes: Vec::new(),
+            dns: Vec::new(),
+            domain: None,
+            search: Vec::new(),
+            ntp: Vec::new(),
+            mtu: None,
+            hostname: None,
+        };
+        let former = self.script.flag().then(|| {
+            let other = Lease { address: self.net(), ..lease.clone() };
+            Box::new(Former { leases: vec![other; usize::from(self.script.u8() % 3)], bare: self.script.flag() })
+        });
         Record {
             attachment,
             identity: Identity {
@@ -410,24 +432,11 @@ impl<'a> Life<'a> {
             },
             profile: self.profile(),
             link,
-            lease: Lease {
-                address: self.net(),
-                server: self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]),
-                server_mac: Mac([2, 0, 0, 0, 0, 1]),
-                start: Instant::from_boot(self.script.duration()),
-                times: self.script.flag().then_some(Times { t1, t2, end }),
-                gateway: None,
-                routes: Vec::new(),
-                dns: Vec::new(),
-                domain: None,
-                search: Vec::new(),
-                ntp: Vec::new(),
-                mtu: None,
-                hostname: None,
-            },
+            lease,
             state: self.script.one(&[RecordState::Bound, RecordState::Seeking, RecordState::Releasing]),
             boot: BootId(self.script.one(&["now", "before"]).to_owned()),
             since: WallTime::from_epoch(Duration::from_secs(u64::from(self.script.u32()))),
+            former,
         }
     }
 
@@ -445,6 +454,8 @@ impl<'a> Life<'a> {
             up: self.script.flag(),
             carrier: self.script.flag(),
             addresses: (0..self.script.u8() % 3).map(|_| self.net()).collect(),
+            bridge: self.script.flag(),
+            received: self.script.u32().into(),
             ..right
         })
     }
@@ -479,7 +490,7 @@ fn view(target: &Target) -> LinkView {
     let (cookie, ifindex, mac) = match target {
         Target::Named { netns, .. } => (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)])),
         Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),
-        Target::Known(Link::Parent { ifindex, mac }) => (99, *ifindex, *mac),
+        Target::Known(Link::Parent { ifindex, mac, .. }) => (99, *ifindex, *mac),
         Target::Host { .. } => (99, 3, Mac([2, 0, 0, 0, 9, 9])),
     };
     LinkView {
@@ -491,6 +502,8 @@ fn view(target: &Target) -> LinkView {
         up: true,
         carrier: true,
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24)).to_vec(),
+        bridge: false,
+        received: 0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
-use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Step, Target};
+use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkRoute, LinkView, Step, Target};
 use leasehold_core::wire::Mac;
 
 /// Where a link is: its namespace and its index there.
@@ -39,6 +39,8 @@ pub(crate) struct Wire {
     pub(crate) carrier: bool,
     /// The addresses on it.
     pub(crate) addresses: Vec<Ipv4Net>,
+    /// The routes over it.
+    pub(crate) routes: Vec<LinkRoute>,
     /// The LAN that it is on.
     pub(crate) lan: usize,
 }
@@ -63,6 +65,7 @@ impl Kernel {
             up: true,
             carrier: true,
             addresses: Vec::new(),
+            routes: Vec::new(),
             lan,
         };
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).collect();
@@ -77,7 +80,16 @@ impl Kernel {
         self.next += 1;
         // An index that says nothing about the namespace, as with macvlan links moved in from the host.
         let ifindex = 2 + (self.next % 5) as u32;
-        let wire = Wire { ifname: ifname.to_owned(), mac, mtu, up: false, carrier: false, addresses: Vec::new(), lan };
+        let wire = Wire {
+            ifname: ifname.to_owned(),
+            mac,
+            mtu,
+            up: false,
+            carrier: false,
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            lan,
+        };
         let links = BTreeMap::from([(ifindex, wire)]);
         self.spaces.insert(cookie, Space { path: path.to_owned(), links, doomed: false, sockets: 0 });
         self.paths.insert(path.to_owned(), cookie);
@@ -145,6 +157,8 @@ impl Kernel {
             up: wire.up,
             carrier: wire.carrier,
             addresses: wire.addresses.clone(),
+            bridge: false,
+            received: 0,
         })
     }
 
@@ -170,6 +184,12 @@ impl Kernel {
                     raised = Some(at);
                 }
                 Step::Mtu(mtu) => wire.mtu = *mtu,
+                Step::AddAddress(address) if wire.addresses.contains(address) => {}
+                Step::AddAddress(address) => wire.addresses.push(*address),
+                Step::RemoveAddress(address) => wire.addresses.retain(|there| there != address),
+                Step::AddRoute(route) if wire.routes.contains(route) => {}
+                Step::AddRoute(route) => wire.routes.push(route.clone()),
+                Step::RemoveRoute(route) => wire.routes.retain(|there| there != route),
             }
             taken += 1;
         }

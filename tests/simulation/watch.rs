@@ -241,6 +241,7 @@ impl Watch {
                 (!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed")))
             }
             Effect::Reply { id, answer } => self.reply(*id, answer, store),
+            Effect::Publish { .. } => None,
         }
     }
 

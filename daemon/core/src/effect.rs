@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::lease::{Dns, Lease};
 use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::dhcpv4::timing::Timer;
 use crate::identity::{Attachment, ClientId, Identity, Lan};
@@ -160,6 +160,14 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
+    /// Lets the host's programs read an attachment's name servers, in place of what they read before; `None`: it has none
+    /// any more. Nothing is answered. The shell keeps the order, and at start forgets what no effect of the start names.
+    Publish {
+        /// Whose.
+        attachment: Attachment,
+        /// What its lease, which is durable, says.
+        dns: Option<Dns>,
+    },
 }
 
 /// What the next deadline of the core is for.
@@ -175,6 +183,8 @@ pub enum Why {
     LeaseEnds,
     /// A failed write is tried again.
     Store,
+    /// A failed change of an interface, or a failed look at one, is tried again.
+    Work,
 }
 
 /// What a caller asks.

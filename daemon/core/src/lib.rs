@@ -45,7 +45,7 @@
 //! assert_eq!(registry.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `registry` → `binding` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the contract
+//! Inside, imports run one way: `registry` → `binding` → `plan` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the contract
 //! with the outside, are seen by `registry` and `binding` only.
 
 mod binding;
@@ -54,6 +54,7 @@ pub mod effect;
 pub mod event;
 pub mod identity;
 pub mod link;
+pub mod plan;
 pub mod record;
 pub mod registry;
 pub mod time;

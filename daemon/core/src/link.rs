@@ -36,10 +36,26 @@ pub enum Link {
         ifindex: u32,
         /// The Ethernet address that the container's interface has or had.
         mac: Mac,
+        /// The VLAN that the socket is in, where `port` is set; 0: none.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        vlan: u16,
+        /// The link is a bridge, and the socket is not on the bridge but on one of its ports, made for it: a frame that is
+        /// sent on a bridge never reaches a server that listens on that bridge.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        port: bool,
     },
 }
 
+fn is_zero(vlan: &u16) -> bool {
+    *vlan == 0
+}
+
 impl Link {
+    /// Returns a link of the host as it is, on behalf of a container with this Ethernet address.
+    pub fn parent(ifindex: u32, mac: Mac) -> Self {
+        Self::Parent { ifindex, mac, vlan: 0, port: false }
+    }
+
     /// Returns the Ethernet address that frames of this link bear.
     pub fn mac(&self) -> Mac {
         match self {
@@ -109,6 +125,10 @@ pub struct LinkView {
     pub carrier: bool,
     /// The IPv4 addresses on it.
     pub addresses: Vec<Ipv4Net>,
+    /// Whether it is a bridge.
+    pub bridge: bool,
+    /// Frames that came in on it so far.
+    pub received: u64,
 }
 
 /// One change of a link.
@@ -118,6 +138,40 @@ pub enum Step {
     Up,
     /// Sets its MTU, in bytes.
     Mtu(u32),
+    /// Puts an address on it, with its broadcast address. One that is there already is success.
+    AddAddress(Ipv4Net),
+    /// Takes an address off it. One that is not there is success.
+    RemoveAddress(Ipv4Net),
+    /// Adds a route over it to the main table, behind others to the same destination with the same metric. One that is there
+    /// already is success.
+    AddRoute(LinkRoute),
+    /// Removes this route, and no other that differs in destination, gateway, metric or link. One that is not there is
+    /// success.
+    RemoveRoute(LinkRoute),
+}
+
+/// A route over a link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkRoute {
+    /// Where it leads.
+    pub destination: Ipv4Net,
+    /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
+    pub via: Option<Ipv4Addr>,
+    /// The lower goes first; `None` is 0.
+    pub metric: Option<u32>,
+    /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
+    pub mtu: Option<u32>,
+}
+
+/// What a packet socket hears of ARP. Of IPv4 only, and not what this host sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hears {
+    /// Nothing.
+    Nothing,
+    /// Replies to the link's own Ethernet address ([`Link::mac`]).
+    Answers,
+    /// Besides, all whose sender or target is this address.
+    About(Ipv4Addr),
 }
 
 /// Which sockets an exchange wants. One packet socket always: it hears UDP to port 68 whose chaddr is
@@ -126,8 +180,8 @@ pub enum Step {
 pub struct Sockets {
     /// The hardware address by which answers name the client: that of the messages, which need not be the link's.
     pub chaddr: Mac,
-    /// The packet socket hears ARP too.
-    pub arp: bool,
+    /// What the packet socket hears of ARP.
+    pub arp: Hears,
     /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel
     /// does not tell the server that the port is unreachable. Failure to bind is no failure of the exchange.
     pub hold_port: Option<Ipv4Addr>,

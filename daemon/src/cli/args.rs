@@ -34,6 +34,9 @@ pub(crate) struct DaemonArgs {
     /// Where leases are kept over restarts
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
+    /// Where each lease's name servers lie, in a file like /etc/resolv.conf
+    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
+    pub(crate) runtime_dir: PathBuf,
     /// Where the host's root directory is seen, when the daemon runs in a container: put before each netns path
     #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
     pub(crate) host_prefix: PathBuf,
@@ -124,6 +127,7 @@ mod tests {
         let Command::Daemon(args) = args.command else { panic!("{args:?}") };
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
+        assert_eq!(args.runtime_dir, PathBuf::from("/run/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);
         assert_eq!((args.timeout, args.broadcast, args.pid_file), (Duration::from_secs(30), false, None));
         assert_eq!(args.cni_cache, ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from));

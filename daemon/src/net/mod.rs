@@ -2,8 +2,8 @@
 //!
 //! It carries out the core's effects and tells what happened. It holds no rule of DHCP and no state of a lease.
 //!
-//! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); [`netlink`] looks at links and changes
-//!   them there.
+//! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
+//!   [`steps`] change them.
 //! * [`packet`]: the sockets of an exchange; [`exchange`] sends and receives through them; [`reaper`] closes them.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
 //! * [`inherit`] takes the socket that systemd passes.
@@ -19,6 +19,7 @@ mod pool;
 mod ready;
 mod reaper;
 mod registrar;
+mod steps;
 mod watch;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! rtnetlink, as much of it as a link takes: look, set up, set the MTU.
+//! rtnetlink, as much of it as it takes to look at a link. [`steps`](super::steps) change it.
 //!
 //! A request to the kernel is carried out inside `send`, under the kernel's own lock; when that returns, the answer is
 //! in the socket's queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in
@@ -11,13 +11,13 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use leasehold_core::link::{Cookie, LinkCause, LinkView, Step};
+use leasehold_core::link::{Cookie, LinkCause, LinkView};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
     NetlinkMessage, NlasIterator,
 };
-use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, address::AddressMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -58,7 +58,8 @@ pub(super) enum NetlinkError {
 }
 
 impl NetlinkError {
-    fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
+    /// Returns what it means for a link that was to be looked at, or changed.
+    pub(super) fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
         match self {
             Self::Kernel { errno: libc::ENODEV, .. } => which.missing(),
             error => LinkCause::Refused { doing, reason: error.to_string() },
@@ -81,30 +82,6 @@ impl Netlink {
         cookie_of(&self.socket)
     }
 
-    /// Takes `steps` in order, counting each in `taken`, and returns what the link then looks like.
-    pub(super) fn apply(
-        &mut self,
-        which: Which<'_>,
-        cookie: Cookie,
-        steps: &[Step],
-        mut taken: impl FnMut(),
-    ) -> Result<LinkView, LinkCause> {
-        // A link that is not Ethernet is left as it is. By index it was looked at before.
-        let index = match which {
-            Which::Index(index) => index,
-            Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
-            Which::Name(_) => self.ethernet(which)?.0.index,
-        };
-        for step in steps {
-            match step {
-                Step::Up => self.set_up(index)?,
-                Step::Mtu(mtu) => self.set_mtu(index, *mtu)?,
-            }
-            taken();
-        }
-        self.view(Which::Index(index), cookie)
-    }
-
     /// Tells whether a namespace has that number in the socket's own. Where the kernel cannot be asked, one may have.
     pub(super) fn has_number(&mut self, number: i32) -> bool {
         let mut request = NsidMessage::default();
@@ -113,7 +90,8 @@ impl Netlink {
         !matches!(asked, Err(NetlinkError::Kernel { errno: libc::ENOENT, .. }))
     }
 
-    fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
+    /// Looks at a link and its addresses.
+    pub(super) fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
         let (link, mac) = self.ethernet(which)?;
         let addresses = self.addresses(link.index).map_err(|error| error.at(which, "list the addresses"))?;
         Ok(LinkView {
@@ -124,11 +102,14 @@ impl Netlink {
             ifname: link.name,
             mac,
             mtu: link.mtu,
+            bridge: link.bridge,
+            received: link.received,
             addresses,
         })
     }
 
-    fn ethernet(&mut self, which: Which<'_>) -> Result<(LinkAnswer, Mac), LinkCause> {
+    /// Looks at a link, and refuses one without an Ethernet address.
+    pub(super) fn ethernet(&mut self, which: Which<'_>) -> Result<(LinkAnswer, Mac), LinkCause> {
         let link = self.link(which)?;
         match link.mac {
             Some(mac) if link.kind == libc::ARPHRD_ETHER => Ok((link, mac)),
@@ -146,8 +127,6 @@ impl Netlink {
             }
             Which::Name(name) => request.attributes.push(LinkAttribute::IfName(name.to_owned())),
         }
-        // Counters cost the kernel a walk over all processors, and nobody reads them.
-        request.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
         let mut found = None;
         let asked = self.request(RouteNetlinkMessage::GetLink(request), 0, |kind, payload| {
             if kind == libc::RTM_NEWLINK {
@@ -174,26 +153,6 @@ impl Netlink {
             Ok(())
         })?;
         Ok(addresses)
-    }
-
-    fn set_up(&mut self, index: u32) -> Result<(), LinkCause> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.header.flags = LinkFlags::Up;
-        request.header.change_mask = LinkFlags::Up;
-        self.set(index, request, "set the link up")
-    }
-
-    fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), LinkCause> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes.push(LinkAttribute::Mtu(mtu));
-        self.set(index, request, "set the MTU")
-    }
-
-    fn set(&mut self, index: u32, request: LinkMessage, doing: &'static str) -> Result<(), LinkCause> {
-        let asked = self.request(RouteNetlinkMessage::SetLink(request), NLM_F_ACK, |_, _| Ok(()));
-        asked.map_err(|error| error.at(Which::Index(index), doing))
     }
 
     /// Sends a request and gives the kind and payload of every message of the answer to `each`.
@@ -311,12 +270,18 @@ pub(super) struct LinkAnswer {
     name: String,
     mac: Option<Mac>,
     mtu: u32,
+    bridge: bool,
+    received: u64,
 }
 
 impl LinkAnswer {
     const ADDRESS: u16 = libc::IFLA_ADDRESS;
     const IFNAME: u16 = libc::IFLA_IFNAME;
     const MTU: u16 = libc::IFLA_MTU;
+    const INFO: u16 = libc::IFLA_LINKINFO;
+    const STATS: u16 = libc::IFLA_STATS64;
+    /// In `INFO`: what sort of link it is.
+    const INFO_KIND: u16 = libc::IFLA_INFO_KIND;
     const HEADER: usize = 16;
 
     /// Reads a `struct ifinfomsg` and the attributes behind it.
@@ -330,6 +295,8 @@ impl LinkAnswer {
             name: String::new(),
             mac: None,
             mtu: 0,
+            bridge: false,
+            received: 0,
         };
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
             let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
@@ -338,10 +305,18 @@ impl LinkAnswer {
                 Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
                 Self::IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::INFO => link.bridge = Self::is_bridge(value),
+                // A `struct rtnl_link_stats64` begins with rx_packets.
+                Self::STATS => link.received = value.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)),
                 _ => {}
             }
         }
         Ok(link)
+    }
+
+    fn is_bridge(info: &[u8]) -> bool {
+        let mut attributes = NlasIterator::new(info).flatten();
+        attributes.any(|attribute| attribute.kind() == Self::INFO_KIND && attribute.value().starts_with(b"bridge\0"))
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use leasehold_core::link::{Link, LinkCause, Sockets};
+use leasehold_core::link::{Hears, Link, LinkCause, Sockets};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -54,7 +54,7 @@ impl Opened {
     /// and binding it would wait for an RCU grace period.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
-            socket.attach_filter(&filter(want.chaddr, want.arp))?;
+            socket.attach_filter(&filter(want.chaddr, link.mac(), want.arp))?;
             let packet = PacketSocket { fd: Some(OwnedFd::from(socket)), ifindex: ifindex_of(link), reaper };
             AuxData.set(&packet, &true)?;
             IgnoreOutgoing.set(&packet, &true)?;
@@ -263,12 +263,14 @@ fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The program, for the kernel, that picks out what an exchange wants: UDP to port 68 with `mac` as chaddr, in one
-/// piece; with `arp` also ARP for IPv4. What this host sends is none of it.
-fn filter(mac: Mac, arp: bool) -> [SockFilter; 20] {
+/// The program, for the kernel, that picks out what an exchange wants: UDP to port 68 with `chaddr`, in one piece, and
+/// of ARP for IPv4 what `hears` says of a link with the address `own`. What this host sends is none of it.
+fn filter(chaddr: Mac, own: Mac, hears: Hears) -> [SockFilter; 30] {
     const ARP: u8 = 15;
-    const ACCEPT: u8 = 18;
-    const DROP: u8 = 19;
+    const ABOUT: u8 = 18;
+    const ANSWERS: u8 = 22;
+    const ACCEPT: u8 = 28;
+    const DROP: u8 = 29;
     // Offsets in the frame; those from UDP_PORT on are without the IP header, whose length X holds.
     const TYPE: u32 = 12;
     const IP: u32 = 14;
@@ -277,8 +279,13 @@ fn filter(mac: Mac, arp: bool) -> [SockFilter; 20] {
     const UDP_PORT: u32 = IP + 2;
     const CHADDR: u32 = IP + 8 + 28;
     const ARP_KIND: u32 = 16;
+    const ARP_OPERATION: u32 = 20;
+    const ARP_SENDER: u32 = 28;
+    const ARP_TARGET_MAC: u32 = 32;
+    const ARP_TARGET: u32 = 38;
     /// IPv4 in addresses of 6 and 4 bytes (RFC 826: ptype, hlen, plen).
     const ARP_FOR_IPV4: u32 = 0x0800_0604;
+    const REPLY: u32 = 2;
     /// The fragment offset and the flag that more follow (RFC 791 §3.1).
     const IN_PIECES: u32 = 0x3fff;
 
@@ -291,12 +298,21 @@ fn filter(mac: Mac, arp: bool) -> [SockFilter; 20] {
     let equal = |value: u32, here: u8, yes: u8, no: u8| jump(libc::BPF_JEQ, value, here, yes, no);
     let done = |keep: usize| SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, keep as u32);
 
-    let [a, b, c, d, e, f] = mac.0;
+    let ends = |mac: Mac| {
+        let [a, b, c, d, e, f] = mac.0;
+        (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, 0, e, f]))
+    };
+    let (chaddr, own) = (ends(chaddr), ends(own));
+    let (arp, arp_for_ipv4, about) = match hears {
+        Hears::Nothing => (DROP, DROP, Ipv4Addr::UNSPECIFIED),
+        Hears::Answers => (ARP, ANSWERS, Ipv4Addr::UNSPECIFIED),
+        Hears::About(address) => (ARP, ABOUT, address),
+    };
     [
         load(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned()),
         equal(u32::from(libc::PACKET_OUTGOING), 1, DROP, 2),
         load(libc::BPF_H, TYPE),
-        equal(libc::ETH_P_IP.cast_unsigned(), 3, 4, if arp { ARP } else { DROP }),
+        equal(libc::ETH_P_IP.cast_unsigned(), 3, 4, arp),
         load(libc::BPF_B, PROTOCOL),
         equal(libc::IPPROTO_UDP.cast_unsigned(), 5, 6, DROP),
         load(libc::BPF_H, FRAGMENT),
@@ -305,12 +321,22 @@ fn filter(mac: Mac, arp: bool) -> [SockFilter; 20] {
         load_x(libc::BPF_H, UDP_PORT),
         equal(u32::from(CLIENT_PORT), 10, 11, DROP),
         load_x(libc::BPF_W, CHADDR),
-        equal(u32::from_be_bytes([a, b, c, d]), 12, 13, DROP),
+        equal(chaddr.0, 12, 13, DROP),
         load_x(libc::BPF_H, CHADDR + 4),
-        equal(u32::from_be_bytes([0, 0, e, f]), 14, ACCEPT, DROP),
+        equal(chaddr.1, 14, ACCEPT, DROP),
         equal(libc::ETH_P_ARP.cast_unsigned(), ARP, 16, DROP),
         load(libc::BPF_W, ARP_KIND),
-        equal(ARP_FOR_IPV4, 17, ACCEPT, DROP),
+        equal(ARP_FOR_IPV4, 17, arp_for_ipv4, DROP),
+        load(libc::BPF_W, ARP_SENDER),
+        equal(about.into(), 19, ACCEPT, 20),
+        load(libc::BPF_W, ARP_TARGET),
+        equal(about.into(), 21, ACCEPT, ANSWERS),
+        load(libc::BPF_H, ARP_OPERATION),
+        equal(REPLY, 23, 24, DROP),
+        load(libc::BPF_W, ARP_TARGET_MAC),
+        equal(own.0, 25, 26, DROP),
+        load(libc::BPF_H, ARP_TARGET_MAC + 4),
+        equal(own.1, 27, ACCEPT, DROP),
         done(LONGEST + 1),
         done(0),
     ]

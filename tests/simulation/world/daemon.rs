@@ -348,7 +348,7 @@ impl World {
 
     /// Carries an effect out, unless the daemon crashes first; or crashes after it.
     pub(super) fn carry(&mut self, effect: Effect) {
-        let kind = kind_of(&effect);
+        let Some(kind) = kind_of(&effect) else { return self.carry_out(effect) };
         if self.crashes_at(kind, false) {
             return;
         }
@@ -373,8 +373,8 @@ impl World {
     }
 }
 
-fn kind_of(effect: &Effect) -> EffectKind {
-    match effect {
+fn kind_of(effect: &Effect) -> Option<EffectKind> {
+    Some(match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
         Effect::Inspect { .. } => EffectKind::Inspect,
@@ -382,7 +382,8 @@ fn kind_of(effect: &Effect) -> EffectKind {
         Effect::Send { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
-    }
+        Effect::Publish { .. } => return None,
+    })
 }
 
 fn brief(effect: &Effect) -> String {

@@ -67,6 +67,8 @@ impl World {
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
+            // Nobody here reads it, and no outcome is told.
+            Effect::Publish { .. } => {}
         }
     }
 
@@ -98,7 +100,7 @@ impl World {
     /// Carries an effect out. Transactions go by [`World::commit`].
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { .. } => {}
+            Effect::Persist { .. } | Effect::Publish { .. } => {}
             Effect::Open { op, exchange, .. } => {
                 let (delay, result) = self.open(exchange);
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::effect::ExchangeId;
 use leasehold_core::identity::Lan;
-use leasehold_core::link::{Link, LinkCause};
+use leasehold_core::link::{Hears, Link, LinkCause};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{
@@ -182,16 +182,16 @@ impl World {
     /// A frame from a station reaches the host: its kernels and the exchanges' sockets.
     pub(super) fn at_host(&mut self, lan: usize, bytes: &[u8]) {
         let Ok(frame) = decode(bytes) else { return };
-        let (arp_only, chaddr) = match &frame.packet {
+        let (about, chaddr) = match &frame.packet {
             Packet::Arp(question) => {
                 if let Some(owner) = self.kernel.owner(lan, question.target).filter(|_| question.request) {
                     let reply = arp(owner.mac.0, frame.source, &answer_to(question, owner.mac));
                     self.reach_stations(lan, reply);
                 }
-                (true, frame.destination)
+                (Some(question), frame.destination)
             }
             Packet::Udp { destination, payload, .. } if destination.port() == 68 && payload.len() >= 34 => {
-                (false, [payload[28], payload[29], payload[30], payload[31], payload[32], payload[33]])
+                (None, [payload[28], payload[29], payload[30], payload[31], payload[32], payload[33]])
             }
             Packet::Udp { .. } | Packet::Other(_) => return,
         };
@@ -199,7 +199,10 @@ impl World {
         let hears = |sock: &&Sock| {
             let inside = matches!(sock.link, Link::InNetns { .. });
             let for_it = broadcast || (sock.link.mac().0 == frame.destination && (inside || self.plan.promiscuous));
-            let wanted = if arp_only { sock.want.arp } else { sock.link.mac().0 == chaddr };
+            let wanted = match about {
+                Some(arp) => hears_of(sock, arp),
+                None => sock.link.mac().0 == chaddr,
+            };
             sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
         };
         let other_host = |sock: &Sock| !broadcast && matches!(sock.link, Link::Parent { .. });
@@ -299,6 +302,16 @@ impl World {
                 self.after(0, SECOND, Event::Carrier(at, true));
             }
         }
+    }
+}
+
+/// Tells whether an exchange's packet socket hears this of ARP.
+fn hears_of(sock: &Sock, arp: &Arp) -> bool {
+    let answers = || !arp.request && arp.target_mac == sock.link.mac().0;
+    match sock.want.arp {
+        Hears::Nothing => false,
+        Hears::Answers => answers(),
+        Hears::About(address) => answers() || arp.sender == address || arp.target == address,
     }
 }
 

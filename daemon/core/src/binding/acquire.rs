@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
-use super::{Binding, Cx, Holder, Leave, Life, Owner, Purpose, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
-use crate::effect::{Failure, Outcome, StoreCause, Why};
+use crate::effect::{Failure, StoreCause, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
-use crate::link::{LinkCause, LinkView, Sockets, Step, Target};
+use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::frame::Frame;
@@ -124,7 +124,7 @@ impl Binding {
 
     /// Begins the exchange: there is a permit.
     pub(crate) fn on_permit(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else { return self.hold_on_permit(cx) };
         if acquire.stage != Stage::AwaitingPermit {
             return;
         }
@@ -176,7 +176,7 @@ impl Binding {
                 self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.open(Sockets { chaddr: self.identity.chaddr, arp: false, hold_port: None }, true, cx);
+                self.open(Sockets { chaddr: self.identity.chaddr, arp: Hears::Nothing, hold_port: None }, true, cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
         }
@@ -213,7 +213,7 @@ impl Binding {
         match (result, aborted) {
             (Ok(()), false) => {
                 self.exchange.close(cx);
-                self.size(cx);
+                self.make_fit(cx);
             }
             (Ok(()), true) => self.give_back_won(cx),
             (Err(cause), _) => {
@@ -223,6 +223,16 @@ impl Binding {
                 self.undo_write(cx);
             }
         }
+    }
+
+    /// Sets the MTU, if the server gave one.
+    fn make_fit(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
+            return self.held(cx);
+        }
+        acquire.stage = Stage::Sizing;
+        self.size(cx);
     }
 
     /// Gives the acquisition up.
@@ -285,46 +295,16 @@ impl Binding {
         self.release_begin(cx);
     }
 
-    /// Sets the MTU if the server gave one, at most the parent's; without a parent, at most what the link has.
-    fn size(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
-            return self.held(cx);
-        }
-        acquire.stage = Stage::Sizing;
-        match self.identity.lan.parent() {
-            Some(parent) => {
-                let target = Target::Host { ifname: parent.to_owned() };
-                cx.out.inspect(Owner::Binding(self.id), Purpose::Size, target);
-            }
-            None => self.resize(None, cx),
-        }
-    }
-
-    fn resize(&mut self, parent: Option<&LinkView>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
-        let mtu = u32::from(wanted).min(parent.map_or(acquire.mtu, |view| view.mtu));
-        if mtu == acquire.mtu {
-            return self.held(cx);
-        }
-        let target = Target::Known(self.link.clone());
-        cx.out.apply(Owner::Binding(self.id), Purpose::Size, target, vec![Step::Mtu(mtu)]);
-    }
-
-    pub(super) fn on_sized(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
-        if !matches!(&self.life, Life::Acquiring(acquire) if acquire.stage == Stage::Sizing) {
-            return;
-        }
-        match outcome {
-            Outcome::Inspected(parent) => self.resize(parent.as_ref().ok(), cx),
-            Outcome::Applied { result: Err(cause), .. } if cause.is_gone() => self.fail_link(cause, cx),
-            Outcome::Applied { result: Err(cause), .. } => {
+    /// Goes on after the MTU was set, or could not be.
+    pub(super) fn sized(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+        self.work = None;
+        match result {
+            Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
+            Err(cause) => {
                 tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
                 self.held(cx);
             }
-            Outcome::Applied { result: Ok(_), .. } => self.held(cx),
-            Outcome::Persisted(_) | Outcome::Opened(_) => {}
+            Ok(()) => self.held(cx),
         }
     }
 

@@ -11,6 +11,7 @@ mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
+use self::work::Work;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
@@ -59,6 +61,21 @@ pub(crate) struct Binding {
     parent: Option<Link>,
     exchange: Exchange,
     persistence: Persistence,
+    /// What is to be done at the interface; mostly nothing.
+    work: Option<Box<Work>>,
+    permit: Permit,
+}
+
+/// How an exchange for which no caller waits stands to the permits of its LAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Permit {
+    /// It has none and waits for none.
+    #[default]
+    None,
+    /// It waits for its turn.
+    Asked,
+    /// It has one.
+    Held,
 }
 
 /// Who a binding is for, and where.
@@ -92,7 +109,8 @@ impl Binding {
     fn new(id: BindingId, holder: Holder, life: Life) -> Self {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
-        Self { id, attachment, identity, profile, link, life, parent: None, exchange, persistence }
+        let (work, permit) = (None, Permit::default());
+        Self { id, attachment, identity, profile, link, life, parent: None, exchange, persistence, work, permit }
     }
 
     /// Returns the sender of the binding's messages.
@@ -151,12 +169,17 @@ impl Binding {
             Life::Releasing(release) => release.deadline(),
         };
         let store = self.persistence.retry_at().map(|at| (at, Why::Store));
-        [own, store].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
+        [own, store, work.filter(|_| matches!(self.life, Life::Held(_)))]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Goes on as the clock says.
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
         self.retry_persist(cx);
+        self.retry_work(cx);
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_clock(cx),
             Life::Held(_) => self.hold_on_clock(cx),
@@ -169,7 +192,7 @@ impl Binding {
         match (purpose, outcome) {
             (Purpose::Open(exchange), Outcome::Opened(result)) => self.on_opened(exchange, result, cx),
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Purpose::Size, outcome) => self.on_sized(outcome, cx),
+            (Purpose::Work, outcome) => self.on_worked(outcome, cx),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
             (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {
@@ -224,7 +247,7 @@ impl Binding {
         }
         match (result, &self.life) {
             (Ok(view), life) => {
-                self.parent = Some(Link::Parent { ifindex: view.ifindex, mac: view.mac });
+                self.parent = Some(Link::parent(view.ifindex, view.mac));
                 match life {
                     Life::Acquiring(_) => self.acquire_on_clock(cx),
                     Life::Held(_) => self.hold_on_clock(cx),
@@ -277,8 +300,11 @@ impl Binding {
         if matches!(self.life, Life::Releasing(_)) && why == Leave::Deleted {
             return self.hurry(cx);
         }
+        if !matches!(self.life, Life::Held(_)) {
+            return;
+        }
+        self.end_exchange(cx);
         let Life::Held(hold) = &self.life else { return };
-        self.exchange.close(cx);
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {
@@ -287,7 +313,7 @@ impl Binding {
             }
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),
-            (None, None) => (&hold.last, Owed::Nothing),
+            (None, None) => (&*hold.last, Owed::Nothing),
         };
         self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why)));
         self.release_begin(cx);
@@ -305,6 +331,7 @@ impl Binding {
             state,
             boot: cx.boot.clone(),
             since: crate::time::WallTime::from_epoch(since),
+            former: self.work.as_ref().filter(|_| matches!(self.life, Life::Held(_))).and_then(|work| work.former()),
         }
     }
 

@@ -1,10 +1,10 @@
 //! What the core wants done: the effects, and who hears of their outcomes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use super::journal::{Journal, Ready};
-use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::lease::{Dns, Lease};
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::Attachment;
@@ -33,8 +33,8 @@ pub(crate) enum Purpose {
     Open(ExchangeId),
     /// A binding's record, or events.
     Persist,
-    /// The link's MTU.
-    Size,
+    /// The binding's interface.
+    Work,
     /// The host's link, for a RELEASE from there.
     FindParent,
     /// The host's link, for an exchange over it.
@@ -54,6 +54,8 @@ pub(crate) enum Purpose {
 /// A binding's turning point, for the registry.
 #[derive(Debug)]
 pub(crate) enum Report {
+    /// An exchange for which no caller waits wants a permit.
+    WantsPermit,
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
     /// The lease is durable; the records of these others went with that write.
@@ -86,6 +88,8 @@ pub(crate) struct Outbox {
     journal: Journal,
     /// The transactions of the input at hand: whose, and where in the queue. Nothing leaves that meanwhile.
     writes: Vec<(BindingId, usize)>,
+    /// Attachments whose name servers may have changed during the input at hand.
+    pub(crate) resolvers: BTreeSet<Attachment>,
 }
 
 /// Different causes that are counted apart; some bear a number that a packet chose.
@@ -220,6 +224,10 @@ impl Outbox {
 
     pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
         self.effects.push_back(Effect::Reply { id, answer });
+    }
+
+    pub(crate) fn publish(&mut self, attachment: Attachment, dns: Option<Dns>) {
+        self.effects.push_back(Effect::Publish { attachment, dns });
     }
 
     /// Counts something that came in and was refused.

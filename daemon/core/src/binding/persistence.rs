@@ -1,9 +1,10 @@
 //! A binding's record in the store: one write at a time, the latest wins.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Binding, Cx, Life};
-use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::lease::{Dns, Lease};
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause};
 use crate::record::{BindingId, Change, RecordState};
@@ -31,9 +32,9 @@ pub(super) struct Persistence {
     dirty: bool,
     in_flight: Option<OpId>,
     /// The lease that the record being written holds.
-    writing: Option<Lease>,
+    writing: Option<Arc<Lease>>,
     /// The lease that the record in the store holds for certain.
-    durable: Option<Lease>,
+    durable: Option<Arc<Lease>>,
     failures: u32,
     retry: Option<Instant>,
 }
@@ -45,13 +46,13 @@ impl Persistence {
     }
 
     /// Returns how the store stands to a binding whose record it holds.
-    pub(super) fn recovered(lease: Lease) -> Self {
+    pub(super) fn recovered(lease: Arc<Lease>) -> Self {
         Self { durable: Some(lease), ..Self::default() }
     }
 
     /// Returns the lease that the store holds for certain.
     pub(super) fn durable(&self) -> Option<&Lease> {
-        self.durable.as_ref()
+        self.durable.as_deref()
     }
 
     /// Wants the store to hold this when it is next written.
@@ -97,10 +98,28 @@ impl Binding {
         let Some(changes) = self.changes(cx) else { return };
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
-            Change::Put(_, record) => (record.state == RecordState::Bound).then(|| record.lease.clone()),
+            Change::Put(_, record) => (record.state == RecordState::Bound).then(|| self.share(&record.lease)),
             Change::Remove(_) | Change::Note(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
+    }
+
+    /// Returns a lease that a record holds, as shared with the rest of the binding where that is the same.
+    fn share(&self, lease: &Lease) -> Arc<Lease> {
+        match &self.life {
+            Life::Held(hold) if *hold.last == *lease => hold.last.clone(),
+            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => Arc::new(lease.clone()),
+        }
+    }
+
+    /// Writes the record once more, because what is to be done at the interface changed.
+    pub(super) fn record_again(&mut self, cx: &mut Cx<'_>) {
+        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+    }
+
+    /// Returns what the lease that the store holds for certain says of name servers.
+    pub(crate) fn resolver(&self) -> Option<Dns> {
+        self.persistence.durable().and_then(Lease::resolver)
     }
 
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
@@ -133,7 +152,11 @@ impl Binding {
         self.persistence.in_flight = None;
         let written = self.persistence.writing.take();
         if result.is_ok() {
+            let before = self.resolver();
             self.persistence.durable = written;
+            if self.resolver() != before {
+                cx.out.resolvers.insert(self.attachment.clone());
+            }
         }
         if self.persistence.dirty {
             // What was written, or not, is out of date: the life's own turning point is the next write.
@@ -148,7 +171,7 @@ impl Binding {
         }
         match (&self.life, result) {
             (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
-            (Life::Held(_), Ok(())) => {}
+            (Life::Held(_), Ok(())) => self.work(cx),
             (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
             (Life::Held(_), Err(cause)) => self.persist_later(&cause, cx),
             (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),

@@ -16,9 +16,10 @@ use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause, Why};
 use crate::event::EventKind;
 use crate::identity::Lan;
-use crate::link::{Link, LinkCause, LinkView, Sockets, Target};
+use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
+use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
 /// How long a DEL waits for the RELEASE to leave once it is noted. Three ARP requests take 0.6 s.
@@ -219,6 +220,7 @@ impl Binding {
             };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
+            self.work(cx);
         }
         self.persist_later(&cause, cx);
         cx.out.report(self.id, Report::NotGivenBack(cause));
@@ -241,7 +243,7 @@ impl Binding {
             return self.find_parent(cx);
         }
         release.stage = Stage::Opening;
-        let want = self.release_sockets();
+        let want = sockets(self.identity.chaddr, release.lease.ip());
         self.exchange.open(self.id, &self.link, want, cx);
     }
 
@@ -278,8 +280,8 @@ impl Binding {
             Ok(view) => {
                 release.stage = Stage::Opening;
                 release.from_host = true;
-                let link = Link::Parent { ifindex: view.ifindex, mac: self.identity.chaddr };
-                let want = self.release_sockets();
+                let link = Link::parent(view.ifindex, self.identity.chaddr);
+                let want = sockets(self.identity.chaddr, release.lease.ip());
                 self.exchange.open(self.id, &link, want, cx);
             }
             Err(_) => self.release_later(cx),
@@ -417,8 +419,8 @@ impl Binding {
         }
         self.persist(Want::Gone, cx);
     }
+}
 
-    fn release_sockets(&self) -> Sockets {
-        Sockets { chaddr: self.identity.chaddr, arp: true, hold_port: None }
-    }
+fn sockets(chaddr: Mac, leased: Ipv4Addr) -> Sockets {
+    Sockets { chaddr, arp: Hears::About(leased), hold_port: None }
 }

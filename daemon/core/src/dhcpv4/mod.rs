@@ -146,6 +146,8 @@ pub struct Client {
     asked: Option<Lease>,
     tally: Tally,
     rng: Rng,
+    /// The leased address is on the interface, or is about to be.
+    addressed: bool,
 }
 
 impl Client {
@@ -197,7 +199,8 @@ impl Client {
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
-        Self { sender, state, line: Line::Closed, waited_for, insists: None, asked: None, tally: Tally::default(), rng }
+        let (tally, line, addressed) = (Tally::default(), Line::Closed, true);
+        Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed }
     }
 
     /// Takes an event in.
@@ -236,7 +239,25 @@ impl Client {
 
     /// Tells whether what the client sends now is broadcast, not for one server.
     pub fn broadcasts(&self) -> bool {
-        !matches!(self.state, State::Renewing { .. })
+        !matches!(self.state, State::Renewing { .. }) || !self.addressed
+    }
+
+    /// Tells whether what the client does, or is about to do, may end in another address.
+    pub fn acquires(&self) -> bool {
+        match self.state {
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. } => true,
+            State::Bound { .. } | State::Renewing { .. } | State::Rebinding { .. } => false,
+        }
+    }
+
+    /// Tells the client whether the leased address is on the interface. Where it is not, no server can answer to it (ARP
+    /// for it finds nobody): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
+    pub fn set_addressed(&mut self, addressed: bool) {
+        self.addressed = addressed;
     }
 
     /// Returns the lease that may be used now.
@@ -331,7 +352,9 @@ impl Client {
         }
     }
 
+    /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
     fn lose(&mut self, now: Instant, lease: Lease, loss: Loss, out: &mut Output) {
+        self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired).then(|| lease.ip()) };
         self.tally = Tally { naks: self.tally.naks, ..Tally::default() };
         out.verdict = Some(Verdict::Lost(lease, loss));
@@ -397,6 +420,15 @@ impl Client {
             Attempt::Sent { xid, at, .. } => Some((*xid, *at)),
             Attempt::Due(_) | Attempt::Resolving(..) => None,
         };
+        if !self.addressed {
+            let (Some(t1), Some(t2), address) = (lease.t1(), lease.t2(), lease.ip()) else { return };
+            let next = timing::next_extension(now, t1, t2);
+            let xid = self.rng.u32(..);
+            let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
+            out.frames.push(self.sender.reboot(xid, secs, address));
+            *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
+            return;
+        }
         if let Attempt::Due(_) | Attempt::Sent { .. } = attempt {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
@@ -436,7 +468,10 @@ impl Client {
         let next = timing::next_extension(now, t2, end);
         let xid = self.rng.u32(..);
         let secs = now.saturating_since(t2).as_secs().min(u16::MAX.into()) as u16;
-        out.frames.push(self.sender.rebind(xid, secs, lease.ip()));
+        out.frames.push(match self.addressed {
+            true => self.sender.rebind(xid, secs, lease.ip()),
+            false => self.sender.reboot(xid, secs, lease.ip()),
+        });
         *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
     }
 

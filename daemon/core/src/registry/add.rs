@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::cni::{Operation, whole_millis};
+use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Stage};
 use crate::dhcpv4::Client;
@@ -285,7 +286,7 @@ impl Registry {
         let lan = holder.identity.lan.clone();
         self.insert(Binding::acquiring(id, holder, acquire));
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
-        if self.pacing.ask(&lan, id) {
+        if self.pacing.ask(&lan, id, Urgency::Caller) {
             self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }

@@ -25,7 +25,7 @@ use fastrand::Rng;
 
 use self::cni::Slot;
 use self::collect::Collection;
-use self::pacing::Pacing;
+use self::pacing::{Pacing, Urgency};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -158,6 +158,7 @@ impl Registry {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
+                Key::Audit(id) => self.audit_again(id),
             }
         }
         self.settle(now);
@@ -277,14 +278,25 @@ impl Registry {
         }
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(&id).is_some_and(|binding| binding.record_is_due()));
+        for attachment in std::mem::take(&mut self.out.resolvers) {
+            self.publish(attachment);
+        }
         for id in std::mem::take(&mut self.touched) {
             let deadline = self.bindings.get(&id).and_then(|binding| binding.deadline());
             self.timers.set(Key::Binding(id), deadline);
         }
     }
 
+    /// Tells what the durable lease of an attachment says of name servers, whichever of its bindings that is by now.
+    fn publish(&mut self, attachment: Attachment) {
+        let holder = self.slots.get(&attachment).and_then(|slot| slot.holder);
+        let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(|binding| binding.resolver());
+        self.out.publish(attachment, dns);
+    }
+
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
+            Report::WantsPermit => self.want_permit(now, id),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
@@ -313,6 +325,13 @@ impl Registry {
         }
     }
 
+    fn want_permit(&mut self, now: Now, id: BindingId) {
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        if self.pacing.ask(&lan, id, Urgency::Background) {
+            self.with(now, id, |binding, cx| binding.on_permit(cx));
+        }
+    }
+
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
         if let Some(next) = self.pacing.leave(&lan, id) {
@@ -331,6 +350,9 @@ impl Registry {
         if let Some((cookie, _)) = binding.link.in_netns() {
             self.by_netns.entry(cookie).or_default().insert(id);
         }
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment.clone());
+        }
         self.bindings.insert(id, Box::new(binding));
         self.touched.insert(id);
     }
@@ -340,6 +362,9 @@ impl Registry {
         self.give_permit_back(now, id);
         self.with(now, id, |binding, cx| binding.close(cx));
         let Some(binding) = self.bindings.remove(&id) else { return };
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment.clone());
+        }
         let key = binding.identity.key();
         if self.holders.get(&key) == Some(&id) {
             self.holders.remove(&key);

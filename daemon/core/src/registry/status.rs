@@ -6,7 +6,7 @@ use super::Registry;
 use super::timers::Key;
 use crate::binding::{Owner, Purpose};
 use crate::effect::{Answer, ExchangeId, Failure, Outcome, RequestId, Why};
-use crate::link::{Link, LinkCause, Sockets, Target};
+use crate::link::{Hears, Link, LinkCause, Sockets, Target};
 use crate::time::Now;
 use crate::wire::Mac;
 
@@ -28,8 +28,8 @@ impl Registry {
     pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) {
         let owner = || Owner::Status(id);
         self.out.try_store(owner());
-        let link = Link::Parent { ifindex: LOOPBACK, mac: Mac::default() };
-        let want = Sockets { chaddr: Mac::default(), arp: true, hold_port: None };
+        let link = Link::parent(LOOPBACK, Mac::default());
+        let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };
         let sockets = self.out.try_open(owner(), link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {

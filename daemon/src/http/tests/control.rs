@@ -40,7 +40,7 @@ fn the_list_is_written_as_the_golden_file_says() {
         lease: None,
         t1: None,
         t2: None,
-        ..row(Lan::Network("lan".into()), Link::Parent { ifindex: 2, mac })
+        ..row(Lan::Network("lan".into()), Link::parent(2, mac))
     };
     let adopted_not =
         (Attachment { container: "old".into(), ..released.attachment.clone() }, "no DHCP offer".to_owned());

@@ -5,14 +5,16 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
-use super::lab::{Answer, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete, in_lab, set_down};
+use super::lab::{Answer, ArpFrame, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete, in_lab, set_down};
 use crate::net::NetEvent;
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
-const WITH_ARP: Sockets = Sockets { arp: true, ..PLAIN };
+/// The address that `arp` asks for.
+const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+const WITH_ARP: Sockets = Sockets { arp: Hears::About(ASKED), ..PLAIN };
 
 #[test]
 fn only_what_is_ours_comes_in() {
@@ -50,6 +52,49 @@ fn only_what_is_ours_comes_in() {
             for frame in &ours {
                 assert_eq!(lab.frame(exchange).await.0, *frame);
             }
+        }
+    });
+}
+
+#[test]
+fn of_arp_an_exchange_hears_what_it_wants_and_no_more() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let answers = lab.open(inside.clone(), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
+        let about = lab.open(inside.clone(), WITH_ARP).await.unwrap();
+        let nothing = lab.open(inside, PLAIN).await.unwrap();
+
+        let other = Ipv4Addr::new(192, 0, 2, 77);
+        let question = ArpFrame { target: other, ..ArpFrame::QUESTION };
+        let answer = ArpFrame { operation: 2, target_mac: MAC, ..question };
+        let foreign = [
+            question,
+            ArpFrame { target_mac: OTHER, ..answer },
+            ArpFrame { target_mac: Mac([0x02, 0, 0, 0, 0, 0x1a]), ..answer },
+            ArpFrame { target_mac: Mac([0x02, 1, 0, 0, 0, 0x0a]), ..answer },
+            ArpFrame { operation: 1, ..answer },
+            ArpFrame { protocol: 0x86dd, target: ASKED, ..answer },
+        ];
+        let of_the_address = [
+            ArpFrame::QUESTION,
+            ArpFrame { sender: ASKED, ..question },
+            ArpFrame { sender: ASKED, target_mac: OTHER, ..answer },
+            ArpFrame { target: ASKED, target_mac: OTHER, ..answer },
+        ];
+        for told in foreign.iter().chain(&of_the_address).chain([&answer]) {
+            lab.net.send(sender, told.frame());
+        }
+        lab.net.send(sender, Answer::PLAIN.frame());
+        // What one socket gets keeps its order, so nothing foreign came before or between.
+        for told in of_the_address {
+            assert_eq!(lab.frame(about).await.0, told.frame());
+        }
+        for exchange in [about, answers] {
+            assert_eq!(lab.frame(exchange).await.0, answer.frame());
+        }
+        for exchange in [about, answers, nothing] {
+            assert_eq!(lab.frame(exchange).await.0, Answer::PLAIN.frame());
         }
     });
 }
@@ -98,7 +143,7 @@ fn a_parent_hears_for_an_address_that_is_not_its_own() {
     in_lab(async |mut lab: Lab| {
         let (_netns, inside, outside) = lab.pair().await;
         let Link::Parent { ifindex, .. } = outside else { unreachable!() };
-        let parent = lab.open(Link::Parent { ifindex, mac: OTHER }, PLAIN).await.unwrap();
+        let parent = lab.open(Link::parent(ifindex, OTHER), PLAIN).await.unwrap();
         let sender = lab.open(inside, PLAIN).await.unwrap();
         let answer = Answer { to: OTHER, chaddr: OTHER, ..Answer::PLAIN }.frame();
         lab.net.send(sender, Answer { to: PEER, chaddr: PEER, ..Answer::PLAIN }.frame());
@@ -270,7 +315,7 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
         let view = lab.inspect(netns.eth0()).await.unwrap();
         let (good, bad) = (lab.op(), lab.op());
         lab.net.open(good, ExchangeId(good.0), inside, PLAIN);
-        lab.net.open(bad, ExchangeId(bad.0), Link::Parent { ifindex: 4711, mac: MAC }, PLAIN);
+        lab.net.open(bad, ExchangeId(bad.0), Link::parent(4711, MAC), PLAIN);
         lab.net.close(ExchangeId(good.0));
         lab.net.close(ExchangeId(bad.0));
         assert_eq!(lab.done(good).await, Outcome::Opened(Ok(())));
@@ -286,7 +331,7 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
 fn many_exchanges_close_and_none_is_left() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
-        let view = lab.inspect(netns.eth0()).await.unwrap();
+        let view = lab.look(netns.eth0()).await.unwrap();
         let mut open = Vec::new();
         for _ in 0..200 {
             open.push(lab.open(inside.clone(), PLAIN).await.unwrap());
@@ -295,7 +340,7 @@ fn many_exchanges_close_and_none_is_left() {
             lab.net.close(exchange);
         }
         // The loop goes on at once; how many sockets the reaper still has then is the machine's business.
-        assert_eq!(lab.inspect(netns.eth0()).await, Ok(view.clone()));
+        assert_eq!(lab.look(netns.eth0()).await, Ok(view.clone()));
         // A namespace dies when its last socket is closed, so all of them were.
         drop(netns);
         lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
@@ -34,7 +34,7 @@ pub(super) const MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
 /// That of its other end, in the host.
 pub(super) const PEER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0b]);
 /// What an exchange needs.
-pub(super) const PLAIN: Sockets = Sockets { chaddr: MAC, arp: false, hold_port: None };
+pub(super) const PLAIN: Sockets = Sockets { chaddr: MAC, arp: Hears::Nothing, hold_port: None };
 
 /// A net whose host is a namespace of the test's own.
 pub(super) struct Lab {
@@ -147,6 +147,11 @@ impl Lab {
         }
     }
 
+    /// Looks at a link, and not at what came in on it meanwhile.
+    pub(super) async fn look(&mut self, target: Target) -> Result<LinkView, LinkCause> {
+        self.inspect(target).await.map(|view| LinkView { received: 0, ..view })
+    }
+
     pub(super) async fn open(&mut self, link: Link, want: Sockets) -> Result<ExchangeId, LinkCause> {
         let op = self.op();
         let exchange = ExchangeId(op.0);
@@ -169,7 +174,7 @@ impl Lab {
         if !inside.carrier {
             self.kernel(KernelEvent::Carrier { cookie: inside.cookie, ifindex: inside.ifindex, up: true }).await;
         }
-        (netns, link, Link::Parent { ifindex: outside.unwrap().ifindex, mac: PEER })
+        (netns, link, Link::parent(outside.unwrap().ifindex, PEER))
     }
 }
 
@@ -259,6 +264,13 @@ impl Netns {
             ]),
         ];
         ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+    }
+
+    /// Runs `ip` inside, and returns what it says.
+    pub(super) fn ip(&self, arguments: &str) -> String {
+        let done = self.run(|| Command::new("ip").args(arguments.split(' ')).output().expect("ip is installed"));
+        assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
     }
 
     pub(super) fn nft(&self, rules: &str) {
@@ -352,26 +364,60 @@ impl Answer {
     }
 }
 
-/// An ARP request.
+/// What a frame of ARP says, from `PEER`, to all.
+#[derive(Clone, Copy)]
+pub(super) struct ArpFrame {
+    /// 1 asks, 2 answers.
+    pub(super) operation: u8,
+    pub(super) sender: Ipv4Addr,
+    pub(super) target_mac: Mac,
+    pub(super) target: Ipv4Addr,
+    /// The protocol whose addresses these are; IPv4's is 0x0800.
+    pub(super) protocol: u16,
+}
+
+impl ArpFrame {
+    /// 192.0.2.1 asks for 192.0.2.9.
+    pub(super) const QUESTION: Self = Self {
+        operation: 1,
+        sender: Ipv4Addr::new(192, 0, 2, 1),
+        target_mac: Mac([0; 6]),
+        target: Ipv4Addr::new(192, 0, 2, 9),
+        protocol: 0x0800,
+    };
+
+    pub(super) fn frame(self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        frame.extend(Mac::BROADCAST.0);
+        frame.extend(PEER.0);
+        frame.extend([0x08, 0x06, 0, 1]);
+        frame.extend(self.protocol.to_be_bytes());
+        frame.extend([6, 4, 0, self.operation]);
+        frame.extend(PEER.0);
+        frame.extend(self.sender.octets());
+        frame.extend(self.target_mac.0);
+        frame.extend(self.target.octets());
+        frame
+    }
+}
+
+/// A question, as ARP asks it.
 pub(super) fn arp() -> Vec<u8> {
-    let mut frame = Vec::new();
-    frame.extend(Mac::BROADCAST.0);
-    frame.extend(PEER.0);
-    frame.extend([0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1]);
-    frame.extend(PEER.0);
-    frame.extend([192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]);
-    frame
+    ArpFrame::QUESTION.frame()
+}
+
+/// Makes a bridge here, and returns its index.
+pub(super) fn make_bridge(name: &str) -> u32 {
+    let mut bridge = LinkMessage::default();
+    bridge.attributes =
+        vec![LinkAttribute::IfName(name.to_owned()), LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
+    ask(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL);
+    nix::net::if_::if_nametoindex(name).unwrap()
 }
 
 /// Makes a bridge, puts a link in and takes it out again.
 pub(super) fn into_and_out_of_a_bridge(ifindex: u32) {
-    let mut bridge = LinkMessage::default();
-    bridge.attributes =
-        vec![LinkAttribute::IfName("br0".to_owned()), LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
-    ask(RouteNetlinkMessage::NewLink(bridge), NLM_F_CREATE | NLM_F_EXCL);
-    let name = std::ffi::CString::new("br0").unwrap();
-    let bridge = nix::net::if_::if_nametoindex(name.as_c_str()).unwrap();
-    for controller in [bridge, 0] {
+    for controller in [make_bridge("br0"), 0] {
         let mut link = LinkMessage::default();
         link.header.index = ifindex;
         link.attributes = vec![LinkAttribute::Controller(controller)];

@@ -70,8 +70,8 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
         let (_, view) = lab.apply(host0.clone(), &[Step::Up]).await;
         let view = view.unwrap();
         assert_eq!((view.mac, view.up), (PEER, true));
-        let known = Target::Known(Link::Parent { ifindex: view.ifindex, mac: MAC });
-        assert_eq!(lab.inspect(known).await.unwrap(), lab.inspect(host0).await.unwrap());
+        let known = Target::Known(Link::parent(view.ifindex, MAC));
+        assert_eq!(lab.look(known).await.unwrap(), lab.look(host0).await.unwrap());
         assert_ne!(lab.inspect(netns.eth0()).await.unwrap().cookie, view.cookie);
     });
 }

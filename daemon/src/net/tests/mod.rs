@@ -4,3 +4,4 @@ mod exchanges;
 mod lab;
 mod links;
 mod news;
+mod steps;

@@ -10,7 +10,7 @@ use super::super::lease::Lease;
 use super::super::message::Sender;
 use super::super::profile::Profile;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Output};
+use super::super::{Client, Event, Output, Verdict};
 use crate::identity::ClientId;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -194,7 +194,15 @@ impl Stage {
     }
 
     pub(super) fn event(&mut self, now: Instant, event: Event<'_>) -> Output {
-        self.client.handle(now, event)
+        let output = self.client.handle(now, event);
+        if !output.listen || !matches!(output.verdict, Some(Verdict::Lost(..))) {
+            return output;
+        }
+        // The sockets of a lease that is lost are closed; those of the next exchange open at once.
+        assert!(output.frames.is_empty(), "sent over the sockets of the lost lease");
+        self.listening = true;
+        let Output { verdict, refused, .. } = output;
+        Output { verdict, refused, ..self.client.handle(now, Event::Opened) }
     }
 
     /// Lets an answer come in.

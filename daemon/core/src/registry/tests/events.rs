@@ -54,8 +54,8 @@ fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
     assert_eq!(rig.events[2].cause, "renewal at T1: address was 192.0.2.50/24");
     assert_eq!(rig.events[2].address, Some("192.0.2.77/24".parse().unwrap()));
     assert_eq!(rig.last_event().cause, "its attachment was deleted");
-    // Acquired, renewed, changed; releasing is noted first; then the record goes.
-    assert_eq!(rig.shapes(), [(1, 1), (1, 1), (1, 1), (1, 0), (1, 1)]);
+    // Acquired, renewed, changed, the interface has it; releasing is noted first; then the record goes.
+    assert_eq!(rig.shapes(), [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
 
 mod calls;
+mod change;
 mod clock;
 mod events;
+mod loss;
+mod resolver;
 mod rig;
 mod store;
 mod verbs;

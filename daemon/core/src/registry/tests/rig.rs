@@ -10,12 +10,12 @@ use std::time::Duration;
 use super::super::*;
 use ipnet::Ipv4Net;
 
-use crate::dhcpv4::lease::{Lease, Times};
+use crate::dhcpv4::lease::{Dns, Lease, Times};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
-use crate::link::{Link, LinkView, Target};
+use crate::link::{KernelEvent, Link, LinkView, Step, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -40,6 +40,7 @@ pub(super) enum Server {
 
 pub(super) struct Rig {
     pub(super) reg: Registry,
+    config: Config,
     pub(super) at: Duration,
     /// How far the wall clock was set, in seconds.
     pub(super) wall_set: i64,
@@ -47,8 +48,20 @@ pub(super) struct Rig {
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
     pub(super) lease: u32,
+    /// The name server that it gives.
+    pub(super) dns: Option<Ipv4Addr>,
+    pub(super) published: Vec<(String, Option<Dns>)>,
     pub(super) carrier: bool,
     pub(super) addresses: Vec<Ipv4Net>,
+    /// The steps that were taken, but for setting links up.
+    pub(super) steps: Vec<Step>,
+    /// The next changes of a link fail with these after so many steps.
+    pub(super) faults: VecDeque<(usize, LinkCause)>,
+    /// Looks fail with this.
+    pub(super) blind: Option<LinkCause>,
+    /// Options that the server adds to what it always says, as bytes.
+    pub(super) options: Vec<u8>,
+    pub(super) ifname: String,
     pub(super) profile: Profile,
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
@@ -68,14 +81,22 @@ impl Rig {
     pub(super) fn new(permits: usize) -> Self {
         let mut rig = Self {
             reg: Registry::new(Config { permits, ..Config::default() }, 7),
+            config: Config { permits, ..Config::default() },
             at: Duration::from_secs(1000),
             wall_set: 0,
             disk: Disk::Good,
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
             lease: 100,
+            dns: None,
+            published: Vec::new(),
             carrier: true,
             addresses: Vec::new(),
+            steps: Vec::new(),
+            faults: VecDeque::new(),
+            blind: None,
+            options: Vec::new(),
+            ifname: "eth0".into(),
             profile: Profile::default(),
             hold_looks: false,
             looks: VecDeque::new(),
@@ -158,12 +179,14 @@ impl Rig {
         LinkView {
             cookie: Cookie(cookie),
             ifindex: 2,
-            ifname: "eth0".into(),
+            ifname: self.ifname.clone(),
             mac: Mac([2, 0, 0, 0, 1, cookie as u8]),
             mtu: 1500,
             up: true,
             carrier: self.carrier,
             addresses: self.addresses.clone(),
+            bridge: false,
+            received: 0,
         }
     }
     fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
@@ -181,6 +204,22 @@ impl Rig {
             }
             _ => Ok(self.view(99)),
         }
+    }
+    fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
+        let (taken, fault) = match self.faults.pop_front() {
+            Some((taken, cause)) => (taken.min(steps.len()), Some(cause)),
+            None => (steps.len(), None),
+        };
+        for step in steps.into_iter().take(taken) {
+            match &step {
+                Step::Up => continue,
+                Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
+                Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
+                Step::AddAddress(_) | Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => {}
+            }
+            self.steps.push(step);
+        }
+        Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
     fn write(&mut self, op: OpId, changes: Vec<Change>) {
         for change in changes {
@@ -227,7 +266,7 @@ impl Rig {
                     self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
                 }
                 Effect::Inspect { op, target } => {
-                    let outcome = Outcome::Inspected(self.look(&target));
+                    let outcome = Outcome::Inspected(self.blind.clone().map_or_else(|| self.look(&target), Err));
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
@@ -235,7 +274,7 @@ impl Rig {
                     }
                 }
                 Effect::Apply { op, target, steps } => {
-                    let outcome = Outcome::Applied { taken: steps.len(), result: self.look(&target) };
+                    let outcome = self.change(&target, steps);
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
@@ -246,6 +285,7 @@ impl Rig {
                 Effect::Close { exchange } => {
                     self.open.remove(&exchange);
                 }
+                Effect::Publish { attachment, dns } => self.published.push((attachment.container, dns)),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
                 }
@@ -285,6 +325,8 @@ impl Rig {
                 b.resize(236, 0);
                 b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255, 255, 0, 51, 4]);
                 b.extend(self.lease.to_be_bytes());
+                b.extend(&self.options);
+                b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
                 b.push(255);
                 Udp {
                     source_mac: SERVER_MAC,
@@ -300,6 +342,39 @@ impl Rig {
         };
         self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
     }
+    /// Puts the leased address on the interface, as the main plugin does after an ADD.
+    pub(super) fn configure(&mut self, address: &str) {
+        let address: Ipv4Net = address.parse().unwrap();
+        self.addresses.push(address);
+        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Takes an address off the interface, by hand.
+    pub(super) fn take_off(&mut self, address: &str) {
+        let address: Ipv4Net = address.parse().unwrap();
+        self.addresses.retain(|there| *there != address);
+        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Ends the daemon and starts the next one on the same store and kernel, in the same boot.
+    pub(super) fn restart(&mut self) {
+        self.reg = Registry::new(self.config.clone(), 9);
+        (self.open, self.slow, self.looks) = Default::default();
+        let records = self.stored.clone().into_iter().collect();
+        self.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    }
+
+    /// Returns the record of the only binding.
+    pub(super) fn only_record(&self) -> &Record {
+        assert_eq!(self.stored.len(), 1);
+        self.stored.values().next().unwrap()
+    }
+
+    /// Returns the addresses on the interface.
+    pub(super) fn on_link(&self) -> Vec<String> {
+        self.addresses.iter().map(ToString::to_string).collect()
+    }
+
     pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
         self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state).collect()
     }
@@ -346,5 +421,6 @@ pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
         state: RecordState::Bound,
         boot: BootId(boot.into()),
         since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
+        former: None,
     }
 }

@@ -1,0 +1,123 @@
+//! What is published of leases: their name servers, as long as they are held.
+
+use std::net::Ipv4Addr;
+
+use super::rig::*;
+use crate::dhcpv4::lease::Dns;
+use crate::effect::Input;
+use crate::record::{BindingId, RecordState};
+use crate::time::BootId;
+
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
+
+fn with(server: Ipv4Addr) -> Option<Dns> {
+    Some(Dns { servers: vec![server], ..Dns::default() })
+}
+
+fn rig() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.dns = Some(FIRST);
+    rig
+}
+
+/// Returns what was published since it was last asked.
+fn published(rig: &mut Rig) -> Vec<(String, Option<Dns>)> {
+    std::mem::take(&mut rig.published)
+}
+
+fn one(who: &str, dns: Option<Dns>) -> Vec<(String, Option<Dns>)> {
+    vec![(who.to_owned(), dns)]
+}
+
+#[test]
+fn a_lease_is_published_when_it_is_durable_and_withdrawn_when_it_is_given_back() {
+    let mut rig = rig();
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "id");
+    assert_eq!(published(&mut rig), []);
+    rig.flush();
+    assert_eq!(published(&mut rig), one("a", with(FIRST)));
+    rig.del("a");
+    assert_eq!(published(&mut rig), []);
+    rig.flush();
+    assert_eq!(published(&mut rig), one("a", None));
+    rig.flush();
+    assert_eq!(published(&mut rig), []);
+}
+
+#[test]
+fn a_renewal_is_published_only_when_it_changes_the_name_servers() {
+    let mut rig = rig();
+    rig.add("a", 1, "id");
+    published(&mut rig);
+    rig.run_until(1060.0);
+    assert_eq!(published(&mut rig), []);
+    rig.dns = Some(SECOND);
+    rig.run_until(1120.0);
+    assert_eq!(published(&mut rig), one("a", with(SECOND)));
+    rig.dns = None;
+    rig.run_until(1180.0);
+    assert_eq!(published(&mut rig), one("a", None));
+}
+
+#[test]
+fn a_lost_lease_is_withdrawn_and_the_next_one_published() {
+    let mut rig = rig();
+    rig.add("a", 1, "id");
+    published(&mut rig);
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    assert_eq!(published(&mut rig), one("a", None));
+    rig.server = Server::Up;
+    rig.run_until(1200.0);
+    assert_eq!(published(&mut rig), one("a", with(FIRST)));
+}
+
+#[test]
+fn a_lease_without_name_servers_has_no_file() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "id");
+    rig.del("a");
+    assert_eq!(published(&mut rig), []);
+}
+
+#[test]
+fn a_start_publishes_what_goes_on_and_nothing_else() {
+    let mut rig = rig();
+    let mut bound = record("a", "b", 1000.0);
+    bound.lease.dns = vec![FIRST];
+    let mut releasing = record("b", "b", 1000.0);
+    (releasing.lease.dns, releasing.state) = (vec![FIRST], RecordState::Releasing);
+    let records = vec![(BindingId(1), bound), (BindingId(2), releasing)];
+    rig.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    assert_eq!(published(&mut rig), one("a", with(FIRST)));
+}
+
+#[test]
+fn a_lease_that_goes_over_to_another_attachment_is_withdrawn_from_the_first() {
+    let mut rig = rig();
+    rig.add("a", 1, "id");
+    published(&mut rig);
+    rig.live.remove(&1);
+    rig.add("b", 2, "id");
+    let expected = [one("b", with(FIRST)), one("a", None)].concat();
+    let mut found = published(&mut rig);
+    found.sort_by_key(|(who, _)| std::cmp::Reverse(who.clone()));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_left_of_an_attachments_former_lease_does_not_withdraw_the_present_one() {
+    let mut rig = rig();
+    rig.add("a", 1, "old");
+    published(&mut rig);
+    // The same attachment under another identifier: the former lease is given back while the next is acquired.
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "new");
+    for _ in 0..5 {
+        rig.flush();
+    }
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    assert_eq!(published(&mut rig).last(), one("a", with(FIRST)).last());
+}

@@ -1,0 +1,231 @@
+//! Changing a link, one step after the other: set up, MTU, addresses, routes.
+//!
+//! Every step may be taken twice. What is there already, or not there any more, is as good as done: who took a step and
+//! then died takes it again.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use leasehold_core::link::{Cookie, LinkCause, LinkRoute, LinkView, Step};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NlasIterator};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::libc;
+
+use super::netlink::{Netlink, NetlinkError, Which};
+
+impl Netlink {
+    /// Takes `steps` in order, counting each in `taken`, and returns what the link then looks like.
+    pub(super) fn apply(
+        &mut self,
+        which: Which<'_>,
+        cookie: Cookie,
+        steps: &[Step],
+        mut taken: impl FnMut(),
+    ) -> Result<LinkView, LinkCause> {
+        // A link that is not Ethernet is left as it is. By index it was looked at before.
+        let index = match which {
+            Which::Index(index) => index,
+            Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
+            Which::Name(_) => self.ethernet(which)?.0.index,
+        };
+        for step in steps {
+            self.take(index, step)?;
+            taken();
+        }
+        self.view(Which::Index(index), cookie)
+    }
+
+    fn take(&mut self, index: u32, step: &Step) -> Result<(), LinkCause> {
+        let (done, doing) = match step {
+            Step::Up => (self.set_up(index), "set the link up"),
+            Step::Mtu(mtu) => (self.set_mtu(index, *mtu), "set the MTU"),
+            Step::AddAddress(address) => (self.add_address(index, *address), "add the address"),
+            Step::RemoveAddress(address) => (self.remove_address(index, *address), "remove the address"),
+            Step::AddRoute(route) => (self.add_route(index, route), "add the route"),
+            Step::RemoveRoute(route) => (self.remove_route(index, route), "remove the route"),
+        };
+        done.map_err(|error| error.at(Which::Index(index), doing))
+    }
+
+    fn set_up(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.header.flags = LinkFlags::Up;
+        request.header.change_mask = LinkFlags::Up;
+        self.change(RouteNetlinkMessage::SetLink(request), 0)
+    }
+
+    fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.attributes.push(LinkAttribute::Mtu(mtu));
+        self.change(RouteNetlinkMessage::SetLink(request), 0)
+    }
+
+    fn add_address(&mut self, index: u32, address: Ipv4Net) -> Result<(), NetlinkError> {
+        let mut request = address_message(index, address);
+        // A subnet of one or two addresses has no broadcast address (RFC 3021 §2.2).
+        if address.prefix_len() < 31 {
+            request.attributes.push(AddressAttribute::Broadcast(address.broadcast()));
+        }
+        // Without NLM_F_REPLACE one that is there is left as it is: its flags and lifetimes may be somebody's wish.
+        unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE))
+    }
+
+    fn remove_address(&mut self, index: u32, address: Ipv4Net) -> Result<(), NetlinkError> {
+        let request = address_message(index, address);
+        unless(libc::EADDRNOTAVAIL, self.change(RouteNetlinkMessage::DelAddress(request), 0))
+    }
+
+    /// Adds a route, unless it is there, by whatever program.
+    ///
+    /// NLM_F_APPEND puts it behind those that have the same destination and metric, over another link or not, where the
+    /// default is to refuse and NLM_F_REPLACE would take theirs away.
+    fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
+        if !self.routes(index, route)?.is_empty() {
+            return Ok(());
+        }
+        let mut request = route_message(index, route);
+        request.header.protocol = RouteProtocol::Boot;
+        request.header.kind = RouteType::Unicast;
+        if let Some(mtu) = route.mtu {
+            request.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
+        }
+        unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(request), NLM_F_CREATE | NLM_F_APPEND))
+    }
+
+    /// Removes a route, whatever program made it.
+    ///
+    /// To the kernel a request without a metric means the first with any. So it is asked what there is, and told each
+    /// by all that it said of it.
+    fn remove_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
+        for protocol in self.routes(index, route)? {
+            let mut request = route_message(index, route);
+            request.header.protocol = protocol;
+            request.header.kind = RouteType::Unicast;
+            unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))?;
+        }
+        Ok(())
+    }
+
+    /// Returns, of each route of the main table that is this one, which sort of program made it. Those that the kernel
+    /// makes for an address belong to that address, and do not count.
+    fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<RouteProtocol>, NetlinkError> {
+        let mut request = RouteMessage::default();
+        request.header.address_family = AddressFamily::Inet;
+        request.header.table = RouteHeader::RT_TABLE_MAIN;
+        request.header.kind = RouteType::Unicast;
+        request.attributes.push(RouteAttribute::Oif(index));
+        let mut found = Vec::new();
+        let asked = self.request(RouteNetlinkMessage::GetRoute(request), NLM_F_DUMP, |kind, payload| {
+            if kind == libc::RTM_NEWROUTE
+                && let Some(there) = RouteAnswer::read(payload)?
+                && there.is(index, route)
+                && there.protocol != RouteProtocol::Kernel
+            {
+                found.push(there.protocol);
+            }
+            Ok(())
+        });
+        // A namespace gets its main table with its first route.
+        unless(libc::ENOENT, asked)?;
+        Ok(found)
+    }
+
+    fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
+        self.request(request, flags | NLM_F_ACK, |_, _| Ok(()))
+    }
+}
+
+/// Takes one of the kernel's refusals for success.
+fn unless(errno: i32, asked: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
+    match asked {
+        Err(NetlinkError::Kernel { errno: refusal, .. }) if refusal == errno => Ok(()),
+        asked => asked,
+    }
+}
+
+fn address_message(index: u32, address: Ipv4Net) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.index = index;
+    message.header.prefix_len = address.prefix_len();
+    let ip = address.addr().into();
+    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+    message
+}
+
+fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
+    let destination = route.destination.trunc();
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.destination_prefix_length = destination.prefix_len();
+    message.header.scope = if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link };
+    message.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet(destination.addr())),
+        RouteAttribute::Oif(index),
+        RouteAttribute::Priority(route.metric.unwrap_or(0)),
+    ];
+    message.attributes.extend(route.via.map(|via| RouteAttribute::Gateway(RouteAddress::Inet(via))));
+    message
+}
+
+/// What is read of a message about an IPv4 route.
+#[derive(Debug)]
+struct RouteAnswer {
+    destination: Ipv4Net,
+    via: Option<Ipv4Addr>,
+    metric: u32,
+    index: Option<u32>,
+    protocol: RouteProtocol,
+    scope: RouteScope,
+}
+
+impl RouteAnswer {
+    const HEADER: usize = 12;
+
+    /// Reads a `struct rtmsg` and the attributes behind it; `None` for one that no step makes: another family, table,
+    /// type or TOS, several next hops, or one that is an object of its own.
+    fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
+        let header = RouteHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a route without a header"))?;
+        if header.address_family != AddressFamily::Inet
+            || (header.table, header.kind, header.tos) != (RouteHeader::RT_TABLE_MAIN, RouteType::Unicast, 0)
+        {
+            return Ok(None);
+        }
+        let (mut destination, mut via, mut metric, mut index) = (Ipv4Addr::UNSPECIFIED, None, 0, None);
+        for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
+            let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a route's attribute runs over its end"))?;
+            let four = attribute.value().first_chunk::<4>().copied();
+            match attribute.kind() {
+                libc::RTA_DST => destination = four.unwrap_or_default().into(),
+                libc::RTA_GATEWAY => via = four.map(Ipv4Addr::from),
+                libc::RTA_PRIORITY => metric = four.map_or(0, u32::from_ne_bytes),
+                libc::RTA_OIF => index = four.map(u32::from_ne_bytes),
+                libc::RTA_MULTIPATH | Self::VIA | Self::NEXT_HOP => return Ok(None),
+                _ => {}
+            }
+        }
+        let destination = Ipv4Net::new(destination, header.destination_prefix_length)
+            .map_err(|_| NetlinkError::Unreadable("a route with an impossible prefix"))?;
+        Ok(Some(Self { destination, via, metric, index, protocol: header.protocol, scope: header.scope }))
+    }
+
+    /// RTA_VIA: a next hop of another family.
+    const VIA: u16 = 18;
+    /// RTA_NH_ID.
+    const NEXT_HOP: u16 = 30;
+
+    fn is(&self, index: u32, route: &LinkRoute) -> bool {
+        let scope = if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link };
+        self.index == Some(index)
+            && (self.destination, self.via, self.scope) == (route.destination.trunc(), route.via, scope)
+            && self.metric == route.metric.unwrap_or(0)
+    }
+}

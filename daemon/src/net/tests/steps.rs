@@ -1,0 +1,207 @@
+//! Addresses and routes, as the kernel and `ip` see them.
+
+use std::net::Ipv4Addr;
+
+use leasehold_core::link::{LinkCause, LinkRoute, LinkView, Step, Target};
+
+use super::lab::{Lab, Netns, in_lab};
+
+/// A namespace with a link that is up, with its other end.
+async fn up(lab: &mut Lab) -> Netns {
+    let (netns, _, _) = lab.pair().await;
+    netns
+}
+
+async fn done(lab: &mut Lab, netns: &Netns, steps: &[Step]) -> LinkView {
+    let (taken, view) = lab.apply(netns.eth0(), steps).await;
+    assert_eq!(taken, steps.len(), "{view:?}");
+    view.unwrap()
+}
+
+fn route(destination: &str, via: Option<&str>, metric: Option<u32>) -> LinkRoute {
+    let via = via.map(|via| via.parse().unwrap());
+    LinkRoute { destination: destination.parse().unwrap(), via, metric, mtu: None }
+}
+
+/// The routes of the main table, without the spaces that `ip` leaves behind.
+fn routes(netns: &Netns) -> Vec<String> {
+    netns.ip("-4 route show table main").lines().map(|line| line.trim().to_owned()).collect()
+}
+
+fn lines(expected: &[&str]) -> Vec<String> {
+    expected.iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[test]
+fn an_address_comes_and_goes_and_twice_is_as_good_as_once() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let (address, single) = ("192.0.2.7/24".parse().unwrap(), "198.51.100.1/32".parse().unwrap());
+        let pair = "203.0.113.2/31".parse().unwrap();
+        let add = [address, single, pair].map(Step::AddAddress);
+        for _ in 0..2 {
+            let view = done(&mut lab, &netns, &add).await;
+            assert_eq!(view.addresses, [address, single, pair]);
+        }
+        let shown = netns.ip("-4 addr show dev eth0");
+        assert!(shown.contains("inet 192.0.2.7/24 brd 192.0.2.255 scope global eth0"), "{shown}");
+        assert!(shown.contains("inet 198.51.100.1/32 scope global eth0"), "{shown}");
+        assert!(shown.contains("inet 203.0.113.2/31 scope global eth0"), "{shown}");
+
+        // Another prefix, or another address of the subnet, is another address.
+        for other in ["192.0.2.7/25", "192.0.2.8/24"] {
+            let view = done(&mut lab, &netns, &[Step::RemoveAddress(other.parse().unwrap())]).await;
+            assert_eq!(view.addresses, [address, single, pair]);
+        }
+        for _ in 0..2 {
+            let view = done(&mut lab, &netns, &[Step::RemoveAddress(address), Step::RemoveAddress(pair)]).await;
+            assert_eq!(view.addresses, [single]);
+        }
+    });
+}
+
+#[test]
+fn a_change_within_a_subnet_keeps_its_routes_where_the_simple_order_loses_the_new_address() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let net = |address: &str| address.parse().unwrap();
+        let default = route("0.0.0.0/0", Some("192.0.2.1"), None);
+        done(&mut lab, &netns, &[Step::AddAddress(net("192.0.2.7/24")), Step::AddRoute(default)]).await;
+        let steps = [
+            Step::AddAddress(net("192.0.2.8/32")),
+            Step::RemoveAddress(net("192.0.2.7/24")),
+            Step::AddAddress(net("192.0.2.8/24")),
+            Step::RemoveAddress(net("192.0.2.8/32")),
+        ];
+        for _ in 0..2 {
+            let view = done(&mut lab, &netns, &steps).await;
+            assert_eq!(view.addresses, [net("192.0.2.8/24")]);
+        }
+        let expected =
+            ["default via 192.0.2.1 dev eth0", "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.8"];
+        assert_eq!(routes(&netns), lines(&expected));
+
+        let simple = [Step::AddAddress(net("192.0.2.9/24")), Step::RemoveAddress(net("192.0.2.8/24"))];
+        assert_eq!(done(&mut lab, &netns, &simple).await.addresses, [], "both are gone, hence the order above");
+    });
+}
+
+#[test]
+fn a_default_route_of_the_same_metric_over_another_link_stays() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        for command in [
+            "link add eth1 type veth peer name peer1",
+            "link set eth1 up",
+            "link set peer1 up",
+            "addr add 198.51.100.2/24 dev eth1",
+            "route add default via 198.51.100.1 dev eth1",
+            "route add default via 198.51.100.1 dev eth1 metric 100",
+        ] {
+            netns.ip(command);
+        }
+        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        let before = routes(&netns);
+
+        let ours = [None, Some(100)].map(|metric| route("0.0.0.0/0", Some("192.0.2.1"), metric));
+        for _ in 0..2 {
+            done(&mut lab, &netns, &ours.clone().map(Step::AddRoute)).await;
+            let expected = [
+                "default via 198.51.100.1 dev eth1",
+                "default via 192.0.2.1 dev eth0",
+                "default via 198.51.100.1 dev eth1 metric 100",
+                "default via 192.0.2.1 dev eth0 metric 100",
+            ];
+            assert_eq!(routes(&netns)[..4], lines(&expected));
+        }
+        for _ in 0..2 {
+            done(&mut lab, &netns, &ours.clone().map(Step::RemoveRoute)).await;
+            assert_eq!(routes(&netns), before);
+        }
+    });
+}
+
+#[test]
+fn a_route_that_differs_in_metric_gateway_or_prefix_is_not_removed() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        netns.ip("route add 203.0.113.0/24 via 192.0.2.1 metric 5");
+        netns.ip("route add 198.51.100.0/24 dev eth0 scope link");
+        netns.ip("route add 203.0.113.0/24 via 192.0.2.1 table 7");
+        let before = routes(&netns);
+        for other in [
+            route("203.0.113.0/24", Some("192.0.2.1"), None),
+            route("203.0.113.0/24", Some("192.0.2.1"), Some(6)),
+            route("203.0.113.0/24", Some("192.0.2.2"), Some(5)),
+            route("203.0.113.0/25", Some("192.0.2.1"), Some(5)),
+            route("203.0.113.0/24", None, Some(5)),
+            route("198.51.100.0/24", Some("192.0.2.1"), None),
+            // The kernel's own, which goes with its address.
+            route("192.0.2.0/24", None, None),
+        ] {
+            done(&mut lab, &netns, &[Step::RemoveRoute(other.clone())]).await;
+            assert_eq!(routes(&netns), before, "{other:?}");
+        }
+        assert!(!netns.ip("route show table 7").is_empty());
+    });
+}
+
+#[test]
+fn a_route_that_another_program_made_is_there_and_goes_all_the_same() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        let ours = [route("203.0.113.0/24", Some("192.0.2.1"), None), route("198.51.100.0/24", None, Some(7))];
+        netns.ip("route add 203.0.113.0/24 via 192.0.2.1 proto static mtu 1400");
+        netns.ip("route add 198.51.100.0/24 dev eth0 scope link proto dhcp metric 7");
+        let before = routes(&netns);
+        done(&mut lab, &netns, &ours.clone().map(Step::AddRoute)).await;
+        assert_eq!(routes(&netns), before);
+        done(&mut lab, &netns, &ours.map(Step::RemoveRoute)).await;
+        assert_eq!(routes(&netns).len(), 1, "the subnet's own");
+    });
+}
+
+#[test]
+fn a_gateway_outside_of_the_subnet_wants_its_own_route_first() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let gateway = Ipv4Addr::new(198, 51, 100, 1);
+        let on_link = route("198.51.100.1/32", None, None);
+        let default = LinkRoute { mtu: Some(1400), ..route("0.0.0.0/0", Some(&gateway.to_string()), Some(3)) };
+        let address = Step::AddAddress("192.0.2.7/32".parse().unwrap());
+
+        let (taken, refused) = lab.apply(netns.eth0(), &[address, Step::AddRoute(default.clone())]).await;
+        let Err(LinkCause::Refused { doing: "add the route", reason }) = refused else { panic!("{refused:?}") };
+        assert_eq!(taken, 1);
+        assert!(reason.contains("gateway"), "{reason}");
+
+        done(&mut lab, &netns, &[on_link, default].map(Step::AddRoute)).await;
+        let expected = ["default via 198.51.100.1 dev eth0 metric 3 mtu 1400", "198.51.100.1 dev eth0 scope link"];
+        assert_eq!(routes(&netns), lines(&expected));
+    });
+}
+
+#[test]
+fn a_bridge_is_told_from_other_links_and_frames_are_counted() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, _, outside) = lab.pair().await;
+        let before = lab.inspect(netns.eth0()).await.unwrap();
+        let sender = lab.open(outside, super::lab::PLAIN).await.unwrap();
+        lab.net.send(sender, super::lab::arp());
+        // Each look turns the loop, until the frame is out.
+        let counted = async {
+            loop {
+                let view = lab.inspect(netns.eth0()).await.unwrap();
+                if view.received > before.received {
+                    return view;
+                }
+            }
+        };
+        let view = tokio::time::timeout(super::lab::DEADLINE, counted).await.expect("the frame is counted");
+        assert!(!view.bridge);
+        super::lab::make_bridge("br0");
+        assert!(lab.inspect(Target::Host { ifname: "br0".to_owned() }).await.unwrap().bridge);
+    });
+}
