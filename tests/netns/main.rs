@@ -11,6 +11,7 @@ mod endurance;
 mod fixtures;
 mod hangup;
 mod parent;
+mod release;
 mod servers;
 mod store;
 mod view;
