@@ -257,7 +257,7 @@ impl Driver {
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS };
         let net = Net::start(config, events)?;
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
-        let (doors, door_events) = Doors::new(site(settings));
+        let (doors, door_events) = Doors::new(site(settings), store.journal());
         let sources = Sources {
             net: net_events,
             store: stored,

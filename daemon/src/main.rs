@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     }
     match cli::Args::parse().command {
         cli::Command::Daemon(args) => daemon(args),
+        cli::Command::Events(args) => said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into)),
         cli::Command::List(args) => said(cli::list(&args).map_err(Into::into).and_then(|text| print(&text))),
     }
 }

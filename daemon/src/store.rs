@@ -2,9 +2,10 @@
 //!
 //! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
 //! them durable in one commit (group commit): under load the cost of a flush is shared, and alone a record waits for
-//! nobody. It holds no lease state and decides nothing.
+//! nobody. It holds no lease state and decides nothing. [`journal`] has the events that come with the records.
 
 mod file;
+pub(crate) mod journal;
 mod lock;
 mod writer;
 
@@ -16,7 +17,10 @@ use std::thread::{self, JoinHandle};
 use leasehold_core::effect::{OpId, StoreCause};
 use leasehold_core::record::{BindingId, Change, Record};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 
+use self::journal::{Journal, Reading};
+use self::writer::Writer;
 use crate::owner::Owner;
 
 /// The end of one transaction.
@@ -69,15 +73,20 @@ pub(crate) enum StoreError {
     },
 }
 
-/// One transaction on its way to the disk.
-struct Job {
-    op: OpId,
-    changes: Vec<Change>,
+/// What the writer is asked for.
+enum Job {
+    /// A transaction.
+    Write { op: OpId, changes: Vec<Change> },
+    /// Events.
+    Read(Reading),
+    /// The end, after all that was asked for before.
+    Close,
 }
 
 /// The open store.
 pub(crate) struct Store {
     jobs: mpsc::Sender<Job>,
+    journal: Journal,
     writer: JoinHandle<()>,
     _lock: lock::DirLock,
 }
@@ -94,23 +103,31 @@ impl Store {
         let lock = lock::DirLock::take(dir)?;
         let (file, records) = file::LeaseFile::open(dir)?;
         let (jobs, queue) = mpsc::channel();
-        let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer::run(file, queue, events));
+        let (last_event, last) = watch::channel(file.last_event());
+        let journal = Journal::new(jobs.clone(), last);
+        let writer = Writer { file, events, last_event };
+        let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&queue));
         let writer = writer.map_err(|source| StoreError::Directory {
             doing: "start a thread for",
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, writer, _lock: lock }, records))
+        Ok((Self { jobs, journal, writer, _lock: lock }, records))
     }
 
     /// Queues a transaction. Transactions happen in the order of these calls; each is answered by one [`Persisted`].
     pub(crate) fn persist(&self, op: OpId, changes: Vec<Change>) {
-        self.jobs.send(Job { op, changes }).expect("the writer ends only when its queue is closed");
+        self.jobs.send(Job::Write { op, changes }).expect("the writer ends only when it is told to");
+    }
+
+    /// Returns the journal's reading end.
+    pub(crate) fn journal(&self) -> Journal {
+        self.journal.clone()
     }
 
     /// Waits until everything queued is on disk, and closes the file cleanly.
     pub(crate) fn close(self) {
-        drop(self.jobs);
+        self.jobs.send(Job::Close).expect("the writer ends only when it is told to");
         self.writer.join().expect("the writer catches the panics of the database");
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Life<'a> {
     }
 
     fn step(&mut self) {
-        match self.script.u8() % 14 {
+        match self.script.u8() % 15 {
             0 => self.now = self.now + self.script.duration(),
             1 => self.until_deadline(Duration::ZERO),
             2 => self.until_deadline(Duration::from_micros(1)),
@@ -118,6 +118,7 @@ impl<'a> Life<'a> {
             9 => self.arp(),
             10 => self.client.not_waited_for(),
             11 => self.go_on(),
+            12 => self.handle(Event::Conflict { by: SERVER_MAC }),
             _ => {
                 self.go_on();
                 self.right_answer();
@@ -185,8 +186,10 @@ impl<'a> Life<'a> {
     fn handle(&mut self, event: Event<'_>) {
         let heard = match &event {
             Event::Udp(udp) => Some(udp.payload),
-            Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) => None,
+            Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) | Event::Conflict { .. } => None,
         };
+        // DECLINE leaves by the sockets that the conflict was heard on.
+        let conflict = matches!(event, Event::Conflict { .. });
         let open = self.line == Line::Open;
         let out = self.client.handle(self.now, event);
         if let Some(message) = heard.filter(|_| out.refused.is_none()).and_then(|bytes| Message::decode(bytes).ok()) {
@@ -195,7 +198,7 @@ impl<'a> Life<'a> {
             self.judge.heard(&understood);
             self.addresses.push(message.yiaddr);
         }
-        assert!(open || out.frames.is_empty(), "sent without open sockets");
+        assert!(open || conflict || out.frames.is_empty(), "sent without open sockets");
         assert!(out.frames.len() <= 2, "{} frames at once", out.frames.len());
         for frame in &out.frames {
             self.sent(frame);

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
 use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
-use leasehold_core::record::{BindingId, Record, RecordState};
+use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
@@ -357,6 +357,8 @@ impl<'a> Life<'a> {
             on_parent: self.script.u8() > 200,
             rapid_commit: self.script.flag(),
             release: self.script.u8() < 200,
+            on_change: if self.script.flag() { OnChange::Apply } else { OnChange::Keep },
+            on_expiry: if self.script.flag() { OnExpiry::Remove } else { OnExpiry::Keep },
             ..Profile::default()
         }
     }
@@ -402,6 +404,25 @@ impl<'a> Life<'a> {
             false => Link::Parent { ifindex: 3, mac, vlan: self.script.u8().into(), port: self.script.flag() },
         };
         let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
+        let lease = Lease {
+            address: self.net(),
+            server: self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]),
+            server_mac: Mac([2, 0, 0, 0, 0, 1]),
+            start: Instant::from_boot(self.script.duration()),
+            times: self.script.flag().then_some(Times { t1, t2, end }),
+            gateway: None,
+            routes: Vec::new(),
+            dns: Vec::new(),
+            domain: None,
+            search: Vec::new(),
+            ntp: Vec::new(),
+            mtu: None,
+            hostname: None,
+        };
+        let former = self.script.flag().then(|| {
+            let other = Lease { address: self.net(), ..lease.clone() };
+            Box::new(Former { leases: vec![other; usize::from(self.script.u8() % 3)], bare: self.script.flag() })
+        });
         Record {
             attachment,
             identity: Identity {
@@ -411,24 +432,11 @@ impl<'a> Life<'a> {
             },
             profile: self.profile(),
             link,
-            lease: Lease {
-                address: self.net(),
-                server: self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]),
-                server_mac: Mac([2, 0, 0, 0, 0, 1]),
-                start: Instant::from_boot(self.script.duration()),
-                times: self.script.flag().then_some(Times { t1, t2, end }),
-                gateway: None,
-                routes: Vec::new(),
-                dns: Vec::new(),
-                domain: None,
-                search: Vec::new(),
-                ntp: Vec::new(),
-                mtu: None,
-                hostname: None,
-            },
+            lease,
             state: self.script.one(&[RecordState::Bound, RecordState::Seeking, RecordState::Releasing]),
             boot: BootId(self.script.one(&["now", "before"]).to_owned()),
             since: WallTime::from_epoch(Duration::from_secs(u64::from(self.script.u32()))),
+            former,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use leasehold_core::effect::OpId;
+use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change, Record};
 
 /// A store that outlives the daemon.
@@ -10,6 +11,8 @@ use leasehold_core::record::{BindingId, Change, Record};
 pub(crate) struct Store {
     /// What is durable.
     pub(crate) durable: BTreeMap<BindingId, Record>,
+    /// The journal, without its bound.
+    pub(crate) events: Vec<Event>,
     /// Transactions in their order.
     pub(crate) waiting: VecDeque<(OpId, Vec<Change>)>,
     /// A commit is under way.
@@ -27,6 +30,7 @@ impl Store {
                 Change::Remove(id) => {
                     self.durable.remove(&id);
                 }
+                Change::Note(event) => self.events.push(*event),
             }
         }
     }

@@ -160,7 +160,7 @@ impl Subject {
             },
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
-                changes.retain(|change| matches!(change, Change::Put(..)));
+                changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })
             }
             (_, effect) => Some(effect),

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
-use leasehold_core::link::{Link, Target};
+use leasehold_core::link::{Hears, Link, Sockets, Target};
 use leasehold_core::record::{BindingId, Change, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Violation};
@@ -97,7 +97,7 @@ struct Asked {
 #[derive(Debug)]
 enum Under {
     Persist(Vec<BindingId>),
-    Open(ExchangeId, Link),
+    Open(ExchangeId, Link, Sockets),
     Recalled,
     Inspect,
     Apply(Target),
@@ -105,7 +105,7 @@ enum Under {
 
 impl Under {
     fn recall(&mut self, exchange: ExchangeId) {
-        if matches!(self, Self::Open(id, _) if *id == exchange) {
+        if matches!(self, Self::Open(id, ..) if *id == exchange) {
             *self = Self::Recalled;
         }
     }
@@ -221,13 +221,13 @@ impl Watch {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
                     // Removed twice is removed: the new holder of an attachment removes its old one's record too.
-                    Change::Remove(_) => None,
+                    Change::Remove(_) | Change::Note(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
-            Effect::Open { op, exchange, link, .. } => {
+            Effect::Open { op, exchange, link, want } => {
                 self.exchanges.insert(*exchange, false);
-                self.begin(*op, Under::Open(*exchange, link.clone()))
+                self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
             Effect::Inspect { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
@@ -246,8 +246,12 @@ impl Watch {
     fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
         let clash = self.under_way.values().find_map(|old| match (old, &new) {
             (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
-            // Two bindings can share the host's link, even with one Ethernet address.
-            (Under::Open(_, a), Under::Open(_, b)) => (a == b && a.in_netns().is_some()).then_some(EffectKind::Open),
+            // Two bindings can share the host's link, even with one Ethernet address. Conflict detection has sockets of
+            // its own beside those for DHCP.
+            (Under::Open(_, a, x), Under::Open(_, b, y)) => {
+                let same = a == b && a.in_netns().is_some() && is_window(x) == is_window(y);
+                same.then_some(EffectKind::Open)
+            }
             (Under::Apply(a), Under::Apply(b)) => (a == b).then_some(EffectKind::Apply),
             _ => None,
         });
@@ -308,6 +312,11 @@ impl Watch {
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }
     }
+}
+
+/// Tells whether sockets are a conflict window's, or a RELEASE's, which come one after the other.
+fn is_window(want: &Sockets) -> bool {
+    matches!(want.arp, Hears::About(_)) && want.hold_port.is_none()
 }
 
 /// Returns a breach of a rule.

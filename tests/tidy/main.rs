@@ -79,12 +79,18 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 9] = [
-    ("registry", &["registry", "binding", "dhcpv4", "wire", "effect", "record", "identity", "link", "time"]),
-    ("binding", &["binding", "dhcpv4", "wire", "effect", "record", "identity", "link", "time"]),
+const LAYERS: [(&str, &[&str]); 12] = [
+    ("registry", &["registry", "binding", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"]),
+    (
+        "binding",
+        &["binding", "plan", "conflict", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"],
+    ),
+    ("plan", &["dhcpv4", "link"]),
     ("effect", &["dhcpv4", "wire", "record", "identity", "link", "time"]),
-    ("record", &["dhcpv4", "identity", "link", "time"]),
+    ("event", &["identity", "time"]),
+    ("record", &["dhcpv4", "event", "identity", "link", "time"]),
     ("dhcpv4", &["dhcpv4", "wire", "identity", "time"]),
+    ("conflict", &["conflict", "wire", "time"]),
     ("link", &["wire"]),
     ("identity", &["wire"]),
     ("wire", &["wire"]),

@@ -1,4 +1,4 @@
-//! What the operator asks: `leasehold list`.
+//! What the operator asks: `leasehold list`, `leasehold events`.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -8,6 +8,48 @@ use serde::{Deserialize, Serialize};
 
 /// The daemon's URL path for the list of bindings (`GET`).
 pub const BINDINGS: &str = "/v1/bindings";
+
+/// The daemon's URL path for events (`GET`), with `?after=N&limit=M&wait=SECONDS`, each of which may be missing: the
+/// oldest `limit` events after number `after` (0), waiting until there is one for `wait` seconds (0).
+pub const EVENTS: &str = "/v1/events";
+
+/// The most events of one answer, and how many there are without a `limit`.
+pub const MAX_EVENTS: usize = 1_000;
+
+/// The longest `wait`, in seconds.
+pub const MAX_WAIT: u64 = 60;
+
+/// Events in their order: the answer to `GET /v1/events`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// The events.
+    pub events: Vec<Event>,
+    /// What the next question is to come `after`. It is less than what this one came after when the journal began anew.
+    pub next_after: u64,
+}
+
+/// One change of a binding. `leasehold events --json` prints one a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts all events of the journal, from 1 on.
+    pub number: u64,
+    /// When, by the host's wall clock: RFC 3339 in UTC, to the millisecond.
+    pub time: String,
+    /// Whose lease it is.
+    pub attachment: Attachment,
+    /// What happened: `acquired`, `renewed`, `rebound`, `changed`, `lost`, `expired`, `conflict`, `declined`, `released`,
+    /// `adopted`, `orphan_found`, `address_removed`, `detection_off`.
+    pub kind: String,
+    /// The address that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Ipv4Net>,
+    /// The server that it came from, or goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Ipv4Addr>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cause: String,
+}
 
 /// All bindings, in order of attachment: the answer to `GET /v1/bindings`, and what `leasehold list --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -177,12 +177,16 @@ pub enum Why {
     Call,
     /// The DHCP client of a binding goes on.
     Dhcp(Timer),
+    /// Conflict detection goes on.
+    Conflict,
     /// A RELEASE goes on, or is tried again.
     Release,
     /// A lease that could not be given back ends by itself.
     LeaseEnds,
     /// A failed write is tried again.
     Store,
+    /// A failed change of an interface, or a failed look at one, is tried again.
+    Work,
 }
 
 /// What a caller asks.
@@ -381,6 +385,14 @@ pub enum Failure {
         address: Ipv4Addr,
         /// The server's message (56), escaped.
         message: Option<String>,
+    },
+    /// Somebody else uses the address that was to be had, or the last one that was offered before the time-out.
+    #[error("{address} is in use by {by}, and was declined: give one of the two another address")]
+    Conflict {
+        /// The address.
+        address: Ipv4Addr,
+        /// Who uses it, by Ethernet address.
+        by: Mac,
     },
     /// The time-out passed while something of ours was waited for.
     #[error("no result after {waited:?}: still waiting for {waiting_for}")]

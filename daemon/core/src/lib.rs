@@ -45,14 +45,17 @@
 //! assert_eq!(registry.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `registry` → `binding` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the contract
-//! with the outside, are seen by `registry` and `binding` only.
+//! Inside, imports run one way: `registry` → `binding` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the
+//! contract with the outside, are seen by `registry` and `binding` only.
 
 mod binding;
+pub mod conflict;
 pub mod dhcpv4;
 pub mod effect;
+pub mod event;
 pub mod identity;
 pub mod link;
+pub mod plan;
 pub mod record;
 pub mod registry;
 pub mod time;

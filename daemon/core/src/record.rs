@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
+use crate::event::Event;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::time::{BootId, Instant, Now, WallTime};
@@ -35,6 +36,22 @@ pub struct Record {
     pub boot: BootId,
     /// The wall clock at the lease's start: the only way from one boot's clock to the next one's.
     pub since: WallTime,
+    /// What is still to be done at the interface. `None`: it carries what `lease` says when `Bound`, or nothing of it when
+    /// `Seeking`, as far as the profile wants the interface changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<Box<Former>>,
+}
+
+/// What an interface may carry of earlier leases, and is to be taken off it. What is here when the daemon ends is taken off
+/// by the next one: every step of that can be taken twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Former {
+    /// The leases of which something may be there.
+    #[serde(default)]
+    pub leases: Vec<Lease>,
+    /// Nothing is there for certain, not even what the record's lease has in common with these.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bare: bool,
 }
 
 /// Whether a lease is held or on its way back.
@@ -77,4 +94,6 @@ pub enum Change {
     Put(BindingId, Box<Record>),
     /// Forgets a binding.
     Remove(BindingId),
+    /// Adds an event to the journal. The store numbers it.
+    Note(Box<Event>),
 }

@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     /// Show all leases
     List(ListArgs),
+    /// Show what happened to leases: the last 10,000 events
+    Events(EventsArgs),
 }
 
 /// How the daemon runs.
@@ -70,6 +72,23 @@ pub(crate) struct ListArgs {
     /// As JSON, as the daemon gave it
     #[arg(long)]
     pub(crate) json: bool,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
+/// How events are shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsArgs {
+    /// Go on with those that come, over restarts of the daemon too
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// One JSON object a line, as the daemon gave it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only events after this number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) after: u64,
     /// The daemon's socket
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_api::cni::{ClientId, Config, Error, Ipam, Request, RequestList};
+use leasehold_api::cni::{self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route};
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::Attachment;
 use leasehold_core::wire::message::{ClientMessage, is_own};
@@ -15,7 +15,6 @@ use leasehold_core::wire::option::fqdn;
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
 use super::cni::{bad_config, bad_env, host_netns, lan, netns, quoted, refused};
-use super::result::Shape;
 
 const HOST_NAME: u8 = 12;
 const STATIC_ROUTE: u8 = 33;
@@ -51,13 +50,8 @@ impl Default for Site {
     }
 }
 
-/// Reads an ADD, and the shape that its result is to have.
-pub(super) fn add(
-    request: &Request,
-    config: &Config,
-    attachment: Attachment,
-    site: &Site,
-) -> Result<(Add, Shape), Error> {
+/// Reads an ADD.
+pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, site: &Site) -> Result<Add, Error> {
     let ipam = config.ipam().map_err(refused)?;
     let said = config.runtime_config().map_err(refused)?;
     let args = Args::parse(request.env.args.as_deref());
@@ -68,7 +62,7 @@ pub(super) fn add(
     // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent);
-    let add = Add {
+    Ok(Add {
         netns: netns(request)?,
         host_netns: host_netns(request),
         lan: lan(config, &attachment.network),
@@ -78,9 +72,7 @@ pub(super) fn add(
         profile: Profile { broadcast, on_parent, ..profile },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
         attachment,
-    };
-    let Ipam { priority, routes, suppress_default_route, .. } = ipam;
-    Ok((add, Shape { priority, routes, suppress_default_route }))
+    })
 }
 
 /// Returns what the incumbent would send for `provide`: of each option the last value, where `fromArg` goes before
@@ -165,6 +157,16 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         allow: ipam.servers.allow.clone(),
         deny: ipam.servers.deny.clone(),
         release: ipam.release.unwrap_or(true),
+        detection: match ipam.conflict_detection {
+            ConflictDetection::Optimistic => Detection::Optimistic,
+            ConflictDetection::Strict => Detection::Strict,
+            ConflictDetection::Off => Detection::Off,
+        },
+        on_change: if ipam.keep_on_change { OnChange::Keep } else { OnChange::Apply },
+        on_expiry: if ipam.keep_on_expiry { OnExpiry::Keep } else { OnExpiry::Remove },
+        metric: ipam.priority,
+        routes: ipam.routes.iter().map(extra_route).collect(),
+        suppress_default_route: ipam.suppress_default_route,
     };
     match length(&profile) {
         0..=ClientMessage::EXTRA => Ok(profile),
@@ -174,6 +176,11 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
             Err(bad_config("ipam", fault))
         }
     }
+}
+
+fn extra_route(said: &cni::ExtraRoute) -> ExtraRoute {
+    let Route { dst: destination, via: _, mtu, advmss, priority: metric, table, scope } = said.route;
+    ExtraRoute { destination, gateway: said.gw, metric, mtu, advmss, table, scope }
 }
 
 /// Returns the bytes that a profile's options take in a message.

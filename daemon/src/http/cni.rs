@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Version};
+use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Answer, Call};
 use leasehold_core::identity::{Attachment, Door, Lan};
 
 use super::add::{Site, add};
-use super::result::{Shape, code, message, success};
+use super::result::{code, message, success};
 
 /// The longest container id and network name, in bytes. The specification names no limit, but runtimes keep both in
 /// names of files.
@@ -26,8 +27,8 @@ pub(crate) struct Asked {
     pub(crate) call: Call,
     /// The version in which to answer.
     version: Version,
-    /// What a lease is answered as.
-    shape: Shape,
+    /// What an ADD's network says of routes.
+    profile: Profile,
     /// `ADD of lan/0123/eth0`, for errors.
     about: String,
 }
@@ -99,13 +100,13 @@ impl Asked {
             return Err(Error::new(Code::IncompatibleVersion, msg));
         }
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
-        let mut shape = Shape::default();
+        let mut profile = Profile::default();
         let (about, call) = match verb {
             Verb::Add => {
                 let attachment = attachment(request, config)?;
                 let about = of(&attachment);
-                let (add, its_shape) = add(request, config, attachment, site)?;
-                shape = its_shape;
+                let add = add(request, config, attachment, site)?;
+                profile = add.profile.clone();
                 (about, Call::Add(Box::new(add)))
             }
             // Whatever else the configuration says: a DEL follows the ADD that it made fail, and has to succeed.
@@ -129,13 +130,13 @@ impl Asked {
                 (verb.as_str().to_owned(), Call::Status { parent: standing_parent(config) })
             }
         };
-        Ok(Self { call, version, shape, about })
+        Ok(Self { call, version, profile, about })
     }
 
     /// Returns what the shim prints: a result, nothing, or an error.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
-            Answer::Leased(lease) => Ok(success(lease, &self.shape).render(self.version)),
+            Answer::Leased(lease) => Ok(success(lease, &self.profile).render(self.version)),
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
             Answer::Bindings { .. } => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),

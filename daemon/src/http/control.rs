@@ -34,7 +34,7 @@ fn binding(row: &Row) -> control::Binding {
     }
 }
 
-fn attachment(attachment: &Attachment) -> control::Attachment {
+pub(super) fn attachment(attachment: &Attachment) -> control::Attachment {
     let Attachment { door, network, container, ifname } = attachment.clone();
     let door = match door {
         Door::Cni => "cni",

@@ -1,7 +1,7 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request a connection, turned into the core's calls and back.
 //!
 //! Holds no rule and no state of a lease: [`cni`] (with [`add`], [`args`], [`client_id`] and [`result`]) and [`control`]
-//! are pure maps between the wire (`leasehold-api`) and the core, [`server`] is hyper, [`spool`] reads what shims left
+//! are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the journal, [`server`] is hyper, [`spool`] reads what shims left
 //! while no daemon ran.
 //!
 //! # For the driver
@@ -25,6 +25,7 @@ mod args;
 mod client_id;
 mod cni;
 mod control;
+mod events;
 mod result;
 mod server;
 mod spool;
@@ -43,8 +44,13 @@ pub(crate) use cni::Asked;
 pub(crate) use server::serve;
 pub(crate) use spool::scan_spool;
 
+use crate::store::journal::Journal;
+
 /// Connections that are served at once; those beyond wait in the socket's backlog.
 pub(crate) const MAX_OPEN: usize = 1024;
+
+/// Readers of the journal that wait for events at once: each holds a place.
+const MAX_WAITING: usize = 64;
 
 /// What the front doors tell the driver.
 #[derive(Debug)]
@@ -77,20 +83,24 @@ impl Reply {
     }
 }
 
-/// What all front doors share: what they know of the host, the mint of request ids, the places, the way to the driver.
+/// What all front doors share: what they know of the host, the mint of request ids, the places, the ways to the driver
+/// and to the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     site: Site,
     events: mpsc::UnboundedSender<Event>,
     places: Arc<Semaphore>,
+    journal: Journal,
+    waiting: Arc<Semaphore>,
     next: Arc<AtomicU64>,
 }
 
 impl Doors {
     /// Returns the front doors' end and the driver's end.
-    pub(crate) fn new(site: Site) -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub(crate) fn new(site: Site, journal: Journal) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
-        let doors = Self { site, events, places: Arc::new(Semaphore::new(MAX_OPEN)), next: Arc::default() };
+        let (places, waiting) = (Arc::new(Semaphore::new(MAX_OPEN)), Arc::new(Semaphore::new(MAX_WAITING)));
+        let doors = Self { site, events, places, journal, waiting, next: Arc::default() };
         (doors, driver)
     }
 

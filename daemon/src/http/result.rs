@@ -2,53 +2,30 @@
 
 use std::net::IpAddr;
 
-use leasehold_api::cni::{Code, Dns, ExtraRoute, Ip, Route, Success};
-use leasehold_core::dhcpv4::lease::{self, Lease};
+use leasehold_api::cni::{Code, Dns, Ip, Route, Success};
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::Failure;
 use leasehold_core::link::LinkCause;
+use leasehold_core::plan;
 
-/// The MTU that any Ethernet link carries.
-const ETHERNET_MTU: u16 = 1500;
-
-/// What the network's configuration says of results.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// The metric of routes without one of their own.
-    pub(super) priority: Option<u32>,
-    /// Routes beside the server's.
-    pub(super) routes: Vec<ExtraRoute>,
-    /// No default route and no gateway of the server's.
-    pub(super) suppress_default_route: bool,
-}
-
-/// Returns what a lease means to a main plugin.
-///
-/// The server's MTU (26) is on the link already. It is said again for each route, for who reads results, but only where
-/// every link can have it: a route's MTU beyond its link's would lose packets, and the link may have got less.
-pub(super) fn success(lease: &Lease, shape: &Shape) -> Success {
-    let kept = |route: &&lease::Route| !shape.suppress_default_route || route.destination.prefix_len() > 0;
-    // Main plugins add routes one by one, and the kernel refuses one whose next hop it cannot reach yet: a next hop
-    // outside the subnet wants its own on-link route first.
-    let (on_link, via): (Vec<_>, Vec<_>) = lease.routes.iter().filter(kept).partition(|route| route.via.is_none());
-    let mtu = lease.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
-    let given = |route: &lease::Route| Route {
-        dst: route.destination.into(),
-        via: route.via.map(IpAddr::V4),
-        mtu,
-        ..Route::default()
-    };
-    let gateway = lease.gateway.map(IpAddr::V4);
-    let extra = shape.routes.iter().map(|route| route.resolve(gateway));
-    let routes = on_link.into_iter().chain(via).map(given).chain(extra);
+/// Returns what a lease means to a main plugin. It adds the routes one by one, in this order.
+pub(super) fn success(lease: &Lease, profile: &Profile) -> Success {
+    let gateway = lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route);
     Success {
-        ips: vec![Ip { address: lease.address.into(), gateway: gateway.filter(|_| !shape.suppress_default_route) }],
-        routes: routes.map(|route| Route { priority: route.priority.or(shape.priority), ..route }).collect(),
+        ips: vec![Ip { address: lease.address.into(), gateway }],
+        routes: plan::routes(lease, profile).into_iter().map(route).collect(),
         dns: Dns {
             nameservers: lease.dns.iter().copied().map(IpAddr::V4).collect(),
             domain: lease.domain.clone(),
             search: lease.search.clone(),
         },
     }
+}
+
+fn route(route: plan::Route) -> Route {
+    let plan::Route { destination, via, metric, mtu, advmss, table, scope } = route;
+    Route { dst: destination, via, mtu, advmss, priority: metric, table, scope }
 }
 
 /// The one table of failures and CNI's codes.
@@ -73,6 +50,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
         | Failure::Nak { .. }
+        | Failure::Conflict { .. }
         | Failure::TimedOut { .. }
         | Failure::Store(_)
         | Failure::Held { .. }

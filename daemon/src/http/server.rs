@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::cni::{Asked, undecodable};
+use super::events::Question;
 use super::{Doors, Event, Reply, control};
 
 /// From the accept to the end of the request's head.
@@ -117,6 +118,7 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
     match (request.method(), request.uri().path()) {
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
         (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
+        (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
             sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: no such thing is served here"))
@@ -193,6 +195,22 @@ async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+    }
+}
+
+async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
+    let question = match Question::parse(query) {
+        Ok(question) => question,
+        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
+    };
+    // A reader that waits may not take the last place from an ADD.
+    let _waits = match question.waits().then(|| caller.doors.waiting.try_acquire()).transpose() {
+        Ok(permit) => permit,
+        Err(_) => return sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for events: try again later"),
+    };
+    match question.answer(caller.doors.journal.clone()).await {
+        Ok(events) => json(StatusCode::OK, to_json(&events)),
+        Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 

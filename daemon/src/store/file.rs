@@ -13,6 +13,7 @@ use leasehold_core::record::{BindingId, Change, Record};
 use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::StoreError;
+use super::journal::{self, Reading};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
@@ -28,19 +29,30 @@ const FORMAT: u64 = 1;
 const CACHE: usize = 1 << 20;
 
 /// A change in the shape in which it is written.
-pub(super) struct Encoded {
-    id: u64,
-    /// `None`: the record goes.
-    json: Option<Vec<u8>>,
+pub(super) enum Encoded {
+    /// A record.
+    Put(u64, Vec<u8>),
+    /// A record goes.
+    Remove(u64),
+    /// An event.
+    Note(Vec<u8>),
 }
 
 impl Encoded {
     /// Encodes a change. Fails for a path that is not UTF-8: JSON has no way to write it.
     pub(super) fn new(change: &Change) -> Result<Self, serde_json::Error> {
         Ok(match change {
-            Change::Put(BindingId(id), record) => Self { id: *id, json: Some(serde_json::to_vec(record)?) },
-            Change::Remove(BindingId(id)) => Self { id: *id, json: None },
+            Change::Put(BindingId(id), record) => Self::Put(*id, serde_json::to_vec(record)?),
+            Change::Remove(BindingId(id)) => Self::Remove(*id),
+            Change::Note(event) => Self::Note(serde_json::to_vec(event)?),
         })
+    }
+
+    fn event(&self) -> Option<&[u8]> {
+        match self {
+            Self::Note(json) => Some(json),
+            Self::Put(..) | Self::Remove(_) => None,
+        }
     }
 }
 
@@ -49,6 +61,7 @@ pub(super) struct LeaseFile {
     path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     database: Option<Database>,
+    last_event: u64,
 }
 
 /// Why the file cannot be used as it is.
@@ -79,10 +92,25 @@ impl LeaseFile {
         .map_err(|why| refuse(&path, why))?;
         // A new file is durable only when its name is.
         sync_dir(&path)?;
-        let Contents { records, unreadable } = contents;
-        let mut file = Self { path, database: Some(database) };
+        let Contents { records, unreadable, last_event } = contents;
+        let mut file = Self { path, database: Some(database), last_event };
         file.keep_aside(unreadable)?;
         Ok((file, records))
+    }
+
+    /// Returns the number of the last event, 0 when there is none.
+    pub(super) fn last_event(&self) -> u64 {
+        self.last_event
+    }
+
+    /// Carries a reading out and answers it.
+    pub(super) fn read(&mut self, reading: Reading) {
+        let read = |database: &Database| guarded(|| reading.carry_out(database)).map_err(|error| cause(&error));
+        let result = self.database().and_then(read);
+        if result.is_err() {
+            self.database = None;
+        }
+        reading.answer(result.map_err(|cause| cause.to_string()));
     }
 
     /// Makes changes durable, in order, all or none.
@@ -94,11 +122,13 @@ impl LeaseFile {
             return Ok(());
         }
         let database = self.database()?;
-        guarded(|| transact(database, changes)).map_err(|error| {
+        let written = guarded(|| transact(database, changes)).map_err(|error| {
             // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
             self.database = None;
             cause(&error)
-        })
+        });
+        self.last_event = written?.unwrap_or(self.last_event);
+        Ok(())
     }
 
     /// Returns the database, opened again if it failed before.
@@ -144,6 +174,7 @@ impl LeaseFile {
 struct Contents {
     records: Vec<(BindingId, Record)>,
     unreadable: Vec<(u64, Vec<u8>)>,
+    last_event: u64,
 }
 
 /// Opens, checks and reads the file. A damaged file can make redb panic or read wrong, so its own check comes first.
@@ -202,22 +233,27 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
             }
         }
     }
-    Ok(Contents { records, unreadable })
+    Ok(Contents { records, unreadable, last_event: journal::last(database)? })
 }
 
-fn transact(database: &Database, changes: &[Encoded]) -> Result<(), redb::Error> {
+/// Makes changes durable. Returns the number of the last event, if there was one.
+fn transact(database: &Database, changes: &[Encoded]) -> Result<Option<u64>, redb::Error> {
     let mut txn = database.begin_write()?;
     txn.set_durability(Durability::Immediate)?;
     {
         let mut leases = txn.open_table(LEASES)?;
-        for Encoded { id, json } in changes {
-            match json {
-                Some(json) => leases.insert(*id, json.as_slice())?,
-                None => leases.remove(*id)?,
-            };
+        for change in changes {
+            match change {
+                Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
+                Encoded::Remove(id) => leases.remove(*id).map(drop)?,
+                Encoded::Note(_) => {}
+            }
         }
     }
-    Ok(txn.commit()?)
+    let events: Vec<&[u8]> = changes.iter().filter_map(Encoded::event).collect();
+    let last_event = if events.is_empty() { None } else { Some(journal::append(&txn, &events)?) };
+    txn.commit()?;
+    Ok(last_event)
 }
 
 /// Runs work on the database. A panic in it is a failure like any other: the database is reopened after it.

@@ -31,6 +31,7 @@ fn record(n: u64) -> Record {
             client_id: ClientId::new(format!("\0c{n}/lan/eth0").into_bytes()).unwrap(),
             chaddr: mac,
         },
+        former: None,
         link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
         lease: Lease {
             address: "10.0.0.7/24".parse().unwrap(),

@@ -1,44 +1,69 @@
-//! The writer thread: takes what waits, commits it as one, answers each.
+//! The writer thread: takes what waits, commits it as one, answers each; then reads for whoever asks.
 
 use std::sync::mpsc::Receiver;
 
-use leasehold_core::effect::StoreCause;
+use leasehold_core::effect::{OpId, StoreCause};
+use leasehold_core::record::Change;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 
 use super::file::{Encoded, LeaseFile};
 use super::{Job, Persisted};
 
-/// The most transactions of one commit: bounds what the first of them waits for the others.
+/// The most jobs that are taken together: bounds what the first of them waits for the others.
 const GROUP: usize = 512;
 
-/// Runs until the queue is closed and empty.
-pub(super) fn run(mut file: LeaseFile, queue: Receiver<Job>, events: UnboundedSender<Persisted>) {
-    while let Ok(first) = queue.recv() {
-        let group: Vec<Job> = std::iter::once(first).chain(queue.try_iter()).take(GROUP).collect();
-        for persisted in commit(&mut file, group) {
-            // Nobody listens any more while the daemon stops; what is queued is written all the same.
-            let _ = events.send(persisted);
-        }
-    }
+/// All that the thread has.
+pub(super) struct Writer {
+    pub(super) file: LeaseFile,
+    /// Where the ends of transactions go.
+    pub(super) events: UnboundedSender<Persisted>,
+    /// Where the number of the last event goes.
+    pub(super) last_event: watch::Sender<u64>,
 }
 
-/// Commits a group. A transaction that cannot be encoded fails alone; the others share one fate.
-fn commit(file: &mut LeaseFile, group: Vec<Job>) -> Vec<Persisted> {
-    let mut answers = Vec::with_capacity(group.len());
-    let mut encoded = Vec::with_capacity(group.len());
-    for Job { op, changes } in group {
-        let result = match changes.iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
-            Ok(mut changes) => {
-                encoded.append(&mut changes);
-                Ok(())
+impl Writer {
+    /// Runs until it is told to end, and what was asked for before is done.
+    pub(super) fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let (mut writes, mut readings, mut closing) = (Vec::new(), Vec::new(), false);
+            for job in std::iter::once(first).chain(queue.try_iter()).take(GROUP) {
+                match job {
+                    Job::Write { op, changes } => writes.push((op, changes)),
+                    Job::Read(reading) => readings.push(reading),
+                    Job::Close => closing = true,
+                }
             }
-            Err(error) => Err(StoreCause::Failed(format!("record cannot be written as JSON: {error}"))),
-        };
-        answers.push(Persisted { op, result });
+            for persisted in self.commit(writes) {
+                // Nobody listens any more while the daemon stops; what is queued is written all the same.
+                let _ = self.events.send(persisted);
+            }
+            self.last_event.send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
+            readings.into_iter().for_each(|reading| self.file.read(reading));
+            if closing {
+                return;
+            }
+        }
     }
-    if let Err(cause) = file.commit(&encoded) {
-        tracing::error!(%cause, transactions = answers.len(), "nothing written");
-        answers.iter_mut().filter(|a| a.result.is_ok()).for_each(|a| a.result = Err(cause.clone()));
+
+    /// Commits a group. A transaction that cannot be encoded fails alone; the others share one fate.
+    fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
+        let mut answers = Vec::with_capacity(group.len());
+        let mut encoded = Vec::with_capacity(group.len());
+        for (op, changes) in group {
+            let result = match changes.iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
+                Ok(mut changes) => {
+                    encoded.append(&mut changes);
+                    Ok(())
+                }
+                Err(error) => Err(StoreCause::Failed(format!("record cannot be written as JSON: {error}"))),
+            };
+            answers.push(Persisted { op, result });
+        }
+        if let Err(cause) = self.file.commit(&encoded) {
+            tracing::error!(%cause, transactions = answers.len(), "nothing written");
+            answers.iter_mut().filter(|a| a.result.is_ok()).for_each(|a| a.result = Err(cause.clone()));
+        }
+        answers
     }
-    answers
 }

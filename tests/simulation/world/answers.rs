@@ -143,6 +143,9 @@ impl World {
         match answer {
             Answer::Leased(lease) if lease.address == told.address || actor.excused => {
                 self.stats.count("ADD again leased");
+                // A lease that had ended took its address off the link; main plugins put on what they are told.
+                let added = actor.at.and_then(|at| self.kernel.add_address(at, lease.address));
+                self.tell(added);
             }
             // What failed ends with a DEL.
             Answer::Failed(_) if actor.excused => self.end_by_del(index),

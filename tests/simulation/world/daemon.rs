@@ -395,6 +395,7 @@ fn brief(effect: &Effect) -> String {
                     format!("put {} {:?} {} {}", id.0, record.state, record.attachment, record.lease.address)
                 }
                 Change::Remove(id) => format!("remove {}", id.0),
+                Change::Note(event) => format!("note {} {} ({})", event.kind, event.attachment, event.cause),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }

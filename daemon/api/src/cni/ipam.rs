@@ -18,7 +18,7 @@ use super::Route;
 use super::object::{BadKey, Fault, Object, boolean, ip, ipv4, number, subnet, text, u8, u32};
 
 /// All keys of `ipam` that are known.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 21] = [
     "type",
     "daemonSocketPath",
     "priority",
@@ -36,7 +36,10 @@ const KEYS: [&str; 18] = [
     "suppressDefaultRoute",
     "servers",
     "release",
+    "conflictDetection",
     "ipPreferred",
+    "onChange",
+    "onExpiry",
 ];
 
 /// Our part of the configuration.
@@ -72,8 +75,14 @@ pub struct Ipam {
     pub servers: Servers,
     /// `release`: whether a DEL gives the lease back; `None` is true.
     pub release: Option<bool>,
+    /// `conflictDetection`.
+    pub conflict_detection: ConflictDetection,
     /// `ipPreferred`: whether another address than the requested one will do.
     pub ip_preferred: bool,
+    /// `onChange`: `keep`, so that a lease that brings something else leaves the interface as it is; or `apply`.
+    pub keep_on_change: bool,
+    /// `onExpiry`: `keep`, so that the interface keeps its address without a lease; or `remove`.
+    pub keep_on_expiry: bool,
 }
 
 /// The incumbent's `request`.
@@ -94,6 +103,18 @@ pub struct Provide {
     pub value: Option<String>,
     /// The key of `CNI_ARGS` whose value replaces `value`, where it is given.
     pub from_arg: Option<String>,
+}
+
+/// Whether it is looked for others that use the leased address (RFC 5227).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConflictDetection {
+    /// `optimistic`: while the lease is got and used.
+    #[default]
+    Optimistic,
+    /// `strict`: before the lease is used.
+    Strict,
+    /// `off`: not at all.
+    Off,
 }
 
 /// What option 61 is to be.
@@ -162,7 +183,10 @@ impl Ipam {
             suppress_default_route: ipam.read("suppressDefaultRoute", boolean)?.unwrap_or_default(),
             servers: ipam.object("servers")?.map(Servers::read).transpose()?.unwrap_or_default(),
             release: ipam.read("release", boolean)?,
+            conflict_detection: ipam.read("conflictDetection", ConflictDetection::read)?.unwrap_or_default(),
             ip_preferred: ipam.read("ipPreferred", boolean)?.unwrap_or_default(),
+            keep_on_change: ipam.read("onChange", |value| keep(value, "apply"))?.unwrap_or_default(),
+            keep_on_expiry: ipam.read("onExpiry", |value| keep(value, "remove"))?.unwrap_or_default(),
         })
     }
 }
@@ -207,6 +231,17 @@ impl ClientId {
     }
 }
 
+impl ConflictDetection {
+    fn read(value: &Value) -> Result<Self, Fault> {
+        match text(value)? {
+            "optimistic" => Ok(Self::Optimistic),
+            "strict" => Ok(Self::Strict),
+            "off" => Ok(Self::Off),
+            other => Err(Fault::value(other, "optimistic, strict or off")),
+        }
+    }
+}
+
 impl ExtraRoute {
     fn read(entry: Object<'_>) -> Result<Self, BadKey> {
         entry.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
@@ -227,13 +262,6 @@ impl ExtraRoute {
             }
             _ => Ok(Self { gw, route }),
         }
-    }
-
-    /// Returns the route in a network with this gateway. Without a gateway it is on the link, as the kernel has it.
-    pub fn resolve(&self, gateway: Option<IpAddr>) -> Route {
-        let is_v4 = matches!(self.route.dst, IpNet::V4(_));
-        let via = self.gw.or(gateway.filter(|gateway| gateway.is_ipv4() == is_v4));
-        Route { via: via.filter(|via| !via.is_unspecified()), ..self.route }
     }
 }
 
@@ -271,6 +299,16 @@ fn option(value: &Value) -> Result<Option<u8>, Fault> {
 fn short(value: &Value) -> Result<&str, Fault> {
     let text = text(value)?;
     if text.len() <= 255 { Ok(text) } else { Err(Fault::value(text, "at most 255 bytes long")) }
+}
+
+/// Reads `keep`, or `other`, which is not to keep.
+fn keep(value: &Value, other: &str) -> Result<bool, Fault> {
+    match text(value)? {
+        "keep" => Ok(true),
+        said if said == other => Ok(false),
+        said if other == "apply" => Err(Fault::value(said, "apply or keep")),
+        said => Err(Fault::value(said, "remove or keep")),
+    }
 }
 
 fn broadcast(value: &Value) -> Result<Option<bool>, Fault> {
@@ -327,7 +365,8 @@ mod tests {
             "routes": [{"dst": "10.1.2.3/8", "gw": "192.0.2.9", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7,
                         "scope": 253}],
             "suppressDefaultRoute": true, "servers": {"allow": ["192.0.2.1"], "deny": ["192.0.2.2"]},
-            "release": false, "ipPreferred": true,
+            "release": false, "ipPreferred": true, "onChange": "keep", "onExpiry": "keep",
+            "conflictDetection": "strict",
         }));
         let route = Route {
             dst: "10.0.0.0/8".parse().unwrap(),
@@ -354,9 +393,24 @@ mod tests {
             suppress_default_route: true,
             servers: Servers { allow: vec![Ipv4Addr::new(192, 0, 2, 1)], deny: vec![Ipv4Addr::new(192, 0, 2, 2)] },
             release: Some(false),
+            conflict_detection: ConflictDetection::Strict,
             ip_preferred: true,
+            keep_on_change: true,
+            keep_on_expiry: true,
         };
         assert_eq!(ipam, expected);
+    }
+
+    #[test]
+    fn conflict_detection_has_three_kinds() {
+        for (name, kind) in [
+            ("optimistic", ConflictDetection::Optimistic),
+            ("strict", ConflictDetection::Strict),
+            ("off", ConflictDetection::Off),
+        ] {
+            assert_eq!(parse(json!({"conflictDetection": name})).conflict_detection, kind);
+        }
+        assert!(Ipam::parse(&json!({"conflictDetection": "on"})).is_err());
     }
 
     #[test]
@@ -395,17 +449,6 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(parse(json!({"clientId": text})).client_id, Some(expected), "{text}");
         }
-    }
-
-    #[test]
-    fn a_route_without_next_hop_takes_the_gateway() {
-        let route = |route| parse(json!({"routes": [route]})).routes[0];
-        let gateway = Some("192.0.2.1".parse().unwrap());
-        let via = |entry: &ExtraRoute, gateway| entry.resolve(gateway).via;
-        let bare = route(json!({"dst": "10.0.0.0/8"}));
-        assert_eq!((via(&bare, gateway), via(&bare, None)), (gateway, None));
-        assert_eq!(via(&route(json!({"dst": "10.0.0.0/8", "gw": "0.0.0.0"})), gateway), None);
-        assert_eq!(via(&route(json!({"dst": "fd00::/8"})), gateway), None);
     }
 
     #[test]
@@ -476,6 +519,9 @@ mod tests {
             (json!({"servers": {"deny": ["fd00::1"]}}), "ipam.servers.deny[0]: \"fd00::1\" is not an IPv4 address"),
             (json!({"release": "no"}), "ipam.release: it has to be true or false, not a string"),
             (json!({"ipPreferred": "yes"}), "ipam.ipPreferred: it has to be true or false, not a string"),
+            (json!({"onChange": "remove"}), "ipam.onChange: \"remove\" is not apply or keep"),
+            (json!({"onExpiry": "apply"}), "ipam.onExpiry: \"apply\" is not remove or keep"),
+            (json!({"onExpiry": true}), "ipam.onExpiry: it has to be a string, not a boolean"),
             (json!({"client_id": "mac"}), "ipam.client_id: unknown key: is clientId meant?"),
             (
                 json!({"suppressDefaultRoutes": true}),

@@ -3,19 +3,22 @@
 //! permit → exchange → Persist → MTU → held. Given up before REQUEST, the exchange just closes; after it, a RELEASE goes
 //! out on the same sockets; once the lease is being made durable, it is given back like any other.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
-use super::{Binding, Cx, Holder, Leave, Life, Owner, Purpose, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Report};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Event, Output, Verdict};
-use crate::effect::{Failure, Outcome, StoreCause, Why};
+use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::effect::{Failure, StoreCause, Why};
+use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
-use crate::link::{Hears, LinkCause, LinkView, Sockets, Step, Target};
+use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
+use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
 /// An ADD that waits for its lease.
@@ -31,6 +34,10 @@ pub(crate) struct Acquire {
     pub(crate) mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     pub(crate) replaces: Vec<BindingId>,
+    /// The container ran before, with this very address.
+    pub(crate) adopts: bool,
+    /// The only address that will do.
+    pub(crate) insists: Option<Ipv4Addr>,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -42,8 +49,12 @@ pub(crate) enum Stage {
     AwaitingPermit,
     /// Talking to servers.
     Exchanging,
+    /// The lease waits until it is known that nobody else uses its address.
+    Probing,
     /// The lease is being made durable. `aborted`: nobody wants it any more.
     Persisting { aborted: bool },
+    /// The lease was declined after that; the store is being told. `aborted`: no other is wanted.
+    Forgetting { aborted: bool },
     /// The link's MTU is being set.
     Sizing,
     /// It was given up; the registry is about to hear of it.
@@ -63,22 +74,23 @@ impl Acquire {
     /// Tells whether somebody still wants the lease.
     pub(super) fn is_wanted(&self) -> bool {
         match self.stage {
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Persisting { aborted: false } | Stage::Sizing => true,
-            Stage::Persisting { aborted: true } | Stage::Over => false,
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing => true,
+            Stage::Persisting { aborted } | Stage::Forgetting { aborted } => !aborted,
+            Stage::Over => false,
         }
     }
 
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Stage::AwaitingPermit | Stage::Persisting { .. } | Stage::Sizing | Stage::Over => None,
+            Stage::AwaitingPermit
+            | Stage::Probing
+            | Stage::Persisting { .. }
+            | Stage::Forgetting { .. }
+            | Stage::Sizing
+            | Stage::Over => None,
         };
-        let limit = match self.stage {
-            Stage::Persisting { aborted: true } | Stage::Over => None,
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Persisting { aborted: false } | Stage::Sizing => {
-                Some((self.limit, Why::Call))
-            }
-        };
+        let limit = self.is_wanted().then_some((self.limit, Why::Call));
         [own, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -87,7 +99,9 @@ impl Acquire {
         let waited = Duration::from_millis(now.saturating_since(self.began).as_millis() as u64);
         let waiting_for = match self.stage {
             Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
+            Stage::Probing => "the probes of strict conflict detection, which take up to 7 s",
             Stage::Persisting { .. } => "the store to write the lease",
+            Stage::Forgetting { .. } => "the store to forget an address that is in use by somebody else",
             Stage::Sizing => "the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, waited),
         };
@@ -98,6 +112,9 @@ impl Acquire {
         let tally = self.client.tally();
         if let Some((server, address, message)) = tally.nak.clone() {
             return Failure::Nak { server, address, message };
+        }
+        if let Some((address, by)) = tally.declined {
+            return Failure::Conflict { address, by };
         }
         if let Some((server, address, sent)) = tally.requested {
             return Failure::NoAck { server, address, sent, waited };
@@ -121,7 +138,7 @@ impl Binding {
 
     /// Begins the exchange: there is a permit.
     pub(crate) fn on_permit(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Life::Acquiring(acquire) = &mut self.life else { return self.hold_on_permit(cx) };
         if acquire.stage != Stage::AwaitingPermit {
             return;
         }
@@ -162,42 +179,120 @@ impl Binding {
         if acquire.stage != Stage::Exchanging {
             return;
         }
-        let Output { frames, verdict, listen, refused } = acquire.client.handle(cx.now.boot, event);
+        let Output { mut frames, verdict, listen, refused } = acquire.client.handle(cx.now.boot, event);
+        let asked = acquire.client.requesting();
         if let Some(refused) = refused {
             cx.out.refused(&refused);
         }
+        self.guard_request(asked, &mut frames, cx);
         self.exchange.send(frames, cx);
         match verdict {
+            Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(lease.ip(), cx),
             Some(Verdict::Won(_)) => self.make_durable(cx),
+            Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
+                self.acquire_declined(&lease, by, cx);
+                self.acquire_again(cx);
+            }
             Some(Verdict::Unwanted { wanted, offered }) => {
                 self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.open(Sockets { chaddr: self.identity.chaddr, arp: Hears::Nothing, hold_port: None }, true, cx);
+                self.open(Sockets { chaddr: self.identity.chaddr, arp: Hears::Answers, hold_port: None }, true, cx);
             }
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
         }
     }
 
+    /// Somebody else uses the address. One that is only asked for is declined with its ACK.
+    pub(super) fn acquire_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        match acquire.stage {
+            Stage::Exchanging => self.acquire_event(Event::Conflict { by }, cx),
+            Stage::Probing => {
+                self.decline_won(Stage::Exchanging, by, cx);
+                self.acquire_again(cx);
+            }
+            // The write has to be over first.
+            Stage::Persisting { .. } => {}
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Sizing | Stage::Over => {}
+        }
+    }
+
+    /// Declines the lease that is there, on whichever sockets there are.
+    fn decline_won(&mut self, next: Stage, by: Mac, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        acquire.stage = next;
+        let Output { frames, verdict, .. } = acquire.client.handle(cx.now.boot, Event::Conflict { by });
+        self.guard_send(frames, cx);
+        if let Some(Verdict::Lost(lease, _)) = verdict {
+            self.acquire_declined(&lease, by, cx);
+        }
+    }
+
+    /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
+    fn acquire_declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
+        self.declined(lease, by, cx);
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let address = lease.ip();
+        if acquire.insists == Some(address) {
+            self.abort(Abort::Because(Failure::Conflict { address, by }), cx);
+        }
+    }
+
+    /// Looks for another lease, on the sockets that are open already if there are any.
+    fn acquire_again(&mut self, cx: &mut Cx<'_>) {
+        let event = if self.exchange.can_send() { Event::Opened } else { Event::Clock };
+        self.acquire_event(event, cx);
+    }
+
+    /// Keeps the lease waiting until its address is probed for. The sockets stay open in case it has to go back.
+    fn probe_first(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        acquire.stage = Stage::Probing;
+        cx.out.report(self.id, Report::ExchangeOver);
+        self.guard_first(address, None, cx);
+    }
+
     /// The lease is there; the sockets stay open in case it has to go back.
-    fn make_durable(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn make_durable(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
         cx.out.report(self.id, Report::ExchangeOver);
+        self.note_acquired(cx);
         self.persist(Want::Bound { replaces }, cx);
+    }
+
+    fn note_acquired(&self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(lease) = acquire.client.lease() else { return };
+        match (acquire.adopts, acquire.replaces.is_empty()) {
+            (true, _) => self.note_at_stake(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => self.note_at_stake(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => {
+                self.note_at_stake(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
+            }
+        }
     }
 
     pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        let Stage::Persisting { aborted } = acquire.stage else { return };
+        let aborted = match acquire.stage {
+            Stage::Persisting { aborted } => aborted,
+            Stage::Forgetting { aborted } => return self.forgotten_declined(result, aborted, cx),
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing | Stage::Over => return,
+        };
         if result.is_ok() {
             cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
         }
         match (result, aborted) {
+            (Ok(()), false) if let Some(by) = self.heard_conflict() => {
+                self.decline_won(Stage::Forgetting { aborted }, by, cx);
+                self.persist(Want::Gone, cx);
+            }
             (Ok(()), false) => {
                 self.exchange.close(cx);
-                self.size(cx);
+                self.make_fit(cx);
             }
             (Ok(()), true) => self.give_back_won(cx),
             (Err(cause), _) => {
@@ -209,6 +304,16 @@ impl Binding {
         }
     }
 
+    /// Sets the MTU, if the server gave one.
+    fn make_fit(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
+            return self.held(cx);
+        }
+        acquire.stage = Stage::Sizing;
+        self.size(cx);
+    }
+
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
@@ -217,13 +322,14 @@ impl Binding {
         }
         match acquire.stage {
             Stage::Over => {}
-            Stage::AwaitingPermit | Stage::Exchanging => {
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
                 acquire.stage = Stage::Over;
                 self.undo_exchange(cx);
                 cx.out.report(self.id, Report::ExchangeOver);
                 cx.out.report(self.id, Report::Over);
             }
             Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
+            Stage::Forgetting { .. } => acquire.stage = Stage::Forgetting { aborted: true },
             Stage::Sizing => self.give_back_won(cx),
         }
     }
@@ -238,7 +344,7 @@ impl Binding {
     /// binding has taken the identity over meanwhile.
     fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
         if self.held_by_other(cx) {
-            return self.exchange.close(cx);
+            return self.close(cx);
         }
         let Life::Acquiring(acquire) = &mut self.life else { return };
         if let Some(address) = acquire.client.owed().map(Lease::ip).filter(|_| self.exchange.can_send()) {
@@ -247,7 +353,7 @@ impl Binding {
         }
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
-        self.exchange.close(cx);
+        self.close(cx);
     }
 
     /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the
@@ -260,55 +366,50 @@ impl Binding {
         self.release_begin(cx);
     }
 
+    /// Goes on after the store was told of a lease that was declined when it was durable already.
+    fn forgotten_declined(&mut self, result: Result<(), StoreCause>, aborted: bool, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        match result {
+            Ok(()) if aborted => {
+                acquire.stage = Stage::Over;
+                self.close(cx);
+                cx.out.report(self.id, Report::Over);
+            }
+            Ok(()) => {
+                acquire.stage = Stage::Exchanging;
+                self.acquire_again(cx);
+            }
+            Err(cause) => {
+                if !aborted {
+                    cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
+                }
+                self.close(cx);
+                let Some(lease) = self.persistence.durable().cloned() else { return };
+                self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Nothing, Leave::Undone)));
+                self.release_begin(cx);
+            }
+        }
+    }
+
     /// Gives a durable lease back that nobody wants any more.
     fn give_back_won(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease().cloned() else { return };
-        self.exchange.close(cx);
+        self.close(cx);
         self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Leased, Leave::Aborted)));
         self.release_begin(cx);
     }
 
-    /// Sets the MTU if the server gave one, at most the parent's; without a parent, at most what the link has.
-    fn size(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
-            return self.held(cx);
-        }
-        acquire.stage = Stage::Sizing;
-        match self.identity.lan.parent() {
-            Some(parent) => {
-                let target = Target::Host { ifname: parent.to_owned() };
-                cx.out.inspect(Owner::Binding(self.id), Purpose::Size, target);
-            }
-            None => self.resize(None, cx),
-        }
-    }
-
-    fn resize(&mut self, parent: Option<&LinkView>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
-        let mtu = u32::from(wanted).min(parent.map_or(acquire.mtu, |view| view.mtu));
-        if mtu == acquire.mtu {
-            return self.held(cx);
-        }
-        let target = Target::Known(self.link.clone());
-        cx.out.apply(Owner::Binding(self.id), Purpose::Size, target, vec![Step::Mtu(mtu)]);
-    }
-
-    pub(super) fn on_sized(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
-        if !matches!(&self.life, Life::Acquiring(acquire) if acquire.stage == Stage::Sizing) {
-            return;
-        }
-        match outcome {
-            Outcome::Inspected(parent) => self.resize(parent.as_ref().ok(), cx),
-            Outcome::Applied { result: Err(cause), .. } if cause.is_gone() => self.fail_link(cause, cx),
-            Outcome::Applied { result: Err(cause), .. } => {
+    /// Goes on after the MTU was set, or could not be.
+    pub(super) fn sized(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+        self.work = None;
+        match result {
+            Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
+            Err(cause) => {
                 tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
                 self.held(cx);
             }
-            Outcome::Applied { result: Ok(_), .. } => self.held(cx),
-            Outcome::Persisted(_) | Outcome::Opened(_) => {}
+            Ok(()) => self.held(cx),
         }
     }
 
@@ -320,6 +421,8 @@ impl Binding {
         let mut client = acquire.client.clone();
         client.not_waited_for();
         cx.out.report(self.id, Report::Leased(Box::new(lease.clone())));
+        let adopts = acquire.adopts;
+        self.guard_lease(lease.ip(), adopts, cx);
         self.life = Life::Held(Box::new(Hold::new(client, lease)));
     }
 }

@@ -74,6 +74,11 @@ impl Exchange {
         }
     }
 
+    /// Tells whether there are no sockets, and none on their way.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
     /// Tells whether frames reach the wire.
     pub(super) fn can_send(&self) -> bool {
         matches!(self, Self::Open(_))

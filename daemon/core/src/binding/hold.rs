@@ -1,19 +1,27 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, for as long as its attachment lives.
 
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::persistence::{Persistence, Want};
-use super::{Binding, Cx, Holder, Life};
+use super::{Binding, Cx, Holder, Life, Permit, Report, Work};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::{Client, Event, Output, Verdict};
-use crate::link::{Hears, LinkCause, Sockets};
-use crate::record::BindingId;
+use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::event::EventKind;
+use crate::link::{Hears, LinkCause, LinkView, Sockets};
+use crate::record::{BindingId, Former};
 use crate::time::Instant;
+use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
 /// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
+
+/// A lease this old was told to its main plugin long ago: that its address is not on the interface is no longer a matter
+/// of time.
+const CONFIGURED: Duration = Duration::from_secs(60);
 
 /// A lease that is held.
 #[derive(Debug)]
@@ -21,29 +29,90 @@ pub(crate) struct Hold {
     /// The client, in BOUND and beyond.
     pub(crate) client: Client,
     /// The last lease there was.
-    pub(crate) last: Lease,
+    pub(crate) last: Arc<Lease>,
     /// Since when the link has no carrier.
     carrier_lost: Option<Instant>,
+    presence: Presence,
+}
+
+/// Whether the leased address is on the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    /// It was not looked at, or the main plugin may not have put it there yet.
+    Unknown,
+    /// It is.
+    There,
+    /// It is not, and nobody here puts it there.
+    Missing,
+}
+
+/// How a held lease stood before an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    /// The client's state, by its RFC 2131 name.
+    state: &'static str,
+    /// The address that was used.
+    used: Option<Ipv4Addr>,
 }
 
 impl Hold {
-    pub(super) fn new(client: Client, last: Lease) -> Self {
-        Self { client, last, carrier_lost: None }
+    fn before(&self) -> Before {
+        Before { state: self.client.state(), used: self.client.lease().map(Lease::ip) }
+    }
+
+    pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
+        Self { client, last: last.into(), carrier_lost: None, presence: Presence::Unknown }
+    }
+
+    /// Tells whether the leased address is on the interface, or is expected to be.
+    pub(super) fn on_link(&self) -> bool {
+        self.presence != Presence::Missing
+    }
+
+    /// Takes note that there is another address, which is put on the interface, or is not.
+    pub(super) fn expect_address(&mut self, there: bool) {
+        self.presence = if there { Presence::Unknown } else { Presence::Missing };
+        self.client.set_addressed(there);
     }
 }
 
 impl Binding {
     /// Returns a binding that goes on with a lease where it stands.
-    pub(crate) fn resumed(id: BindingId, holder: Holder, lease: Lease, cx: &mut Cx<'_>) -> Self {
+    pub(crate) fn resumed(
+        id: BindingId,
+        holder: Holder,
+        lease: Lease,
+        former: Option<Box<Former>>,
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let lease = Arc::new(lease);
         let hold = Hold::new(resume(holder.sender(), &lease, cx), lease.clone());
-        let persistence = Persistence::recovered(lease);
-        Self { persistence, ..Self::new(id, holder, Life::Held(Box::new(hold))) }
+        let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
+        let lost = hold.client.lease().is_none();
+        let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
+        if lost {
+            tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
+            binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
+            binding.lease_lost(&lease);
+            binding.record_again(cx);
+        }
+        binding.work(cx);
+        binding
     }
 
     /// Returns a binding that goes on looking for a lease where it lost the last one.
-    pub(crate) fn seeking(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
+    pub(crate) fn seeking(
+        id: BindingId,
+        holder: Holder,
+        last: Lease,
+        former: Option<Box<Former>>,
+        cx: &mut Cx<'_>,
+    ) -> Self {
         let hold = Hold::new(seek(holder.sender(), cx), last);
-        Self::new(id, holder, Life::Held(Box::new(hold)))
+        let work = Work::recovered(former);
+        let mut binding = Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
+        binding.work(cx);
+        binding
     }
 
     /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1).
@@ -93,52 +162,194 @@ impl Binding {
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };
         hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
+        hold.client.set_addressed(hold.on_link());
+        self.end_exchange(cx);
+        // What was heard on the wire of before says nothing of this one.
+        if !self.is_probing() {
+            self.close_guard(cx);
+        }
+    }
+
+    /// Returns the leased address that the interface should carry by now: `None` while there is none, or while the daemon
+    /// itself is changing that.
+    pub(crate) fn expected_address(&self) -> Option<Ipv4Addr> {
+        let Life::Held(hold) = &self.life else { return None };
+        hold.client.lease().filter(|_| !self.at_work()).map(Lease::ip)
+    }
+
+    /// Takes note of what a look at the interface showed.
+    pub(crate) fn on_seen(&mut self, view: &LinkView, cx: &mut Cx<'_>) {
+        self.on_carrier(view.carrier, cx);
+        if let Some(address) = self.expected_address() {
+            self.on_address(view.addresses.iter().any(|there| there.addr() == address), cx);
+        }
+    }
+
+    /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without
+    /// it servers cannot answer a renewal, so the lease is extended by INIT-REBOOT from there on.
+    pub(crate) fn on_address(&mut self, there: bool, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let Some(lease) = hold.client.lease() else { return };
+        let (was, address) = (hold.presence, lease.address);
+        let mut removed = None;
+        let configured = was == Presence::There || cx.now.boot.saturating_since(lease.start) > CONFIGURED;
+        match (there, was) {
+            (true, Presence::There) | (false, Presence::Missing) => return,
+            (true, Presence::Missing) => {
+                tracing::info!(attachment = %self.attachment, %address, "leased address is on the interface again");
+            }
+            (true, Presence::Unknown) => {}
+            (false, Presence::There | Presence::Unknown) if configured => {
+                tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
+                removed = Some(lease.clone());
+            }
+            (false, Presence::There | Presence::Unknown) => {}
+        }
+        hold.presence = if there { Presence::There } else { Presence::Missing };
+        hold.client.set_addressed(there);
+        if let Some(lease) = removed {
+            self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
+        }
+    }
+
+    /// Goes on with an exchange that waited for its permit.
+    pub(super) fn hold_on_permit(&mut self, cx: &mut Cx<'_>) {
+        if self.permit != Permit::Asked {
+            return;
+        }
+        self.permit = Permit::Held;
+        self.hold_event(Event::Clock, cx);
+    }
+
+    /// Closes the sockets and gives the permit back, or the wish for one.
+    pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
+        if std::mem::take(&mut self.permit) != Permit::None {
+            cx.out.report(self.id, Report::ExchangeOver);
+        }
     }
 
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
-        let Output { frames, verdict, listen, refused } = hold.client.handle(cx.now.boot, event);
-        if let Some(refused) = refused {
-            cx.out.refused(&refused);
-        }
-        self.exchange.send(frames, cx);
-        if let Some(verdict) = verdict {
-            self.hold_verdict(verdict, cx);
-        }
+        let before = hold.before();
+        let mut output = hold.client.handle(cx.now.boot, event);
+        let asked = hold.client.requesting();
+        self.guard_request(asked, &mut output.frames, cx);
+        self.exchange.send(std::mem::take(&mut output.frames), cx);
+        self.hold_output(before, output, cx);
+    }
+
+    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on.
+    pub(super) fn hold_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let before = hold.before();
+        let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
+        self.guard_send(std::mem::take(&mut output.frames), cx);
+        self.hold_output(before, output, cx);
+    }
+
+    /// Nobody else uses the address that waited for that: it may be used. `before`: how it was when it was granted.
+    pub(super) fn hold_free(&mut self, before: Before, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &self.life else { return };
-        if listen {
-            let leased = hold.client.lease().map(Lease::ip);
-            let chaddr = self.identity.chaddr;
-            let want = Sockets { chaddr, arp: leased.map_or(Hears::Nothing, Hears::About), hold_port: leased };
-            let broadcasts = hold.client.broadcasts();
-            self.open(want, broadcasts, cx);
-        } else {
-            self.exchange.close(cx);
+        if let Some(lease) = hold.client.lease().cloned() {
+            self.hold_extended(before, lease, cx);
         }
     }
 
-    fn hold_verdict(&mut self, verdict: Verdict, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+    /// Goes on with what the client put out but its frames.
+    fn hold_output(&mut self, before: Before, output: Output, cx: &mut Cx<'_>) {
+        let Output { verdict, listen, refused, .. } = output;
+        if let Some(refused) = refused {
+            cx.out.refused(&refused);
+        }
+        if let Some(verdict) = verdict {
+            self.hold_verdict(before, verdict, cx);
+        }
+        match listen {
+            true => self.hold_open(cx),
+            false => self.end_exchange(cx),
+        }
+    }
+
+    /// Opens sockets. An exchange that may end in another address waits for a permit first, after all callers: what
+    /// extends a lease is spread by its times.
+    fn hold_open(&mut self, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &self.life else { return };
+        if hold.client.acquires() && self.exchange.is_closed() && self.permit != Permit::Held {
+            if std::mem::replace(&mut self.permit, Permit::Asked) == Permit::None {
+                cx.out.report(self.id, Report::WantsPermit);
+            }
+            return;
+        }
+        let leased = hold.client.lease().map(Lease::ip);
+        let chaddr = self.identity.chaddr;
+        let arp = leased.map_or(Hears::Answers, Hears::About);
+        let want = Sockets { chaddr, arp, hold_port: leased.filter(|_| hold.on_link()) };
+        let broadcasts = hold.client.broadcasts();
+        self.open(want, broadcasts, cx);
+    }
+
+    /// Goes on after a turning point of the client.
+    fn hold_verdict(&mut self, before: Before, verdict: Verdict, cx: &mut Cx<'_>) {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
-                let (attachment, address, server) = (&self.attachment, lease.address, lease.server);
-                if hold.last.address == address {
-                    tracing::info!(%attachment, %address, %server, "lease extended");
-                } else {
-                    let was = hold.last.address;
-                    tracing::warn!(%attachment, %was, %address, %server, "lease changed; the interface is as it was");
+                let fresh = before.used != Some(lease.ip());
+                match (fresh && self.probes_first(), self.is_probing()) {
+                    (true, _) => self.guard_first(lease.ip(), Some(before), cx),
+                    // The same lease, extended while it is probed for.
+                    (false, true) => {}
+                    (false, false) => self.hold_extended(before, lease, cx),
                 }
-                hold.last = lease;
-                self.persist(Want::Bound { replaces: Vec::new() }, cx);
             }
             // Only an ADD insists on an address.
             Verdict::Unwanted { .. } => {}
-            Verdict::Lost(lease, loss) => {
-                tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
-                self.persist(Want::Bound { replaces: Vec::new() }, cx);
-            }
+            Verdict::Lost(lease, loss) => self.hold_lost(&lease, &loss, cx),
         }
+    }
+
+    /// A lease was extended, or there is one where there was none, and it may be used.
+    fn hold_extended(&mut self, before: Before, lease: Lease, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let lease = Arc::new(lease);
+        let last = std::mem::replace(&mut hold.last, lease.clone());
+        let (attachment, was, address, server) = (&self.attachment, last.address, lease.address, lease.server);
+        let had = before.used.is_some();
+        match (had, was == address) {
+            (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
+            (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
+            (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
+        }
+        match had {
+            true => self.lease_changed(&last),
+            false => self.lease_returned(&last),
+        }
+        self.note_extended(before.state, &last, &lease, cx);
+        // One that is confirmed may have come to another wire, where somebody else has its address (RFC 5227 §2.1).
+        let confirmed = before.used == Some(lease.ip());
+        if !confirmed || before.state == "REBOOTING" {
+            self.guard_lease(lease.ip(), confirmed, cx);
+        }
+        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        self.work(cx);
+    }
+
+    fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
+        tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+        // What waited for its probes was never used, but what was there before it may be there still.
+        let left = match &self.life {
+            Life::Held(hold) if self.is_probing() => hold.last.clone(),
+            Life::Held(_) | Life::Acquiring(_) | Life::Releasing(_) => Arc::new(lease.clone()),
+        };
+        self.close_guard(cx);
+        match loss {
+            Loss::Expired => self.note(EventKind::Expired, lease, "no server had extended it", cx),
+            Loss::Nak { .. } => self.note(EventKind::Lost, lease, loss, cx),
+            Loss::Conflict { by } => self.declined(lease, *by, cx),
+        }
+        self.end_exchange(cx);
+        self.lease_lost(&left);
+        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        self.work(cx);
     }
 }
 

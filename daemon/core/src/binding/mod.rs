@@ -5,10 +5,14 @@
 
 mod acquire;
 mod exchange;
+mod guard;
 mod hold;
+mod journal;
+mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,14 +23,17 @@ use fastrand::Rng;
 
 pub(crate) use self::acquire::{Abort, Acquire, Stage};
 use self::exchange::Exchange;
+use self::guard::Guard;
 pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
+use self::work::Work;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
+use crate::event::EventKind;
 use crate::identity::{Attachment, Identity, IdentityKey};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
@@ -56,6 +63,25 @@ pub(crate) struct Binding {
     parent: Option<Link>,
     exchange: Exchange,
     persistence: Persistence,
+    /// What is to be done at the interface; mostly nothing.
+    work: Option<Box<Work>>,
+    permit: Permit,
+    /// The leased address under watch, for a few seconds.
+    guard: Option<Box<Guard>>,
+    /// Addresses in a row that had to be declined.
+    declines: u8,
+}
+
+/// How an exchange for which no caller waits stands to the permits of its LAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Permit {
+    /// It has none and waits for none.
+    #[default]
+    None,
+    /// It waits for its turn.
+    Asked,
+    /// It has one.
+    Held,
 }
 
 /// Who a binding is for, and where.
@@ -89,7 +115,23 @@ impl Binding {
     fn new(id: BindingId, holder: Holder, life: Life) -> Self {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
-        Self { id, attachment, identity, profile, link, life, parent: None, exchange, persistence }
+        let (work, permit) = (None, Permit::default());
+        let (parent, guard, declines) = (None, None, 0);
+        Self {
+            id,
+            attachment,
+            identity,
+            profile,
+            link,
+            life,
+            parent,
+            exchange,
+            persistence,
+            work,
+            permit,
+            guard,
+            declines,
+        }
     }
 
     /// Returns the sender of the binding's messages.
@@ -131,6 +173,11 @@ impl Binding {
         }
     }
 
+    /// Tells whether the binding's record is still to be written.
+    pub(crate) fn record_is_due(&self) -> bool {
+        self.persistence.is_due()
+    }
+
     fn held_by_other(&self, cx: &Cx<'_>) -> bool {
         cx.holders.get(&self.identity.key()).is_some_and(|holder| *holder != self.id)
     }
@@ -143,12 +190,18 @@ impl Binding {
             Life::Releasing(release) => release.deadline(),
         };
         let store = self.persistence.retry_at().map(|at| (at, Why::Store));
-        [own, store].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
+        [own, store, self.guard_deadline(), work.filter(|_| matches!(self.life, Life::Held(_)))]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Goes on as the clock says.
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
         self.retry_persist(cx);
+        self.retry_work(cx);
+        self.guard_on_clock(cx);
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_clock(cx),
             Life::Held(_) => self.hold_on_clock(cx),
@@ -161,7 +214,7 @@ impl Binding {
         match (purpose, outcome) {
             (Purpose::Open(exchange), Outcome::Opened(result)) => self.on_opened(exchange, result, cx),
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Purpose::Size, outcome) => self.on_sized(outcome, cx),
+            (Purpose::Work, outcome) => self.on_worked(outcome, cx),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
             (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {
@@ -173,7 +226,10 @@ impl Binding {
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         if !self.exchange.is_open(exchange) {
-            return;
+            return self.guard_on_frame(exchange, frame, cx);
+        }
+        if let Frame::Arp(arp) = frame {
+            self.guard_on_shared(arp, cx);
         }
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_frame(frame, cx),
@@ -184,6 +240,9 @@ impl Binding {
 
     /// Goes on after the sockets of an exchange could not be opened, or failed.
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
+        if self.is_guards(exchange) {
+            return self.guard_on_broken(cause, cx);
+        }
         if !self.exchange.is(exchange) {
             return;
         }
@@ -235,7 +294,7 @@ impl Binding {
             return self.on_broken(exchange, cause, cx);
         }
         if !self.exchange.opened(exchange) {
-            return;
+            return self.guard_on_opened(exchange, cx);
         }
         match &self.life {
             Life::Acquiring(_) => self.acquire_on_opened(cx),
@@ -250,6 +309,9 @@ impl Binding {
             Life::Acquiring(_) => self.fail_link(cause, cx),
             Life::Held(_) => {
                 tracing::info!(attachment = %self.attachment, %cause, "link gone, giving the lease back");
+                if let Life::Held(hold) = &self.life {
+                    self.note(EventKind::OrphanFound, hold.client.lease().unwrap_or(&hold.last), &cause, cx);
+                }
                 self.give_back(Leave::LinkGone, cx);
             }
             Life::Releasing(_) => self.release_on_link_gone(cx),
@@ -259,6 +321,7 @@ impl Binding {
     /// Closes the binding's sockets, whatever it is at.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
+        self.close_guard(cx);
     }
 
     /// Ends a held binding: the lease is given back, or all that a server may hold for it.
@@ -266,14 +329,21 @@ impl Binding {
         if matches!(self.life, Life::Releasing(_)) && why == Leave::Deleted {
             return self.hurry(cx);
         }
+        if !matches!(self.life, Life::Held(_)) {
+            return;
+        }
+        self.end_exchange(cx);
+        self.close_guard(cx);
         let Life::Held(hold) = &self.life else { return };
-        self.exchange.close(cx);
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
-            (Some(lease), _) if !self.profile.release => (lease, Owed::Nothing),
+            (Some(lease), _) if !self.profile.release => {
+                self.note_at_stake(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
+                (lease, Owed::Nothing)
+            }
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),
-            (None, None) => (&hold.last, Owed::Nothing),
+            (None, None) => (&*hold.last, Owed::Nothing),
         };
         self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why)));
         self.release_begin(cx);
@@ -291,6 +361,7 @@ impl Binding {
             state,
             boot: cx.boot.clone(),
             since: crate::time::WallTime::from_epoch(since),
+            former: self.work.as_ref().filter(|_| matches!(self.life, Life::Held(_))).and_then(|work| work.former()),
         }
     }
 

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
+use super::journal::{Journal, Ready};
 use crate::dhcpv4::lease::{Dns, Lease};
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
+use crate::event::Event;
 use crate::identity::Attachment;
 use crate::link::{Link, Sockets, Step, Target};
 use crate::record::{BindingId, Change};
@@ -20,6 +22,8 @@ pub(crate) enum Owner {
     Audit(BindingId),
     /// A STATUS.
     Status(RequestId),
+    /// The journal of events.
+    Journal,
 }
 
 /// What an effect was for.
@@ -27,10 +31,10 @@ pub(crate) enum Owner {
 pub(crate) enum Purpose {
     /// The sockets of this exchange.
     Open(ExchangeId),
-    /// A binding's record.
+    /// A binding's record, or events.
     Persist,
-    /// The link's MTU.
-    Size,
+    /// The binding's interface.
+    Work,
     /// The host's link, for a RELEASE from there.
     FindParent,
     /// The host's link, for an exchange over it.
@@ -50,6 +54,8 @@ pub(crate) enum Purpose {
 /// A binding's turning point, for the registry.
 #[derive(Debug)]
 pub(crate) enum Report {
+    /// An exchange for which no caller waits wants a permit.
+    WantsPermit,
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
     /// The lease is durable; the records of these others went with that write.
@@ -79,6 +85,9 @@ pub(crate) struct Outbox {
     last_op: u64,
     last_exchange: u64,
     refusals: BTreeMap<String, u64>,
+    journal: Journal,
+    /// The transactions of the input at hand: whose, and where in the queue. Nothing leaves that meanwhile.
+    writes: Vec<(BindingId, usize)>,
     /// Attachments whose name servers may have changed during the input at hand.
     pub(crate) resolvers: BTreeSet<Attachment>,
 }
@@ -108,8 +117,64 @@ impl Outbox {
 
     pub(crate) fn persist(&mut self, owner: BindingId, changes: Vec<Change>) -> OpId {
         let op = self.mint(Owner::Binding(owner), Purpose::Persist);
+        self.writes.push((owner, self.effects.len()));
         self.effects.push_back(Effect::Persist { op, changes });
         op
+    }
+
+    /// Notes an event about a binding, for the store's journal: see [`Outbox::write_notes`].
+    pub(crate) fn note(&mut self, binding: BindingId, event: Event) {
+        self.journal.note(binding, event, false);
+    }
+
+    /// Notes an event that happened only if the transaction which it is written with succeeds.
+    pub(crate) fn note_at_stake(&mut self, binding: BindingId, event: Event) {
+        self.journal.note(binding, event, true);
+    }
+
+    /// Gives the events of the input at hand to its transactions: each to its own binding's, else to the first; without
+    /// any they get one of their own. What is about a record that is still to be written waits for that.
+    pub(crate) fn write_notes(&mut self, record_is_due: impl Fn(BindingId) -> bool) {
+        let writes = std::mem::take(&mut self.writes);
+        if self.journal.is_empty() {
+            return;
+        }
+        let mut ready = self.journal.ready(record_is_due);
+        for binding in ready.bindings() {
+            if let Some((_, at)) = writes.iter().find(|(owner, _)| *owner == binding) {
+                let own = ready.of(binding);
+                self.ride(*at, own);
+            }
+        }
+        if ready.is_empty() {
+            return;
+        }
+        if let Some((_, at)) = writes.first() {
+            self.ride(*at, ready);
+        } else if self.journal.wants_own(&ready) {
+            let op = self.mint(Owner::Journal, Purpose::Persist);
+            self.journal.began_own(op);
+            self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
+            self.ride(self.effects.len() - 1, ready);
+        } else {
+            self.journal.put_back(ready);
+        }
+    }
+
+    fn ride(&mut self, at: usize, notes: Ready) {
+        if let Some(Effect::Persist { op, changes }) = self.effects.get_mut(at) {
+            self.journal.ride(*op, notes, changes);
+        }
+    }
+
+    /// Takes note that a transaction is over, for the events in it.
+    pub(crate) fn written(&mut self, op: OpId, done: bool) {
+        self.journal.over(op, done);
+    }
+
+    /// Returns how many events were dropped because the store did not take them.
+    pub(crate) fn events_dropped(&self) -> u64 {
+        self.journal.dropped()
     }
 
     pub(crate) fn open(&mut self, owner: BindingId, link: Link, want: Sockets) -> (OpId, ExchangeId) {

@@ -1,5 +1,6 @@
 //! A binding's record in the store: one write at a time, the latest wins.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Binding, Cx, Life};
@@ -31,9 +32,9 @@ pub(super) struct Persistence {
     dirty: bool,
     in_flight: Option<OpId>,
     /// The lease that the record being written holds.
-    writing: Option<Lease>,
+    writing: Option<Arc<Lease>>,
     /// The lease that the record in the store holds for certain.
-    durable: Option<Lease>,
+    durable: Option<Arc<Lease>>,
     failures: u32,
     retry: Option<Instant>,
 }
@@ -45,18 +46,23 @@ impl Persistence {
     }
 
     /// Returns how the store stands to a binding whose record it holds.
-    pub(super) fn recovered(lease: Lease) -> Self {
+    pub(super) fn recovered(lease: Arc<Lease>) -> Self {
         Self { durable: Some(lease), ..Self::default() }
     }
 
     /// Returns the lease that the store holds for certain.
     pub(super) fn durable(&self) -> Option<&Lease> {
-        self.durable.as_ref()
+        self.durable.as_deref()
     }
 
     /// Wants the store to hold this when it is next written.
     pub(super) fn want_again(&mut self, want: Want) {
         self.want = want;
+    }
+
+    /// Tells whether the store is to hold something else than what it holds or is being written.
+    pub(super) fn is_due(&self) -> bool {
+        self.dirty
     }
 
     /// Tells whether a write is under way.
@@ -92,10 +98,23 @@ impl Binding {
         let Some(changes) = self.changes(cx) else { return };
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
-            Change::Put(_, record) => (record.state == RecordState::Bound).then(|| record.lease.clone()),
-            Change::Remove(_) => None,
+            Change::Put(_, record) => (record.state == RecordState::Bound).then(|| self.share(&record.lease)),
+            Change::Remove(_) | Change::Note(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
+    }
+
+    /// Returns a lease that a record holds, as shared with the rest of the binding where that is the same.
+    fn share(&self, lease: &Lease) -> Arc<Lease> {
+        match &self.life {
+            Life::Held(hold) if *hold.last == *lease => hold.last.clone(),
+            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => Arc::new(lease.clone()),
+        }
+    }
+
+    /// Writes the record once more, because what is to be done at the interface changed.
+    pub(super) fn record_again(&mut self, cx: &mut Cx<'_>) {
+        self.persist(Want::Bound { replaces: Vec::new() }, cx);
     }
 
     /// Returns what the lease that the store holds for certain says of name servers.
@@ -106,7 +125,8 @@ impl Binding {
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
         let lease = match &self.life {
             Life::Acquiring(acquire) => acquire.client.lease(),
-            Life::Held(hold) => hold.client.lease(),
+            // One that waits for its probes is not used yet.
+            Life::Held(hold) => hold.client.lease().filter(|_| !self.is_probing()),
             Life::Releasing(release) => Some(&release.lease),
         };
         match &self.persistence.want {
@@ -152,7 +172,7 @@ impl Binding {
         }
         match (&self.life, result) {
             (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
-            (Life::Held(_), Ok(())) => {}
+            (Life::Held(_), Ok(())) => self.work(cx),
             (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
             (Life::Held(_), Err(cause)) => self.persist_later(&cause, cx),
             (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),

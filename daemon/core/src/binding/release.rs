@@ -14,6 +14,7 @@ use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause, Why};
+use crate::event::EventKind;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -175,6 +176,9 @@ impl Binding {
             Stage::Marking | Stage::Forgetting => {}
             _ if over => {
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, "lease ended before it could be released");
+                if release.owed != Owed::Nothing {
+                    self.note_leave(EventKind::Expired, "could not be given back before its end", cx);
+                }
                 self.forget(cx);
             }
             Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
@@ -215,6 +219,7 @@ impl Binding {
             };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
+            self.work(cx);
         }
         self.persist_later(&cause, cx);
         cx.out.report(self.id, Report::NotGivenBack(cause));
@@ -256,6 +261,7 @@ impl Binding {
             None if release.lease.times.is_some() => release.stage = Stage::Waiting(None),
             None => {
                 tracing::warn!(attachment = %self.attachment, address = %release.lease.address, "no way to release an endless lease");
+                self.note_leave(EventKind::Lost, "endless, and there is no way to give it back", cx);
                 self.forget(cx);
             }
         }
@@ -308,6 +314,8 @@ impl Binding {
                 let Life::Releasing(release) = &mut self.life else { return };
                 release.owed = Owed::Nothing;
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
+                let why = release.why;
+                self.note_leave(EventKind::Released, why.cause(), cx);
                 self.tell(cx);
                 self.forget(cx);
             }
@@ -395,6 +403,11 @@ impl Binding {
         if !std::mem::replace(&mut release.told, true) {
             cx.out.report(self.id, Report::GivenBack);
         }
+    }
+
+    fn note_leave(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &self.life else { return };
+        self.note(kind, &release.lease, cause, cx);
     }
 
     fn forget(&mut self, cx: &mut Cx<'_>) {

@@ -52,14 +52,18 @@ impl Client {
                 self.select(now, Transaction { began: now, sent: 0, ..tx }, offer, out);
                 Ok(())
             }
-            State::Requesting { tx, offer } => {
-                let (xid, began, offer) = (tx.xid, tx.began, offer.clone());
+            State::Requesting { tx, offer, taken } => {
+                let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
                 if server != offer.server {
                     return Err(Refusal::OtherServer.into());
                 }
-                self.settle(now, &message, udp, began, Some(offer), out)
+                self.settle(now, &message, udp, began, Some(offer), out)?;
+                if let (Some(by), Some(lease)) = (taken, self.state.lease().cloned()) {
+                    self.decline(now, lease, by, out);
+                }
+                Ok(())
             }
             State::Rebooting { tx, lease, .. } => {
                 let (xid, began, lease) = (tx.xid, tx.began, lease.clone());
@@ -71,19 +75,21 @@ impl Client {
                 lease,
                 attempt: Attempt::Sent { xid, at, .. } | Attempt::Resolving(_, Some((xid, at))),
             } => {
-                let (xid, at, asked) = (*xid, *at, lease.server);
+                let (xid, at, lease) = (*xid, *at, lease.clone());
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
-                if server != asked {
+                // Without the address on the interface all servers were asked; but only its own may refuse the lease yet.
+                let any = !self.addressed && message.kind == MessageType::Ack;
+                if server != lease.server && !any {
                     return Err(Refusal::OtherServer.into());
                 }
-                self.settle(now, &message, udp, at, None, out)
+                self.settle(now, &message, udp, at, self.confirms(lease), out)
             }
-            State::Rebinding { attempt: Attempt::Sent { xid, at, .. }, .. } => {
-                let (xid, at) = (*xid, *at);
+            State::Rebinding { lease, attempt: Attempt::Sent { xid, at, .. } } => {
+                let (xid, at, lease) = (*xid, *at, lease.clone());
                 self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
-                self.settle(now, &message, udp, at, None, out)
+                self.settle(now, &message, udp, at, self.confirms(lease), out)
             }
             State::Init { .. }
             | State::InitReboot { .. }
@@ -91,6 +97,11 @@ impl Client {
             | State::Renewing { .. }
             | State::Rebinding { .. } => Err(Refusal::Unexpected.into()),
         }
+    }
+
+    /// Returns the lease whose very address an extension asks for: in INIT-REBOOT form it does.
+    fn confirms(&self, lease: Lease) -> Option<Lease> {
+        (!self.addressed).then_some(lease)
     }
 
     /// Carries an ACK or NAK out, from a server that may send it, to a REQUEST sent at `start`. `asked` is the lease

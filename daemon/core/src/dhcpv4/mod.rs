@@ -17,6 +17,7 @@ mod tests;
 pub mod timing;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use fastrand::Rng;
 use ipnet::Ipv4Net;
@@ -47,6 +48,11 @@ pub enum Event<'a> {
     Udp(&'a Udp<'a>),
     /// An ARP packet came in.
     Arp(&'a Arp),
+    /// Somebody else uses the address that is asked for or held.
+    Conflict {
+        /// Who, by Ethernet address.
+        by: Mac,
+    },
 }
 
 /// What a client wants after an event.
@@ -94,6 +100,12 @@ pub enum Loss {
         /// Its message (56), escaped.
         message: Option<String>,
     },
+    /// Somebody else uses the address. The server was told (DECLINE).
+    #[error("{by} uses the address")]
+    Conflict {
+        /// Who, by Ethernet address.
+        by: Mac,
+    },
 }
 
 /// Why an answer was refused.
@@ -122,6 +134,8 @@ pub struct Tally {
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
     /// The last NAK: server, address, message.
     pub nak: Option<(Ipv4Addr, Ipv4Addr, Option<String>)>,
+    /// The last address that was declined, and who uses it.
+    pub declined: Option<(Ipv4Addr, Mac)>,
     naks: u32,
 }
 
@@ -146,6 +160,8 @@ pub struct Client {
     asked: Option<Lease>,
     tally: Tally,
     rng: Rng,
+    /// The leased address is on the interface, or is about to be.
+    addressed: bool,
 }
 
 impl Client {
@@ -197,7 +213,8 @@ impl Client {
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
-        Self { sender, state, line: Line::Closed, waited_for, insists: None, asked: None, tally: Tally::default(), rng }
+        let (tally, line, addressed) = (Tally::default(), Line::Closed, true);
+        Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed }
     }
 
     /// Takes an event in.
@@ -213,6 +230,7 @@ impl Client {
                 self.on_lease_clock(now, &mut out);
                 self.on_arp(now, arp, &mut out);
             }
+            Event::Conflict { by } => self.on_conflict(now, by, &mut out),
         }
         self.advance(now, &mut out);
         out.listen = self.state.listens(now);
@@ -236,12 +254,44 @@ impl Client {
 
     /// Tells whether what the client sends now is broadcast, not for one server.
     pub fn broadcasts(&self) -> bool {
-        !matches!(self.state, State::Renewing { .. })
+        !matches!(self.state, State::Renewing { .. }) || !self.addressed
+    }
+
+    /// Tells whether what the client does, or is about to do, may end in another address.
+    pub fn acquires(&self) -> bool {
+        match self.state {
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. } => true,
+            State::Bound { .. } | State::Renewing { .. } | State::Rebinding { .. } => false,
+        }
+    }
+
+    /// Tells the client whether the leased address is on the interface. Where it is not, no server can answer to it (ARP
+    /// for it finds nobody): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
+    pub fn set_addressed(&mut self, addressed: bool) {
+        self.addressed = addressed;
     }
 
     /// Returns the lease that may be used now.
     pub fn lease(&self) -> Option<&Lease> {
         self.state.lease()
+    }
+
+    /// Returns the address that a server is being asked to commit, and whether somebody else is known to use it.
+    pub fn requesting(&self) -> Option<(Ipv4Addr, bool)> {
+        match &self.state {
+            State::Requesting { offer, taken, .. } => Some((offer.ip(), taken.is_some())),
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. }
+            | State::Bound { .. }
+            | State::Renewing { .. }
+            | State::Rebinding { .. } => None,
+        }
     }
 
     /// Returns what was tried since there last was a lease.
@@ -291,9 +341,10 @@ impl Client {
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.discover(now, None, None, out);
             }
-            State::Requesting { tx, offer } if now >= tx.next => {
-                let (tx, offer) = (*tx, offer.clone());
+            State::Requesting { tx, offer, taken } if now >= tx.next => {
+                let (tx, offer, taken) = (*tx, offer.clone(), *taken);
                 self.select(now, tx, offer, out);
+                self.set_taken(taken);
             }
             State::InitReboot { lease, silence, .. } => {
                 let (lease, silence) = (lease.clone(), *silence);
@@ -331,7 +382,9 @@ impl Client {
         }
     }
 
+    /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
     fn lose(&mut self, now: Instant, lease: Lease, loss: Loss, out: &mut Output) {
+        self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired).then(|| lease.ip()) };
         self.tally = Tally { naks: self.tally.naks, ..Tally::default() };
         out.verdict = Some(Verdict::Lost(lease, loss));
@@ -362,7 +415,33 @@ impl Client {
         self.tally.requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
         self.asked = Some(offer.clone());
-        self.state = State::Requesting { tx, offer };
+        self.state = State::Requesting { tx, offer, taken: None };
+    }
+
+    /// Somebody else uses the address. One that is asked for is declined when it is granted (RFC 2131 figure 5), one
+    /// that is held at once.
+    fn on_conflict(&mut self, now: Instant, by: Mac, out: &mut Output) {
+        self.set_taken(Some(by));
+        if let Some(lease) = self.state.lease().cloned() {
+            self.decline(now, lease, by, out);
+        }
+    }
+
+    fn set_taken(&mut self, by: Option<Mac>) {
+        if let State::Requesting { taken, .. } = &mut self.state {
+            *taken = by;
+        }
+    }
+
+    /// Refuses an address that was granted, and goes back to INIT: at once while a caller waits, whose time is short.
+    fn decline(&mut self, now: Instant, lease: Lease, by: Mac, out: &mut Output) {
+        let (address, server) = (lease.ip(), lease.server);
+        out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
+        self.lose(now, lease, Loss::Conflict { by }, out);
+        let pause = if self.waited_for { Duration::ZERO } else { timing::DECLINE_WAIT };
+        self.state = State::Init { at: now + pause, wanted: None };
+        self.asked = None;
+        self.tally.declined = Some((address, by));
     }
 
     /// Sends REQUEST in INIT-REBOOT form, the first one or the next one of `before`, or stops waiting for an answer.
@@ -397,6 +476,15 @@ impl Client {
             Attempt::Sent { xid, at, .. } => Some((*xid, *at)),
             Attempt::Due(_) | Attempt::Resolving(..) => None,
         };
+        if !self.addressed {
+            let (Some(t1), Some(t2), address) = (lease.t1(), lease.t2(), lease.ip()) else { return };
+            let next = timing::next_extension(now, t1, t2);
+            let xid = self.rng.u32(..);
+            let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
+            out.frames.push(self.sender.reboot(xid, secs, address));
+            *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
+            return;
+        }
         if let Attempt::Due(_) | Attempt::Sent { .. } = attempt {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
@@ -436,7 +524,10 @@ impl Client {
         let next = timing::next_extension(now, t2, end);
         let xid = self.rng.u32(..);
         let secs = now.saturating_since(t2).as_secs().min(u16::MAX.into()) as u16;
-        out.frames.push(self.sender.rebind(xid, secs, lease.ip()));
+        out.frames.push(match self.addressed {
+            true => self.sender.rebind(xid, secs, lease.ip()),
+            false => self.sender.reboot(xid, secs, lease.ip()),
+        });
         *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
     }
 

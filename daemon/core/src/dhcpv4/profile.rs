@@ -1,7 +1,8 @@
 //! What a client says of itself and wants, beyond what RFC 2131 makes it.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 /// The choices of one attachment's network configuration. They outlive a restart with the attachment's record.
@@ -41,6 +42,88 @@ pub struct Profile {
     pub deny: Vec<Ipv4Addr>,
     /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
     pub release: bool,
+    /// Whether it is looked for others that use the leased address.
+    #[serde(skip_serializing_if = "is_default")]
+    pub detection: Detection,
+    /// What becomes of the interface when the lease brings something else than before.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_change: OnChange,
+    /// What becomes of the interface when the lease ends or is refused.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_expiry: OnExpiry,
+    /// The metric of routes that have none of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<u32>,
+    /// Routes beside the server's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<ExtraRoute>,
+    /// The server's default route and gateway are left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suppress_default_route: bool,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Whether it is looked for others that use the leased address (RFC 5227).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detection {
+    /// While the lease is got, and for a while after: it costs no time.
+    #[default]
+    Optimistic,
+    /// Before the lease is used: it costs seven seconds.
+    Strict,
+    /// Not at all.
+    Off,
+}
+
+/// What becomes of the interface when a lease brings something else than before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnChange {
+    /// It is changed too.
+    #[default]
+    Apply,
+    /// It stays as it was. The change is recorded and reported.
+    Keep,
+}
+
+/// What becomes of the interface when there is no lease any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExpiry {
+    /// Address and routes are taken off it (RFC 2131 §4.4.5).
+    #[default]
+    Remove,
+    /// It stays as it was.
+    Keep,
+}
+
+/// A route that the network's configuration adds to a lease's. What is `None` is left to the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtraRoute {
+    /// Where to.
+    pub destination: IpNet,
+    /// The next hop; `None` is the lease's gateway, an unspecified address the link itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// The metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<u32>,
+    /// The path's MTU, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// The greatest TCP segment to advertise, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advmss: Option<u32>,
+    /// The routing table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<u32>,
+    /// The scope, by the kernel's numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<u8>,
 }
 
 impl Default for Profile {
@@ -58,6 +141,12 @@ impl Default for Profile {
             allow: Vec::new(),
             deny: Vec::new(),
             release: true,
+            detection: Detection::default(),
+            on_change: OnChange::default(),
+            on_expiry: OnExpiry::default(),
+            metric: None,
+            routes: Vec::new(),
+            suppress_default_route: false,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::lease::Lease;
 use super::resolve::Resolver;
 use super::timing::Timer;
 use crate::time::Instant;
+use crate::wire::Mac;
 
 /// A state of the client.
 #[derive(Clone, Debug)]
@@ -14,8 +15,8 @@ pub(crate) enum State {
     Init { at: Instant, wanted: Option<Ipv4Addr> },
     /// DISCOVER is out. An offer of another address than the wanted one, `second`, waits for a better one until then.
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
-    /// An offer was taken, REQUEST is out.
-    Requesting { tx: Transaction, offer: Lease },
+    /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined.
+    Requesting { tx: Transaction, offer: Lease, taken: Option<Mac> },
     /// A lease of before is to be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Lease, silence: Silence },
     /// REQUEST in INIT-REBOOT form is out.

@@ -12,6 +12,9 @@ use crate::time::Instant;
 /// A slow server behind a relay answers within a second; the sockets of an idle lease are closed after this.
 pub(crate) const RECEIVE_WINDOW: Duration = Duration::from_secs(4);
 
+/// From a DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
+pub(crate) const DECLINE_WAIT: Duration = Duration::from_secs(10);
+
 /// How long an offer of another address than the wanted one waits for a better one.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 

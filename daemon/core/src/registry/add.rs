@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::cni::{Operation, whole_millis};
+use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Stage};
 use crate::dhcpv4::Client;
@@ -277,14 +278,19 @@ impl Registry {
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
-        let acquire = Acquire { client, began, limit, mtu, replaces: replaces.clone(), stage };
+        let insists = match adopts {
+            Some(address) => Some(address.addr()),
+            None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
+        };
+        let acquire =
+            Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts: adopts.is_some(), insists, stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
         self.insert(Binding::acquiring(id, holder, acquire));
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
-        if self.pacing.ask(&lan, id) {
+        if self.pacing.ask(&lan, id, Urgency::Caller) {
             self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }

@@ -120,7 +120,7 @@ impl Registry {
             Purpose::Check => self.checked(now, &attachment, view),
             Purpose::Open(_)
             | Purpose::Persist
-            | Purpose::Size
+            | Purpose::Work
             | Purpose::FindParent
             | Purpose::FindLine
             | Purpose::Audit

@@ -25,7 +25,7 @@ use fastrand::Rng;
 
 use self::cni::Slot;
 use self::collect::Collection;
-use self::pacing::Pacing;
+use self::pacing::{Pacing, Urgency};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -157,6 +157,7 @@ impl Registry {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
+                Key::Audit(id) => self.audit_again(id),
             }
         }
         self.settle(now);
@@ -175,6 +176,11 @@ impl Registry {
     /// Returns how often what came in was refused, by cause; causes beyond a bound are counted together.
     pub fn refusals(&self) -> &BTreeMap<String, u64> {
         self.out.refusals()
+    }
+
+    /// Returns how many events were dropped because the store did not take them.
+    pub fn events_dropped(&self) -> u64 {
+        self.out.events_dropped()
     }
 
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
@@ -200,6 +206,9 @@ impl Registry {
     }
 
     fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
+        if let Outcome::Persisted(result) = &outcome {
+            self.out.written(op, result.is_ok());
+        }
         match self.out.take(op) {
             Some((Owner::Binding(id), purpose)) => {
                 self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
@@ -207,6 +216,7 @@ impl Registry {
             Some((Owner::Operation(attachment), purpose)) => self.operation_done(now, attachment, purpose, outcome),
             Some((Owner::Audit(id), _)) => self.audited(now, id, outcome),
             Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
+            Some((Owner::Journal, _)) => {}
             None => self.unknown += 1,
         }
     }
@@ -265,6 +275,8 @@ impl Registry {
                 }
             }
         }
+        let bindings = &self.bindings;
+        self.out.write_notes(|id| bindings.get(&id).is_some_and(Binding::record_is_due));
         for attachment in std::mem::take(&mut self.out.resolvers) {
             self.publish(attachment);
         }
@@ -283,6 +295,7 @@ impl Registry {
 
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
+            Report::WantsPermit => self.want_permit(now, id),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
@@ -308,6 +321,13 @@ impl Registry {
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, attachment);
+        }
+    }
+
+    fn want_permit(&mut self, now: Now, id: BindingId) {
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        if self.pacing.ask(&lan, id, Urgency::Background) {
+            self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }
 

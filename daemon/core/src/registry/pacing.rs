@@ -1,7 +1,7 @@
-//! Permits: how many acquisitions of one LAN talk to its servers at once, oldest first.
+//! Permits: how many exchanges of one LAN that may end in an address talk to its servers at once, oldest first.
 //!
 //! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
-//! of them retransmit.
+//! of them retransmit. Those for which a caller waits go before all others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,10 +15,20 @@ pub(super) struct Pacing {
     lans: BTreeMap<Lan, Queue>,
 }
 
+/// Who waits for an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// A caller.
+    Caller,
+    /// Nobody: a lease is confirmed, or looked for again.
+    Background,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
     active: BTreeSet<BindingId>,
-    waiting: VecDeque<BindingId>,
+    callers: VecDeque<BindingId>,
+    background: VecDeque<BindingId>,
 }
 
 impl Pacing {
@@ -27,12 +37,15 @@ impl Pacing {
     }
 
     /// Asks for a permit; true when there is one at once.
-    pub(super) fn ask(&mut self, lan: &Lan, binding: BindingId) -> bool {
+    pub(super) fn ask(&mut self, lan: &Lan, binding: BindingId, urgency: Urgency) -> bool {
         let queue = self.lans.entry(lan.clone()).or_default();
         if queue.active.len() < self.permits {
             return queue.active.insert(binding);
         }
-        queue.waiting.push_back(binding);
+        match urgency {
+            Urgency::Caller => queue.callers.push_back(binding),
+            Urgency::Background => queue.background.push_back(binding),
+        }
         false
     }
 
@@ -41,11 +54,12 @@ impl Pacing {
         let queue = self.lans.get_mut(lan)?;
         let was_active = queue.active.remove(&binding);
         if !was_active {
-            queue.waiting.retain(|waiting| *waiting != binding);
+            queue.callers.retain(|waiting| *waiting != binding);
+            queue.background.retain(|waiting| *waiting != binding);
         }
-        let next = if was_active { queue.waiting.pop_front() } else { None };
+        let next = if was_active { queue.callers.pop_front().or_else(|| queue.background.pop_front()) } else { None };
         queue.active.extend(next);
-        if queue.active.is_empty() && queue.waiting.is_empty() {
+        if queue.active.is_empty() && queue.callers.is_empty() && queue.background.is_empty() {
             self.lans.remove(lan);
         }
         next
@@ -56,14 +70,17 @@ impl Pacing {
 mod tests {
     use super::*;
 
+    use Urgency::{Background, Caller};
+
     #[test]
     fn permits_go_to_the_oldest_and_come_back() {
         let lan = Lan::Network("a".to_owned());
         let other = Lan::Network("b".to_owned());
         let mut pacing = Pacing::new(2);
-        assert!(pacing.ask(&lan, BindingId(1)) && pacing.ask(&lan, BindingId(2)));
-        assert!(!pacing.ask(&lan, BindingId(3)) && !pacing.ask(&lan, BindingId(4)) && !pacing.ask(&lan, BindingId(5)));
-        assert!(pacing.ask(&other, BindingId(6)), "each LAN has its own");
+        let mut ask = |lan: &Lan, id, urgency| pacing.ask(lan, BindingId(id), urgency);
+        assert!(ask(&lan, 1, Caller) && ask(&lan, 2, Background));
+        assert!(!ask(&lan, 3, Caller) && !ask(&lan, 4, Caller) && !ask(&lan, 5, Caller));
+        assert!(ask(&other, 6, Caller), "each LAN has its own");
         assert_eq!(pacing.leave(&lan, BindingId(3)), None, "one that waited goes without a word");
         assert_eq!(pacing.leave(&lan, BindingId(1)), Some(BindingId(4)));
         assert_eq!(pacing.leave(&lan, BindingId(1)), None, "a permit comes back once");
@@ -71,5 +88,20 @@ mod tests {
             pacing.leave(if id == 6 { &other } else { &lan }, BindingId(id));
         }
         assert!(pacing.lans.is_empty(), "nothing is left of a LAN at rest");
+    }
+
+    #[test]
+    fn those_for_whom_nobody_waits_come_after_all_callers() {
+        let lan = Lan::Network("a".to_owned());
+        let mut pacing = Pacing::new(1);
+        assert!(pacing.ask(&lan, BindingId(1), Background));
+        for (id, urgency) in [(2, Background), (3, Background), (4, Caller), (5, Caller)] {
+            assert!(!pacing.ask(&lan, BindingId(id), urgency));
+        }
+        assert_eq!(pacing.leave(&lan, BindingId(2)), None, "a wish is taken back");
+        for (id, next) in [(1, Some(4)), (4, Some(5)), (5, Some(3)), (3, None)] {
+            assert_eq!(pacing.leave(&lan, BindingId(id)), next.map(BindingId));
+        }
+        assert!(pacing.lans.is_empty());
     }
 }

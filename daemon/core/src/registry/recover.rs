@@ -38,7 +38,7 @@ impl Registry {
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
-        let Record { attachment, identity, profile, link, lease, state, .. } = record;
+        let Record { attachment, identity, profile, link, lease, state, former, .. } = record;
         let taken = self.holders.contains_key(&identity.key());
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
@@ -47,8 +47,8 @@ impl Registry {
         let (out, rng) = (&mut self.out, &mut self.rng);
         let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, &mut cx),
-            (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, &mut cx),
+            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, former, &mut cx),
+            (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, former, &mut cx),
             (RecordState::Bound, false) => {
                 let at = now.boot.max(Instant::from_boot(self.config.reboot_grace));
                 Binding::releasing(id, holder, lease, (at, true))

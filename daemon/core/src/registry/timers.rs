@@ -13,6 +13,8 @@ pub(super) enum Key {
     Binding(BindingId),
     /// A call's that has no binding yet.
     Call(RequestId),
+    /// A look at a binding's link that failed, until it is tried again.
+    Audit(BindingId),
 }
 
 /// The deadlines of the registry.

@@ -1,19 +1,28 @@
 //! What the kernel tells of links and namespaces, and looking for oneself where it may have told too much at once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::Registry;
+use super::timers::Key;
 use crate::binding::{Binding, Life, Owner, Purpose};
-use crate::effect::Outcome;
+use crate::dhcpv4::timing;
+use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::record::BindingId;
 use crate::time::Now;
+
+/// The longest pause before a look that failed is tried again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Links that are still to be looked at, a few at a time.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     waiting: VecDeque<BindingId>,
     under_way: usize,
+    /// How often the look at a link failed, for those that are tried again.
+    failures: BTreeMap<BindingId, u32>,
 }
 
 impl Registry {
@@ -29,8 +38,19 @@ impl Registry {
                     self.carrier_up(now, cookie, ifindex);
                 }
             }
-            // Whether somebody else changes our address is for the interface's keeper to see (CHECK).
-            KernelEvent::AddressAdded { .. } | KernelEvent::AddressGone { .. } => {}
+            KernelEvent::AddressAdded { cookie, ifindex, address } => {
+                for id in self.with_address(cookie, ifindex, address) {
+                    self.with(now, id, |binding, cx| binding.on_address(true, cx));
+                }
+                for id in self.of_link(cookie, Some(ifindex)) {
+                    self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
+                }
+            }
+            // It may be back by now, or the whole link may be going: a look decides.
+            KernelEvent::AddressGone { cookie, ifindex, address } => {
+                let looked_at = self.with_address(cookie, ifindex, address);
+                looked_at.into_iter().for_each(|id| self.audit_one(id));
+            }
             KernelEvent::Missed => {
                 tracing::warn!("kernel messages were lost, looking at every link");
                 self.audit_all();
@@ -62,6 +82,24 @@ impl Registry {
         in_netns.filter(is_link).collect()
     }
 
+    /// Returns the bindings of a link that should carry an address.
+    fn with_address(&self, cookie: Cookie, ifindex: u32, address: Ipv4Addr) -> Vec<BindingId> {
+        let expects = |id: &BindingId| self.bindings.get(id).and_then(Binding::expected_address) == Some(address);
+        self.of_link(cookie, Some(ifindex)).into_iter().filter(expects).collect()
+    }
+
+    fn audit_one(&mut self, id: BindingId) {
+        if !self.audit.waiting.contains(&id) {
+            self.audit.waiting.push_back(id);
+        }
+        self.audit_next();
+    }
+
+    pub(super) fn audit_again(&mut self, id: BindingId) {
+        self.timers.set(Key::Audit(id), None);
+        self.audit_one(id);
+    }
+
     /// Looks at the link of every binding that is held.
     pub(super) fn audit_all(&mut self) {
         let held = self.bindings.values().filter(|binding| matches!(binding.life, Life::Held(_)));
@@ -82,15 +120,21 @@ impl Registry {
 
     pub(super) fn audited(&mut self, now: Now, id: BindingId, outcome: Outcome) {
         self.audit.under_way = self.audit.under_way.saturating_sub(1);
+        let failures = self.audit.failures.remove(&id).unwrap_or(0);
+        self.timers.set(Key::Audit(id), None);
         match outcome {
             Outcome::Inspected(Err(cause)) if cause.is_gone() => {
                 self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx));
             }
-            Outcome::Inspected(Ok(view)) => self.with(now, id, |binding, cx| binding.on_carrier(view.carrier, cx)),
-            Outcome::Inspected(Err(cause)) => {
-                tracing::warn!(binding = id.0, %cause, "link not looked at")
+            Outcome::Inspected(Ok(view)) => self.with(now, id, |binding, cx| binding.on_seen(&view, cx)),
+            Outcome::Inspected(Err(cause)) if self.bindings.contains_key(&id) => {
+                let pause = Duration::from_secs(1 << failures.min(6)).min(LONGEST_PAUSE);
+                let at = now.boot + timing::jittered(pause, &mut self.rng);
+                tracing::warn!(binding = id.0, %cause, ?pause, "link not looked at, trying again");
+                self.audit.failures.insert(id, failures + 1);
+                self.timers.set(Key::Audit(id), Some((at, Why::Work)));
             }
-            Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Applied { .. } => {}
+            Outcome::Inspected(Err(_)) | Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Applied { .. } => {}
         }
         self.audit_next();
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Error, Request};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{Detection, Profile, Wanted};
 use leasehold_core::effect::{Add, Call};
 use leasehold_core::wire::Mac;
 
@@ -67,6 +67,8 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
                 ..default()
             },
         ),
+        (r#"{"conflictDetection": "strict"}"#, Profile { detection: Detection::Strict, ..default() }),
+        (r#"{"conflictDetection": "off"}"#, Profile { detection: Detection::Off, ..default() }),
     ];
     for (ipam, expected) in table {
         assert_eq!(profile(ipam, POD), expected, "{ipam}");

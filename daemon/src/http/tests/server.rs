@@ -1,8 +1,13 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
-use leasehold_core::effect::{Answer, Call, Failure, RequestId, StoreCause};
+use leasehold_core::effect::{Answer, Call, Failure, OpId, RequestId, StoreCause};
+use leasehold_core::event::{Event as CoreEvent, EventKind};
+use leasehold_core::identity::{Attachment, Door};
+use leasehold_core::record::Change;
+use leasehold_core::time::WallTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -10,11 +15,13 @@ use tokio::task::JoinHandle;
 
 use super::super::{Doors, Event, MAX_OPEN, Reply, Site, serve};
 use super::{lease, request};
+use crate::store::Store;
 
 /// A server on a socket of its own, with the test in the driver's place.
 struct Server {
     _directory: tempfile::TempDir,
     socket: PathBuf,
+    store: Store,
     events: mpsc::UnboundedReceiver<Event>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
@@ -25,12 +32,14 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let (doors, events) = Doors::new(Site::default());
+        let (persisted, _ends) = mpsc::unbounded_channel();
+        let (store, _) = Store::open(&directory.path().join("state"), persisted).unwrap();
+        let (doors, events) = Doors::new(Site::default(), store.journal());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(serve(listener, socket.clone(), doors, async {
             stopped.await.ok();
         }));
-        Self { _directory: directory, socket, events, stop, serving }
+        Self { _directory: directory, socket, store, events, stop, serving }
     }
 
     async fn connect(&self) -> UnixStream {
@@ -314,4 +323,94 @@ async fn an_add_or_a_finished_del_removes_the_spooled_del_of_its_attachment() {
     reply.send(Answer::Deleted);
     response(del).await;
     assert!(!file.exists());
+}
+
+/// Notes an event with this cause; who reads after this finds it.
+fn note(server: &Server, cause: &str) {
+    let event = CoreEvent {
+        wall: WallTime::from_epoch(Duration::from_secs(1)),
+        attachment: Attachment {
+            door: Door::Cni,
+            network: "lan".into(),
+            container: "abc".into(),
+            ifname: "net1".into(),
+        },
+        kind: EventKind::Lost,
+        address: None,
+        server: None,
+        cause: cause.to_owned(),
+    };
+    server.store.persist(OpId(1), vec![Change::Note(Box::new(event))]);
+}
+
+async fn events(server: &Server, query: &str) -> Response {
+    response(server.say(format!("GET /v1/events{query} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await
+}
+
+#[tokio::test]
+async fn events_are_served_with_their_numbers() {
+    let server = Server::start();
+    assert_eq!(events(&server, "").await.body, r#"{"events":[],"next_after":0}"#);
+    note(&server, "a");
+    note(&server, "b");
+    let attachment = r#""attachment":{"door":"cni","network":"lan","container":"abc","ifname":"net1"}"#;
+    let event = |number: u64, cause: &str| {
+        format!(
+            r#"{{"number":{number},"time":"1970-01-01T00:00:01.000Z",{attachment},"kind":"lost","cause":"{cause}"}}"#
+        )
+    };
+    let expected = format!(r#"{{"events":[{},{}],"next_after":2}}"#, event(1, "a"), event(2, "b"));
+    assert_eq!(events(&server, "").await.body, expected);
+    let expected = format!(r#"{{"events":[{}],"next_after":1}}"#, event(1, "a"));
+    assert_eq!(events(&server, "?limit=1").await.body, expected);
+    assert_eq!(events(&server, "?after=2").await.body, r#"{"events":[],"next_after":2}"#);
+    assert!(server.events.is_empty(), "the driver is not asked");
+}
+
+#[tokio::test]
+async fn a_reader_that_waits_hears_of_the_next_event() {
+    let server = Server::start();
+    note(&server, "a");
+    let waiting = server.say("GET /v1/events?after=1&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let nothing = events(&server, "?after=1").await;
+    assert_eq!(nothing.body, r#"{"events":[],"next_after":1}"#);
+    note(&server, "b");
+    assert!(response(waiting).await.body.contains(r#""cause":"b""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_not_kept_waiting_for_longer_than_it_asked() {
+    let server = Server::start();
+    let response = events(&server, "?wait=60").await;
+    assert_eq!(response.body, r#"{"events":[],"next_after":0}"#);
+}
+
+#[tokio::test]
+async fn a_bad_parameter_is_refused_by_name() {
+    let server = Server::start();
+    let response = events(&server, "?limit=0").await;
+    assert_eq!(response.status, "HTTP/1.1 400 Bad Request");
+    assert_eq!(response.body, r#"{"error":"limit=0: expected a number from 1 to 1000"}"#);
+}
+
+#[tokio::test]
+async fn readers_that_wait_take_no_more_than_their_places() {
+    let server = Server::start();
+    let mut waiting = Vec::new();
+    for _ in 0..super::super::MAX_WAITING {
+        waiting.push(server.say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await);
+    }
+    let late = events(&server, "?wait=60").await;
+    assert_eq!(late.status, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(events(&server, "").await.status, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn stopping_cuts_readers_off() {
+    let server = Server::start();
+    let waiting = server.say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert_eq!(events(&server, "").await.status, "HTTP/1.1 200 OK");
+    server.stop.send(()).unwrap();
+    server.serving.await.unwrap();
+    assert_eq!(response(waiting).await.head, "");
 }

@@ -7,8 +7,9 @@ use fastrand::Rng;
 
 use super::super::lease::Lease;
 use super::super::release::{Release, ReleaseStep};
+use super::super::timing::Timer;
 use super::super::{Loss, Refused, Verdict};
-use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, lease, plain, sent};
+use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, Stage, at, lease, plain, sent};
 use crate::wire::Mac;
 
 /// Brings a client to REQUESTING; returns its xid.
@@ -205,4 +206,47 @@ fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
         }
     };
     assert_eq!((now, frame.kind(), frame.to), (at(0.6), "RELEASE", SERVER_MAC));
+}
+
+/// A renewal of a lease whose address is not on the interface.
+fn unaddressed(t1: u32, t2: u32, end: u32) -> (Stage, Sent) {
+    let mut stage = Stage::bound(t1, t2, end);
+    stage.client.set_addressed(false);
+    let request = sent(&stage.clock(at(t1.into())).frames[0]);
+    (stage, request)
+}
+
+#[test]
+fn without_its_address_on_the_interface_a_lease_is_extended_in_init_reboot_form() {
+    let (mut stage, request) = unaddressed(500, 900, 1000);
+    let none = Ipv4Addr::UNSPECIFIED;
+    assert_eq!((request.kind(), request.source, request.ciaddr()), ("REQUEST", none, none));
+    assert_eq!((request.option(50), request.option(54)), (Some(&LEASED.octets()[..]), None));
+    assert!(request.destination.is_broadcast() && stage.client.broadcasts());
+    assert_eq!((stage.client.state(), stage.client.acquires()), ("RENEWING", false));
+    let (when, output) = {
+        stage.next(Timer::ReceiveWindow, &[]);
+        stage.next(Timer::Retransmit, &["REQUEST"])
+    };
+    assert_eq!((when, sent(&output.frames[0]).ciaddr()), (at(700.0), none));
+    let xid = sent(&output.frames[0]).xid();
+    let other = stage.answer(at(700.0), &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]));
+    assert!(matches!(other.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED), "any server may extend it");
+}
+
+#[test]
+fn without_its_address_only_its_own_server_refuses_a_lease_that_is_renewed() {
+    let (mut stage, request) = unaddressed(500, 900, 1000);
+    let nak = Reply::nak(request.xid());
+    let other = stage.answer(at(500.0), &nak.clone().with(54, &[192, 0, 2, 9]));
+    assert_eq!(other.refused, Some(Refusal::OtherServer.into()));
+    assert!(matches!(stage.answer(at(500.0), &nak).verdict, Some(Verdict::Lost(_, Loss::Nak { .. }))));
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.client.set_addressed(false);
+    let request = sent(&stage.clock(at(900.0)).frames[0]);
+    assert_eq!((stage.client.state(), request.ciaddr()), ("REBINDING", Ipv4Addr::UNSPECIFIED));
+    stage.client.set_addressed(true);
+    stage.next(Timer::ReceiveWindow, &[]);
+    let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+    assert_eq!(sent(&output.frames[0]).ciaddr(), LEASED, "the address is back");
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod choices;
+mod conflicts;
 mod messages;
 mod script;
 mod timers;

@@ -10,7 +10,7 @@ use super::super::lease::Lease;
 use super::super::message::Sender;
 use super::super::profile::Profile;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Output};
+use super::super::{Client, Event, Output, Verdict};
 use crate::identity::ClientId;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -194,7 +194,18 @@ impl Stage {
     }
 
     pub(super) fn event(&mut self, now: Instant, event: Event<'_>) -> Output {
-        self.client.handle(now, event)
+        let output = self.client.handle(now, event);
+        if !output.listen || !matches!(output.verdict, Some(Verdict::Lost(..))) {
+            return output;
+        }
+        // The sockets of a lease that is lost are closed; those of the next exchange open at once.
+        let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
+        assert!(declines, "sent over the sockets of the lost lease");
+        self.listening = true;
+        let Output { mut frames, verdict, refused, .. } = output;
+        let opened = self.client.handle(now, Event::Opened);
+        frames.extend(opened.frames);
+        Output { frames, verdict, refused, listen: opened.listen }
     }
 
     /// Lets an answer come in.

@@ -13,8 +13,9 @@ use ipnet::Ipv4Net;
 use crate::dhcpv4::lease::{Dns, Lease, Times};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
+use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
-use crate::link::{Link, LinkView, Target};
+use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -39,6 +40,7 @@ pub(super) enum Server {
 
 pub(super) struct Rig {
     pub(super) reg: Registry,
+    config: Config,
     pub(super) at: Duration,
     pub(super) disk: Disk,
     pub(super) server: Server,
@@ -51,17 +53,31 @@ pub(super) struct Rig {
     pub(super) published: Vec<(String, Option<Dns>)>,
     pub(super) carrier: bool,
     pub(super) addresses: Vec<Ipv4Net>,
+    /// The steps that were taken, but for setting links up.
+    pub(super) steps: Vec<Step>,
+    /// The next changes of a link fail with these after so many steps.
+    pub(super) faults: VecDeque<(usize, LinkCause)>,
+    /// Looks fail with this.
+    pub(super) blind: Option<LinkCause>,
+    /// Options that the server adds to what it always says, as bytes.
+    pub(super) options: Vec<u8>,
+    pub(super) ifname: String,
     pub(super) profile: Profile,
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
     pub(super) stored: BTreeMap<BindingId, Record>,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
-    persists: Vec<Vec<Change>>,
+    pub(super) persists: Vec<Vec<Change>>,
+    pub(super) events: Vec<Event>,
     pub(super) answers: BTreeMap<u64, Answer>,
-    pub(super) open: BTreeSet<ExchangeId>,
+    pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
+    /// ARP requests, by sender and target.
+    pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Who answers ARP for which address.
+    pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
     req: u64,
 }
 
@@ -69,6 +85,7 @@ impl Rig {
     pub(super) fn new(permits: usize) -> Self {
         let mut rig = Self {
             reg: Registry::new(Config { permits, ..Config::default() }, 7),
+            config: Config { permits, ..Config::default() },
             at: Duration::from_secs(1000),
             disk: Disk::Good,
             server: Server::Up,
@@ -79,6 +96,11 @@ impl Rig {
             published: Vec::new(),
             carrier: true,
             addresses: Vec::new(),
+            steps: Vec::new(),
+            faults: VecDeque::new(),
+            blind: None,
+            options: Vec::new(),
+            ifname: "eth0".into(),
             profile: Profile::default(),
             hold_looks: false,
             looks: VecDeque::new(),
@@ -86,10 +108,13 @@ impl Rig {
             stored: BTreeMap::new(),
             slow: VecDeque::new(),
             persists: vec![],
+            events: vec![],
             answers: BTreeMap::new(),
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             opened: Vec::new(),
             sent: vec![],
+            asked: Vec::new(),
+            stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
             req: 0,
         };
         rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees: vec![] });
@@ -159,7 +184,7 @@ impl Rig {
         LinkView {
             cookie: Cookie(cookie),
             ifindex: 2,
-            ifname: "eth0".into(),
+            ifname: self.ifname.clone(),
             mac: Mac([2, 0, 0, 0, 1, cookie as u8]),
             mtu: 1500,
             up: true,
@@ -185,6 +210,22 @@ impl Rig {
             _ => Ok(self.view(99)),
         }
     }
+    fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
+        let (taken, fault) = match self.faults.pop_front() {
+            Some((taken, cause)) => (taken.min(steps.len()), Some(cause)),
+            None => (steps.len(), None),
+        };
+        for step in steps.into_iter().take(taken) {
+            match &step {
+                Step::Up => continue,
+                Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
+                Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
+                Step::AddAddress(_) | Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => {}
+            }
+            self.steps.push(step);
+        }
+        Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
+    }
     fn write(&mut self, op: OpId, changes: Vec<Change>) {
         for change in changes {
             match change {
@@ -194,9 +235,15 @@ impl Rig {
                 Change::Remove(id) => {
                     self.stored.remove(&id);
                 }
+                Change::Note(event) => self.events.push(*event),
             }
         }
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+    }
+    /// Ends one write well.
+    pub(super) fn written(&mut self, op: OpId, changes: Vec<Change>) {
+        self.write(op, changes);
+        self.drain();
     }
     pub(super) fn flush(&mut self) {
         while let Some((op, changes)) = self.slow.pop_front() {
@@ -217,8 +264,8 @@ impl Rig {
                         Disk::Slow => self.slow.push_back((op, changes)),
                     }
                 }
-                Effect::Open { op, exchange, link, .. } => {
-                    self.open.insert(exchange);
+                Effect::Open { op, exchange, link, want } => {
+                    self.open.insert(exchange, want);
                     self.opened.push(link.clone());
                     let result = match &link {
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
@@ -229,7 +276,7 @@ impl Rig {
                     self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
                 }
                 Effect::Inspect { op, target } => {
-                    let outcome = Outcome::Inspected(self.look(&target));
+                    let outcome = Outcome::Inspected(self.blind.clone().map_or_else(|| self.look(&target), Err));
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
@@ -237,7 +284,7 @@ impl Rig {
                     }
                 }
                 Effect::Apply { op, target, steps } => {
-                    let outcome = Outcome::Applied { taken: steps.len(), result: self.look(&target) };
+                    let outcome = self.change(&target, steps);
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
                     } else {
@@ -255,24 +302,46 @@ impl Rig {
             }
         }
     }
+    /// Lets an ARP packet come in on every open exchange that hears it.
+    pub(super) fn hear(&mut self, arp: &Arp) {
+        let hears = |want: &Sockets| match want.arp {
+            Hears::Nothing => false,
+            Hears::Answers => arp.op == ArpOp::Reply && arp.target_mac == want.chaddr,
+            Hears::About(address) => arp.sender == address || arp.target == address,
+        };
+        let hearing: Vec<_> = self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect();
+        for exchange in hearing {
+            self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });
+        }
+    }
+    fn arp_reply(&self, owner: Mac, question: &Arp) -> Vec<u8> {
+        Arp {
+            op: ArpOp::Reply,
+            source_mac: owner,
+            destination_mac: question.sender_mac,
+            sender_mac: owner,
+            sender: question.target,
+            target_mac: question.sender_mac,
+            target: question.sender,
+        }
+        .encode()
+    }
     fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
         let meta = FrameMeta::default();
         let reply = match frame::decode(bytes, meta).unwrap() {
-            Frame::Arp(arp) => Arp {
-                op: ArpOp::Reply,
-                source_mac: SERVER_MAC,
-                destination_mac: arp.sender_mac,
-                sender_mac: SERVER_MAC,
-                sender: arp.target,
-                target_mac: arp.sender_mac,
-                target: arp.sender,
+            Frame::Arp(arp) => {
+                self.asked.push((arp.sender, arp.target));
+                let Some(owner) = self.stations.get(&arp.target).copied() else { return };
+                self.arp_reply(owner, &arp)
             }
-            .encode(),
             Frame::Udp(udp) => {
                 let p = udp.payload;
                 let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
+                if kind == 4 {
+                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
+                }
                 let answer = match (kind, self.server) {
                     (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
                     (3, Server::Up) => 5,
@@ -288,6 +357,7 @@ impl Rig {
                 b.resize(236, 0);
                 b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255, 255, 0, 51, 4]);
                 b.extend(self.lease.to_be_bytes());
+                b.extend(&self.options);
                 b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
                 b.push(255);
                 Udp {
@@ -304,6 +374,39 @@ impl Rig {
         };
         self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
     }
+    /// Puts the leased address on the interface, as the main plugin does after an ADD.
+    pub(super) fn configure(&mut self, address: &str) {
+        let address: Ipv4Net = address.parse().unwrap();
+        self.addresses.push(address);
+        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Takes an address off the interface, by hand.
+    pub(super) fn take_off(&mut self, address: &str) {
+        let address: Ipv4Net = address.parse().unwrap();
+        self.addresses.retain(|there| *there != address);
+        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Ends the daemon and starts the next one on the same store and kernel, in the same boot.
+    pub(super) fn restart(&mut self) {
+        self.reg = Registry::new(self.config.clone(), 9);
+        (self.open, self.slow, self.looks) = Default::default();
+        let records = self.stored.clone().into_iter().collect();
+        self.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    }
+
+    /// Returns the record of the only binding.
+    pub(super) fn only_record(&self) -> &Record {
+        assert_eq!(self.stored.len(), 1);
+        self.stored.values().next().unwrap()
+    }
+
+    /// Returns the addresses on the interface.
+    pub(super) fn on_link(&self) -> Vec<String> {
+        self.addresses.iter().map(ToString::to_string).collect()
+    }
+
     pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
         self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state).collect()
     }
@@ -350,5 +453,6 @@ pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
         state: RecordState::Bound,
         boot: BootId(boot.into()),
         since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
+        former: None,
     }
 }

@@ -1,0 +1,311 @@
+//! Guarding a leased address against others (RFC 5227): where a window's frames go, and what a conflict leads to.
+//!
+//! * Optimistic: the first probe leaves with the REQUEST, on the same sockets, which hear what is addressed to us. Once the
+//!   ADD is answered the window goes on over sockets of its own, which hear all about the address.
+//! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes.
+//!
+//! A conflict before the lease is told of is declined, and the ADD tries again; after that the lease is lost like any
+//! other. A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::exchange::Exchange;
+use super::hold::Before;
+use super::{Binding, Cx, Life};
+use crate::conflict::{Heard, Turn, Window};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Detection;
+use crate::effect::{ExchangeId, Why};
+use crate::event::EventKind;
+use crate::link::{Hears, Link, LinkCause, Sockets};
+use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, Frame};
+
+/// DECLINEs in a row after which a binding goes on without detection: something on its LAN answers for everybody.
+const MAX_DECLINES: u8 = 3;
+
+/// How long a window waits before it opens sockets of its own: by then the caller has its answer.
+const OFF_REPLY: Duration = Duration::from_millis(10);
+
+/// An address under watch.
+#[derive(Debug)]
+pub(super) struct Guard {
+    window: Window,
+    way: Way,
+    /// Sockets of its own.
+    exchange: Exchange,
+    waits: Waits,
+    /// Who uses the address, heard before there was a lease to decline.
+    heard: Option<Mac>,
+}
+
+/// What waits until the probes are over.
+#[derive(Clone, Copy, Debug, Default)]
+enum Waits {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// An ADD.
+    Add,
+    /// A lease that nobody waits for, to be used. With how the binding stood before it.
+    Lease(Before),
+}
+
+/// Where a window's frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Over the sockets of the DHCP exchange.
+    Shared,
+    /// Over its own, which are opened at this instant.
+    Own { at: Instant },
+}
+
+impl Guard {
+    fn new(window: Window, way: Way) -> Box<Self> {
+        Box::new(Self { window, way, exchange: Exchange::default(), waits: Waits::Nothing, heard: None })
+    }
+}
+
+impl Binding {
+    /// Tells whether the lease waits for the probes.
+    pub(super) fn probes_first(&self) -> bool {
+        self.detects() && self.profile.detection == Detection::Strict
+    }
+
+    /// Tells whether a lease waits for its probes now.
+    pub(super) fn is_probing(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
+    }
+
+    /// Returns who uses the address, if that was heard before the lease could be declined.
+    pub(super) fn heard_conflict(&self) -> Option<Mac> {
+        self.guard.as_ref().and_then(|guard| guard.heard)
+    }
+
+    /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
+    /// whether the client knows of a conflict over it. One heard before this REQUEST is not its.
+    pub(super) fn guard_request(
+        &mut self,
+        asked: Option<(Ipv4Addr, bool)>,
+        frames: &mut Vec<Vec<u8>>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first()) else { return };
+        if self.guards(address) && self.heard_conflict().is_some() == taken {
+            return;
+        }
+        let mut window = Window::optimistic(address, self.own_macs(), cx.now.boot);
+        if let Turn::Send(probe) = window.on_clock(cx.now.boot, cx.rng) {
+            frames.insert(0, probe);
+        }
+        self.close_guard(cx);
+        self.guard = Some(Guard::new(window, Way::Shared));
+    }
+
+    /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface.
+    pub(super) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
+        if !self.detects() {
+            return self.close_guard(cx);
+        }
+        let way = Way::Own { at: cx.now.boot + OFF_REPLY };
+        if !self.guards(address) {
+            self.close_guard(cx);
+            self.guard = Some(Guard::new(Window::optimistic(address, self.own_macs(), cx.now.boot), way));
+        }
+        let Some(guard) = &mut self.guard else { return };
+        guard.way = way;
+        if present {
+            guard.window.appeared(cx.now.boot);
+        }
+    }
+
+    /// Probes for an address that is not used before that is over. `before`: how the binding stood, where no ADD waits.
+    pub(super) fn guard_first(&mut self, address: Ipv4Addr, before: Option<Before>, cx: &mut Cx<'_>) {
+        self.close_guard(cx);
+        let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
+        self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
+        if let Some(guard) = &mut self.guard {
+            guard.waits = before.map_or(Waits::Add, Waits::Lease);
+        }
+        self.guard_on_clock(cx);
+    }
+
+    /// Takes note that an address appeared on the binding's interface.
+    pub(crate) fn on_address_added(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        if !self.guards(address) {
+            return;
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.window.appeared(cx.now.boot);
+        }
+        self.guard_on_clock(cx);
+    }
+
+    /// Stops watching.
+    pub(super) fn close_guard(&mut self, cx: &mut Cx<'_>) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.exchange.close(cx);
+        }
+    }
+
+    /// Returns when the window next has something to do, as far as it can.
+    pub(super) fn guard_deadline(&self) -> Option<(Instant, Why)> {
+        let guard = self.guard.as_ref()?;
+        let at = match guard.way {
+            Way::Own { at } if guard.exchange.is_closed() => at,
+            Way::Own { .. } if guard.exchange.can_send() => guard.window.deadline(),
+            Way::Shared if self.exchange.can_send() => guard.window.deadline(),
+            Way::Own { .. } | Way::Shared => return None,
+        };
+        Some((at, Why::Conflict))
+    }
+
+    pub(super) fn guard_on_clock(&mut self, cx: &mut Cx<'_>) {
+        while let Some(guard) = &mut self.guard {
+            let can_send = match guard.way {
+                Way::Own { at } if guard.exchange.is_closed() && cx.now.boot >= at => return self.open_guard(cx),
+                Way::Own { .. } => guard.exchange.can_send(),
+                Way::Shared => self.exchange.can_send(),
+            };
+            if !can_send {
+                return;
+            }
+            match guard.window.on_clock(cx.now.boot, cx.rng) {
+                Turn::Send(frame) => self.guard_send(vec![frame], cx),
+                Turn::Free => self.on_free(cx),
+                Turn::Wait => return,
+                Turn::Over => return self.close_guard(cx),
+            }
+        }
+    }
+
+    /// Tells whether this exchange is the window's own.
+    pub(super) fn is_guards(&self, exchange: ExchangeId) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.exchange.is(exchange))
+    }
+
+    pub(super) fn guard_on_opened(&mut self, exchange: ExchangeId, cx: &mut Cx<'_>) {
+        if self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange)) {
+            self.guard_on_clock(cx);
+        }
+    }
+
+    /// Goes on without: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait for
+    /// that is not.
+    pub(super) fn guard_on_broken(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
+        self.close_guard(cx);
+        tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
+        match waits {
+            _ if cause.is_gone() && self.parent.is_none() => self.on_link_gone(cause, cx),
+            Waits::Nothing => {}
+            Waits::Add => self.fail_link(cause, cx),
+            Waits::Lease(before) => self.hold_free(before, cx),
+        }
+    }
+
+    pub(super) fn guard_on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
+        let open = self.guard.as_ref().is_some_and(|guard| guard.exchange.is_open(exchange));
+        if let (true, Frame::Arp(arp)) = (open, frame) {
+            self.guard_on_arp(arp, cx);
+        }
+    }
+
+    /// Takes in an ARP packet that came over the DHCP exchange.
+    pub(super) fn guard_on_shared(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
+        if self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared) {
+            self.guard_on_arp(arp, cx);
+        }
+    }
+
+    /// Sends over the window's sockets.
+    pub(super) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+        match &self.guard {
+            Some(guard) if guard.way != Way::Shared => guard.exchange.send(frames, cx),
+            Some(_) | None => self.exchange.send(frames, cx),
+        }
+    }
+
+    /// Takes note that a lease was declined. After too many in a row the binding does without detection.
+    pub(super) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
+        self.close_guard(cx);
+        let (attachment, address) = (&self.attachment, lease.ip());
+        tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
+        self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
+        self.declines = self.declines.saturating_add(1);
+        if self.declines == MAX_DECLINES {
+            tracing::warn!(%attachment, %by, "{MAX_DECLINES} addresses in a row were in use: no conflict detection any more; does something answer ARP for all?");
+            let cause = format_args!("{MAX_DECLINES} addresses in a row were in use, the last by {by}");
+            self.note(EventKind::DetectionOff, lease, cause, cx);
+        }
+    }
+
+    fn detects(&self) -> bool {
+        self.profile.detection != Detection::Off && self.declines < MAX_DECLINES
+    }
+
+    fn guards(&self, address: Ipv4Addr) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.window.address() == address)
+    }
+
+    /// Returns the link that the window's frames leave by: what the profile says of broadcasts goes for ARP too.
+    fn guard_link(&self) -> Option<&Link> {
+        if self.profile.on_parent { self.parent.as_ref() } else { Some(&self.link) }
+    }
+
+    fn own_macs(&self) -> [Mac; 2] {
+        [self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr]
+    }
+
+    fn open_guard(&mut self, cx: &mut Cx<'_>) {
+        let Some(link) = self.guard_link().cloned() else {
+            let cause = LinkCause::Refused { doing: "use the parent link", reason: "it is not known".to_owned() };
+            return self.guard_on_broken(cause, cx);
+        };
+        let Some(guard) = &mut self.guard else { return };
+        let arp = Hears::About(guard.window.address());
+        let want = Sockets { chaddr: self.identity.chaddr, arp, hold_port: None };
+        guard.exchange.open(self.id, &link, want, cx);
+    }
+
+    /// Nobody else uses the address.
+    fn on_free(&mut self, cx: &mut Cx<'_>) {
+        self.declines = 0;
+        match self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default() {
+            Waits::Nothing => {}
+            Waits::Add => self.make_durable(cx),
+            Waits::Lease(before) => self.hold_free(before, cx),
+        }
+    }
+
+    fn guard_on_arp(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
+        let Some(guard) = &mut self.guard else { return };
+        match guard.window.on_arp(cx.now.boot, arp) {
+            Heard::Nothing => {}
+            Heard::Defend(frame) => {
+                tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "somebody else claims the address, defending it");
+                self.guard_send(vec![frame], cx);
+            }
+            Heard::Conflict { by } if guard.heard.replace(by).is_none() => self.on_conflict(by, cx),
+            Heard::Conflict { .. } => {}
+        }
+    }
+
+    fn on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        let client = match &self.life {
+            Life::Acquiring(acquire) => &acquire.client,
+            Life::Held(hold) => &hold.client,
+            Life::Releasing(_) => return,
+        };
+        if let Some(lease) = client.owed() {
+            self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);
+        }
+        match &self.life {
+            Life::Acquiring(_) => self.acquire_on_conflict(by, cx),
+            Life::Held(_) => self.hold_on_conflict(by, cx),
+            Life::Releasing(_) => {}
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Events on their way into the store.
+//!
+//! What one input makes known rides with a transaction of the same input: its own binding's, else the first. What finds
+//! none gets one of its own, of which one at a time is under way. What is about a record that is still to be written
+//! waits for that, so that no event tells of a lease that the store does not have.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::effect::OpId;
+use crate::event::{self, Event};
+use crate::record::{BindingId, Change};
+
+/// Events that wait for the store, at most. Beyond that the oldest are dropped.
+const MAX_WAITING: usize = 1000;
+
+/// An event that is not in the store yet.
+#[derive(Debug)]
+struct Note {
+    binding: BindingId,
+    event: Box<Event>,
+    /// It only happened if the transaction that it rides with succeeds.
+    at_stake: bool,
+    /// A transaction with it failed: it waits for another cause to write.
+    tried: bool,
+}
+
+/// The events that the store does not have yet.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    waiting: VecDeque<Note>,
+    /// Those that are in a transaction under way.
+    riding: BTreeMap<OpId, Vec<Note>>,
+    /// The transaction of the journal's own that is under way.
+    own: Option<OpId>,
+    dropped: u64,
+}
+
+impl Journal {
+    pub(super) fn note(&mut self, binding: BindingId, mut event: Event, at_stake: bool) {
+        event.cause = event::cut(event.cause);
+        self.waiting.push_back(Note { binding, event: Box::new(event), at_stake, tried: false });
+        self.bound();
+    }
+
+    /// Returns how many events were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Tells whether no event waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes out the events that need not wait for their binding's record, each with its binding.
+    pub(super) fn ready(&mut self, record_is_due: impl Fn(BindingId) -> bool) -> Ready {
+        let (due, ready) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|note: &Note| record_is_due(note.binding));
+        self.waiting = due;
+        Ready(ready)
+    }
+
+    /// Lets events ride with a transaction.
+    pub(super) fn ride(&mut self, op: OpId, ready: Ready, changes: &mut Vec<Change>) {
+        changes.extend(ready.0.iter().map(|note| Change::Note(note.event.clone())));
+        self.riding.entry(op).or_default().extend(ready.0);
+    }
+
+    /// Tells whether these events are worth a transaction of the journal's own now.
+    pub(super) fn wants_own(&self, ready: &Ready) -> bool {
+        self.own.is_none() && ready.0.iter().any(|note| !note.tried)
+    }
+
+    pub(super) fn began_own(&mut self, op: OpId) {
+        self.own = Some(op);
+    }
+
+    /// Puts events back that found no transaction.
+    pub(super) fn put_back(&mut self, ready: Ready) {
+        ready.0.into_iter().rev().for_each(|note| self.waiting.push_front(note));
+    }
+
+    /// Goes on after a transaction.
+    pub(super) fn over(&mut self, op: OpId, done: bool) {
+        self.own.take_if(|own| *own == op);
+        let notes = self.riding.remove(&op).unwrap_or_default();
+        if !done {
+            let still_true = notes.into_iter().filter(|note| !note.at_stake);
+            self.put_back(Ready(still_true.map(|note| Note { tried: true, ..note }).collect()));
+            self.bound();
+        }
+    }
+
+    fn bound(&mut self) {
+        while self.waiting.len() > MAX_WAITING {
+            self.waiting.pop_front();
+            self.dropped += 1;
+            if self.dropped.is_power_of_two() {
+                tracing::error!(dropped = self.dropped, "events dropped: the store does not take them");
+            }
+        }
+    }
+}
+
+/// Events that may be written now, in order.
+#[derive(Debug)]
+pub(super) struct Ready(VecDeque<Note>);
+
+impl Ready {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out those of one binding.
+    pub(super) fn of(&mut self, binding: BindingId) -> Self {
+        let (own, others) = std::mem::take(&mut self.0).into_iter().partition(|note| note.binding == binding);
+        self.0 = others;
+        Self(own)
+    }
+
+    /// Returns the bindings that they are about.
+    pub(super) fn bindings(&self) -> Vec<BindingId> {
+        self.0.iter().map(|note| note.binding).collect()
+    }
+}

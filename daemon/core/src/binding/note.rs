@@ -1,0 +1,73 @@
+//! What a binding notes for its operator: one event a change, with its cause.
+
+use std::fmt;
+
+use super::{Binding, Cx, Leave};
+use crate::dhcpv4::lease::Lease;
+use crate::event::{Event, EventKind};
+
+impl Binding {
+    /// Notes an event about a lease. It is written with the binding's record where that is to be written.
+    pub(super) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+        cx.out.note(self.id, self.event(kind, lease, cause, cx));
+    }
+
+    /// Notes an event that only happens if it can be written with the binding's record.
+    pub(super) fn note_at_stake(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+        cx.out.note_at_stake(self.id, self.event(kind, lease, cause, cx));
+    }
+
+    fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &Cx<'_>) -> Event {
+        // A lease of which nothing but the address is known yet has no server.
+        let server = Some(lease.server).filter(|server| !server.is_unspecified());
+        let (attachment, address) = (self.attachment.clone(), Some(lease.address));
+        Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string() }
+    }
+
+    /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before, by its
+    /// RFC 2131 name.
+    pub(super) fn note_extended(&self, state: &str, before: &Lease, lease: &Lease, cx: &mut Cx<'_>) {
+        let (kind, cause) = match state {
+            "RENEWING" => (EventKind::Renewed, "renewal at T1"),
+            "REBINDING" => (EventKind::Rebound, "rebinding at T2"),
+            "REBOOTING" => (EventKind::Renewed, "confirmation"),
+            _ => (EventKind::Acquired, "new lease after a loss"),
+        };
+        let changes = differences(before, lease);
+        match changes.is_empty() {
+            true => self.note(kind, lease, cause, cx),
+            false => self.note(EventKind::Changed, lease, format_args!("{cause}: {}", changes.join(", ")), cx),
+        }
+    }
+}
+
+/// Returns what another lease grants differently, for a person.
+fn differences(before: &Lease, lease: &Lease) -> Vec<String> {
+    let mut all = Vec::new();
+    if before.address != lease.address {
+        all.push(format!("address was {}", before.address));
+    }
+    let parts = [
+        (before.gateway != lease.gateway || before.routes != lease.routes, "routes"),
+        (before.mtu != lease.mtu, "MTU"),
+        (before.dns != lease.dns, "DNS servers"),
+        (before.domain != lease.domain || before.search != lease.search, "domains"),
+        (before.ntp != lease.ntp, "NTP servers"),
+        (before.hostname != lease.hostname, "host name"),
+    ];
+    all.extend(parts.into_iter().filter(|(differs, _)| *differs).map(|(_, part)| part.to_owned()));
+    all
+}
+
+impl Leave {
+    /// Returns why a lease is given back, for a person.
+    pub(super) fn cause(self) -> &'static str {
+        match self {
+            Self::Deleted => "its attachment was deleted",
+            Self::Aborted => "its ADD was given up, or a daemon before this one had begun",
+            Self::Undone => "its ADD failed at the store",
+            Self::LinkGone => "its link is gone",
+            Self::Yielded => "another attachment took its identity over",
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Work at a binding's own interface: what a lease, or its end, means to it.
+//!
+//! Look at the parent (for the MTU) → look at the interface → apply the difference → forget what was there before. One look
+//! or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so a failed or
+//! timed-out change is followed by one before anything else is changed.
+//!
+//! A new lease is durable before the interface is changed for it. What a lease that is lost left there goes at once,
+//! whatever the store says.
+
+use std::time::Duration;
+
+use super::{Binding, Cx, Life, Owner, Purpose};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::{OnChange, OnExpiry};
+use crate::dhcpv4::timing;
+use crate::effect::Outcome;
+use crate::link::{Link, LinkCause, LinkView, Step, Target};
+use crate::plan::{self, Before};
+use crate::record::Former;
+use crate::time::Instant;
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Leases of which something may be on an interface. Beyond that the oldest is forgotten.
+const MAX_FORMER: usize = 4;
+
+/// What is to be done at an interface, and how far it is.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// What the interface may carry; empty and not bare when nothing is to be done.
+    former: Former,
+    stage: Stage,
+    failures: u32,
+    retry: Option<Instant>,
+    /// Steps that the kernel refused, and that the rest can do without.
+    refused: Vec<Step>,
+}
+
+/// How far it is.
+#[derive(Debug, Default)]
+enum Stage {
+    /// Nothing is under way.
+    #[default]
+    Idle,
+    /// The LAN's link is being looked at: no interface of it has a larger MTU.
+    Parent,
+    /// The interface is being looked at. The MTU is to be this at most.
+    Looking(Option<u32>),
+    /// The interface is being changed for this lease.
+    Applying { steps: Vec<Step>, next: Option<Box<Lease>> },
+}
+
+impl Work {
+    /// Returns work that goes on where a restart cut it short.
+    pub(super) fn recovered(former: Option<Box<Former>>) -> Option<Box<Self>> {
+        former.map(|former| Box::new(Self { former: *former, ..Self::default() }))
+    }
+
+    /// Returns what the interface may carry of earlier leases, for the record.
+    pub(super) fn former(&self) -> Option<Box<Former>> {
+        (self.former != Former::default()).then(|| Box::new(self.former.clone()))
+    }
+
+    /// Returns when it is tried again.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    fn busy(&self) -> bool {
+        !matches!(self.stage, Stage::Idle)
+    }
+
+    /// Takes note that something of a lease may be on the interface.
+    fn leave_behind(&mut self, lease: &Lease, bare: bool) {
+        let leases = &mut self.former.leases;
+        if !leases.iter().any(|was| was.grants_the_same(lease)) {
+            leases.push(lease.clone());
+        }
+        if leases.len() > MAX_FORMER {
+            leases.remove(0);
+        }
+        self.expect_bare(bare);
+    }
+
+    fn expect_bare(&mut self, bare: bool) {
+        self.former.bare |= bare;
+        (self.failures, self.retry) = (0, None);
+        self.refused.clear();
+    }
+}
+
+impl Binding {
+    /// Takes note that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
+    pub(super) fn lease_changed(&mut self, was: &Lease) {
+        let Life::Held(hold) = &self.life else { return };
+        let Some(next) = hold.client.lease().filter(|next| !plan::same(was, next, &self.profile)) else { return };
+        let missing = !hold.on_link();
+        // What somebody took off by hand is not put back.
+        if missing && was.address == next.address {
+            return;
+        }
+        let address = next.address;
+        let there = match self.profile.on_change {
+            OnChange::Apply => {
+                self.due().leave_behind(was, missing);
+                true
+            }
+            OnChange::Keep => {
+                // Nothing is changed from here on: what the interface has is what the first lease put there.
+                if self.work.is_none() {
+                    self.due().leave_behind(was, false);
+                }
+                self.due().former.leases.first().is_some_and(|kept| kept.address == address)
+            }
+        };
+        let Life::Held(hold) = &mut self.life else { return };
+        if was.address != address {
+            hold.expect_address(there);
+        }
+    }
+
+    /// Takes note that there is a lease where there was none; `last` is the one before.
+    pub(super) fn lease_returned(&mut self, last: &Lease) {
+        if self.profile.on_expiry == OnExpiry::Keep {
+            return self.lease_changed(last);
+        }
+        self.due().expect_bare(true);
+        if let Life::Held(hold) = &mut self.life {
+            hold.expect_address(true);
+        }
+    }
+
+    /// Takes note that the lease `lost` is no more.
+    pub(super) fn lease_lost(&mut self, lost: &Lease) {
+        if self.profile.on_expiry == OnExpiry::Remove {
+            self.due().leave_behind(lost, false);
+        }
+    }
+
+    fn due(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    /// Returns what the interface is to carry, `Some(None)` for nothing of any lease; `None`: it is left as it is for now.
+    fn wanted(&self) -> Option<Option<&Lease>> {
+        let (Life::Held(hold), Some(work), Link::InNetns { .. }) = (&self.life, &self.work, &self.link) else {
+            return None;
+        };
+        match hold.client.lease() {
+            None => (self.profile.on_expiry == OnExpiry::Remove).then_some(None),
+            Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
+            Some(next) => {
+                self.persistence.durable().filter(|durable| next.grants_the_same(durable)).map(|_| Some(next))
+            }
+        }
+    }
+
+    /// Tells whether the interface is being changed, or is to be.
+    pub(super) fn at_work(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.busy()) || self.wanted().is_some()
+    }
+
+    /// Goes on with what is to be done at the interface, if anything is and may be.
+    pub(super) fn work(&mut self, cx: &mut Cx<'_>) {
+        let Some(work) = self.work.as_ref().filter(|work| !work.busy()) else { return };
+        if work.retry.is_some_and(|at| cx.now.boot < at) {
+            return;
+        }
+        let Some(next) = self.wanted() else { return };
+        let done = match next {
+            Some(next) => {
+                !work.former.bare && work.former.leases.iter().all(|was| plan::same(was, next, &self.profile))
+            }
+            None => work.former.leases.is_empty(),
+        };
+        if done {
+            self.work = None;
+            return self.record_again(cx);
+        }
+        let resizes = plan::mtu(&work.before(&[]), next).is_some();
+        let parent = self.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
+        match parent {
+            Some(ifname) => self.look_at_parent(ifname, cx),
+            None => self.look(None, cx),
+        }
+    }
+
+    fn look_at_parent(&mut self, ifname: String, cx: &mut Cx<'_>) {
+        cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Host { ifname });
+        self.due().stage = Stage::Parent;
+    }
+
+    fn look(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
+        cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Known(self.link.clone()));
+        self.due().stage = Stage::Looking(most);
+    }
+
+    fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, cx: &mut Cx<'_>) {
+        let target = Target::Known(self.link.clone());
+        cx.out.apply(Owner::Binding(self.id), Purpose::Work, target, steps.clone());
+        self.due().stage = Stage::Applying { steps, next };
+    }
+
+    /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it is already.
+    /// Ends in [`Binding::sized`].
+    pub(super) fn size(&mut self, cx: &mut Cx<'_>) {
+        match self.identity.lan.parent().map(str::to_owned) {
+            Some(ifname) => self.look_at_parent(ifname, cx),
+            None => self.resize(None, cx),
+        }
+    }
+
+    fn resize(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
+        let mtu = u32::from(wanted).min(most.unwrap_or(acquire.mtu));
+        if mtu == acquire.mtu {
+            return self.sized(Ok(()), cx);
+        }
+        self.apply(vec![Step::Mtu(mtu)], None, cx);
+    }
+
+    /// Goes on after a look or a change.
+    pub(super) fn on_worked(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+        let Some(work) = &mut self.work else { return };
+        let stage = std::mem::take(&mut work.stage);
+        if matches!(self.life, Life::Releasing(_)) {
+            return;
+        }
+        if matches!(self.life, Life::Acquiring(_)) {
+            return self.on_sizing(outcome, cx);
+        }
+        match (stage, outcome) {
+            (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), cx),
+            (Stage::Looking(most), Outcome::Inspected(Ok(view))) => self.change(&view, most, cx),
+            (Stage::Looking(..), Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
+            (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
+                tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
+                self.due().former =
+                    Former { bare: next.is_none(), leases: next.map(|next| *next).into_iter().collect() };
+                self.work(cx);
+            }
+            (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
+                match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
+                    Some(step) => self.do_without(step, &cause, cx),
+                    None => self.work_failed(&cause, cx),
+                }
+            }
+            (stage, outcome) => tracing::warn!(?stage, ?outcome, "outcome of another kind of effect"),
+        }
+    }
+
+    fn on_sizing(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+        match outcome {
+            Outcome::Inspected(parent) => self.resize(parent.ok().map(|view| view.mtu), cx),
+            Outcome::Applied { result, .. } => self.sized(result.map(|_| ()), cx),
+            outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
+        }
+    }
+
+    /// Changes the interface from what was seen there.
+    fn change(&mut self, view: &LinkView, most: Option<u32>, cx: &mut Cx<'_>) {
+        let Some(next) = self.wanted().map(Option::<&Lease>::cloned) else { return };
+        let Some(work) = &self.work else { return };
+        let before = work.before(&view.addresses);
+        let mtu = plan::mtu(&before, next.as_ref()).map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
+        let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
+        let steps = plan::difference(&before, next.as_ref(), &self.profile);
+        let steps: Vec<_> = resize.into_iter().chain(steps).filter(|step| !work.refused.contains(step)).collect();
+        self.apply(steps, next.map(Box::new), cx);
+    }
+
+    /// Goes on without a step that the kernel refuses: one bad route of a server's is no reason to keep an old address.
+    fn do_without(&mut self, step: Step, cause: &LinkCause, cx: &mut Cx<'_>) {
+        tracing::warn!(attachment = %self.attachment, ?step, %cause, "not done at the interface");
+        self.due().refused.push(step);
+        self.work(cx);
+    }
+
+    fn work_failed(&mut self, cause: &LinkCause, cx: &mut Cx<'_>) {
+        if cause.is_gone() {
+            return self.on_link_gone(cause.clone(), cx);
+        }
+        if !matches!(self.life, Life::Held(_)) {
+            return;
+        }
+        let attachment = self.attachment.clone();
+        let work = self.due();
+        let pause = Duration::from_secs(1 << work.failures.min(6)).min(LONGEST_PAUSE);
+        work.failures += 1;
+        work.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));
+        tracing::warn!(%attachment, %cause, ?pause, "interface not changed, trying again");
+    }
+
+    /// Tries again what failed, when its time has come.
+    pub(super) fn retry_work(&mut self, cx: &mut Cx<'_>) {
+        if let Some(work) = &mut self.work
+            && work.retry.is_some_and(|at| cx.now.boot >= at)
+        {
+            work.retry = None;
+            self.work(cx);
+        }
+    }
+}
+
+impl Work {
+    fn before<'a>(&'a self, addresses: &'a [ipnet::Ipv4Net]) -> Before<'a> {
+        Before { leases: &self.former.leases, bare: self.former.bare, addresses }
+    }
+}
+
+/// Tells whether the rest of a change makes sense without a step that the kernel refused.
+fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
+    let refused = matches!(cause, LinkCause::Refused { .. });
+    refused && matches!(step, Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_))
+}

@@ -1,0 +1,100 @@
+//! An address that somebody else uses: declined, and looked for anew.
+
+use std::time::Duration;
+
+use super::super::timing::Timer;
+use super::super::{Event, Loss, Output, Verdict};
+use super::script::{ACK, LEASED, OFFER, Reply, SERVER, Stage, at, name, sent};
+use crate::wire::Mac;
+
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const CONFLICT: Event<'_> = Event::Conflict { by: NEIGHBOUR };
+
+fn names(output: &Output) -> Vec<&'static str> {
+    output.frames.iter().map(|frame| name(frame)).collect()
+}
+
+/// Brings a client to REQUESTING; returns its xid.
+fn requesting() -> (Stage, u32) {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+    assert_eq!(stage.client.requesting(), Some((LEASED, false)));
+    (stage, xid)
+}
+
+#[track_caller]
+fn assert_declined(output: &Output) {
+    let decline = sent(&output.frames[0]);
+    assert_eq!((decline.kind(), decline.option(50)), ("DECLINE", Some(&LEASED.octets()[..])));
+    assert_eq!(decline.option(54), Some(&SERVER.octets()[..]));
+    let Some(Verdict::Lost(lost, Loss::Conflict { by: NEIGHBOUR })) = &output.verdict else { panic!("{output:?}") };
+    assert_eq!(lost.ip(), LEASED);
+}
+
+#[test]
+fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_at_once() {
+    let (mut stage, xid) = requesting();
+    let output = stage.event(at(0.0), CONFLICT);
+    assert!(output.frames.is_empty() && output.verdict.is_none(), "DECLINE answers the ACK: {output:?}");
+    assert_eq!(stage.client.requesting(), Some((LEASED, true)));
+    let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
+    assert_declined(&output);
+    assert_eq!(names(&output), ["DECLINE", "DISCOVER"]);
+    let discover = sent(&output.frames[1]);
+    assert_eq!(discover.option(50), None, "not the same address again");
+    assert_ne!(discover.xid(), xid);
+    assert_eq!(stage.client.owed(), None, "nothing is to be released");
+    assert_eq!(stage.client.tally().declined, Some((LEASED, NEIGHBOUR)));
+}
+
+#[test]
+fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
+    let (mut stage, xid) = requesting();
+    stage.event(at(0.0), CONFLICT);
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    assert_declined(&stage.answer(at(2.0), &Reply::new(ACK, xid, 600)));
+}
+
+#[test]
+fn a_conflict_over_one_offer_says_nothing_of_the_next() {
+    let (mut stage, xid) = requesting();
+    stage.event(at(0.0), CONFLICT);
+    let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
+    let xid = sent(&output.frames[1]).xid();
+    stage.answer(at(0.2), &Reply::new(OFFER, xid, 600));
+    let output = stage.answer(at(0.3), &Reply::new(ACK, xid, 600));
+    assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
+}
+
+#[test]
+fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds() {
+    let mut stage = Stage::bound(300, 525, 600);
+    let output = stage.event(at(5.0), CONFLICT);
+    assert_declined(&output);
+    assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
+    assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed()), ("INIT", None, None));
+    assert_eq!(stage.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
+    let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+    assert_eq!(sent(&output.frames[0]).option(50), None);
+}
+
+#[test]
+fn a_lease_being_extended_is_declined_like_any_other() {
+    for (now, state) in [(300.0, "RENEWING"), (525.0, "REBINDING")] {
+        let mut stage = Stage::bound(300, 525, 600);
+        stage.clock(at(now));
+        assert_eq!(stage.client.state(), state);
+        let output = stage.event(at(now + 1.0), CONFLICT);
+        assert_declined(&output);
+        assert!(!output.listen);
+    }
+}
+
+#[test]
+fn without_an_address_there_is_no_conflict() {
+    let mut stage = Stage::acquiring();
+    stage.clock(at(0.0));
+    let output = stage.event(at(0.5), CONFLICT);
+    assert!(output.frames.is_empty() && output.verdict.is_none() && output.listen, "{output:?}");
+}

@@ -1,0 +1,293 @@
+//! A lease that brings something else than before: to the store first, then to the interface.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::event::EventKind;
+use crate::link::{KernelEvent, Step};
+use crate::record::{Change, RecordState};
+
+const A: &str = "192.0.2.50/24";
+const B: &str = "192.0.2.77/24";
+
+/// An ADD whose address is on the interface.
+fn bound() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig
+}
+
+/// The server renews with another address from here on.
+fn give_another(rig: &mut Rig) {
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+}
+
+#[test]
+fn a_changed_address_is_stored_then_put_on_then_the_record_is_settled() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.disk = Disk::Slow;
+    rig.run_until(1050.5);
+    assert_eq!((rig.on_link(), rig.slow.len()), (vec![A.to_owned()], 1), "not before it is durable");
+    let (op, changes) = rig.slow.pop_front().unwrap();
+    let Change::Put(id, record) = &changes[0] else { panic!("{changes:?}") };
+    let former = record.former.as_ref().expect("what the interface still carries");
+    assert_eq!((record.lease.address.to_string(), former.leases[0].address.to_string()), (B.into(), A.into()));
+    rig.stored.insert(*id, (**record).clone());
+    rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+    assert_eq!(rig.on_link(), [B]);
+    assert_eq!(rig.slow.len(), 1, "settled");
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert_eq!((rig.only_record().former.clone(), rig.state("a")), (None, vec!["BOUND"]));
+}
+
+#[test]
+fn a_change_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.hold_looks = true;
+    rig.run_until(1050.5);
+    assert!(rig.only_record().former.is_some());
+    rig.hold_looks = false;
+    rig.sent.clear();
+    rig.restart();
+    assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
+    assert!(rig.sent.is_empty(), "a restart sends nothing");
+}
+
+#[test]
+fn a_change_that_fails_is_tried_again_after_a_look_while_the_link_lives() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    let cause = LinkCause::TimedOut;
+    rig.faults = [(1, cause.clone()), (0, cause)].into();
+    rig.run_until(1050.5);
+    assert_eq!(rig.on_link(), [A, "192.0.2.77/32"], "one step was taken");
+    rig.run_until(1055.0);
+    assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
+    assert!(rig.faults.is_empty());
+}
+
+#[test]
+fn a_link_that_is_gone_ends_the_work_on_it() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.faults = [(0, LinkCause::NoLink("eth0".to_owned()))].into();
+    rig.run_until(1060.0);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty(), "given back");
+}
+
+#[test]
+fn a_route_that_the_kernel_refuses_keeps_no_address_from_changing() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.options = vec![3, 4, 192, 0, 2, 9];
+    // +/32, -A, +B, -/32, then the route
+    rig.faults = [(4, LinkCause::Refused { doing: "add a route", reason: "no".to_owned() })].into();
+    rig.run_until(1050.5);
+    assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
+    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))));
+}
+
+#[test]
+fn a_change_that_comes_while_another_is_under_way_wins() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.hold_looks = true;
+    rig.run_until(1050.5);
+    let (look, seen) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op: look, outcome: seen });
+    assert_eq!(rig.looks.len(), 1, "one change at a time");
+    rig.give = Ipv4Addr::new(192, 0, 2, 88);
+    rig.run_until(1101.0);
+    assert_eq!(rig.looks.len(), 1, "one change at a time");
+    assert_eq!(rig.only_record().former.as_ref().map(|former| former.leases.len()), Some(2));
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    assert_eq!(rig.on_link(), ["192.0.2.88/24"]);
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn on_change_keep_records_and_leaves_the_interface_alone() {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { on_change: OnChange::Keep, ..Profile::default() };
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    give_another(&mut rig);
+    rig.run_until(1050.5);
+    assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0));
+    assert_eq!(rig.only_record().lease.address.to_string(), B);
+    rig.sent.clear();
+    rig.run_until(1101.0);
+    assert_eq!(rig.sent[0], (3, Ipv4Addr::UNSPECIFIED), "no server can answer to an address that is not there");
+    // What was kept is known: it goes when there is no lease any more.
+    rig.server = Server::Silent;
+    rig.restart();
+    rig.run_until(1300.0);
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+}
+
+#[test]
+fn another_mtu_is_set_at_most_to_the_parents() {
+    let mut rig = bound();
+    rig.options = vec![26, 2, 0x05, 0x78]; // 1400
+    rig.run_until(1050.5);
+    assert_eq!(rig.steps, [Step::Mtu(1400)]);
+    rig.options = vec![26, 2, 0x23, 0x28]; // 9000
+    rig.run_until(1101.0);
+    assert_eq!(rig.steps.len(), 1, "the parent has 1500, and so has the interface: {:?}", rig.steps);
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn what_only_times_or_names_change_in_is_nothing_to_the_interface() {
+    let mut rig = bound();
+    rig.lease = 200;
+    rig.options = vec![6, 4, 192, 0, 2, 53];
+    rig.run_until(1050.5);
+    assert_eq!((rig.steps.len(), rig.only_record().lease.dns.len()), (0, 1));
+}
+
+#[test]
+fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirmed() {
+    let mut rig = bound();
+    rig.take_off(A);
+    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
+    assert_eq!((rig.state("a"), rig.steps.len(), rig.on_link().len()), (vec!["BOUND"], 0, 0));
+    rig.options = vec![3, 4, 192, 0, 2, 9];
+    rig.run_until(1101.0);
+    assert_eq!(rig.steps.len(), 0, "nor are its routes");
+    rig.configure(A);
+    rig.sent.clear();
+    rig.run_until(1151.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))], "renewed as usual");
+}
+
+#[test]
+fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "{:?}", rig.events);
+    rig.configure(A);
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))]);
+}
+
+#[test]
+fn an_address_that_is_back_before_the_look_was_not_taken_off() {
+    let mut rig = bound();
+    let gone = KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: Ipv4Addr::new(192, 0, 2, 50) };
+    rig.input(Input::Kernel(gone));
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 50))]);
+}
+
+#[test]
+fn an_audit_sees_an_address_that_was_taken_off() {
+    let mut rig = bound();
+    rig.addresses.clear();
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)]);
+}
+
+#[test]
+fn another_address_is_put_on_though_the_last_one_was_taken_off_by_hand() {
+    let mut rig = bound();
+    rig.take_off(A);
+    rig.server = Server::Naks;
+    rig.run_until(1050.1);
+    rig.server = Server::Up;
+    give_another(&mut rig);
+    rig.run_until(1070.0);
+    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
+}
+
+#[test]
+fn a_failed_look_of_an_audit_is_repeated_until_it_succeeds() {
+    let mut rig = bound();
+    rig.addresses.clear();
+    rig.blind = Some(LinkCause::TimedOut);
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.run_until(1010.0);
+    rig.blind = None;
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "seen after all");
+}
+
+#[test]
+fn a_look_that_fails_for_ever_wakes_once_a_minute_and_ends_with_its_binding() {
+    let mut rig = bound();
+    rig.lease = 86400;
+    rig.run_until(1060.0);
+    rig.blind = Some(LinkCause::TimedOut);
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    let wakes = rig.run_until(1060.0 + 3600.0);
+    assert!((60..90).contains(&wakes), "{wakes}");
+    rig.del("a");
+    rig.run_until(10_000.0);
+    assert_eq!(rig.reg.poll_timeout(), None);
+}
+
+#[test]
+fn a_renamed_interface_is_still_ours_and_a_path_to_another_namespace_is_not() {
+    let mut rig = bound();
+    rig.ifname = "net1".to_owned();
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    give_another(&mut rig);
+    rig.run_until(1050.5);
+    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
+    rig.blind = Some(LinkCause::NetnsChanged("/ns/1".into()));
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.blind = None;
+    rig.run_until(1060.0);
+    assert!(rig.rows().is_empty() && rig.sent.iter().any(|(kind, _)| *kind == 7), "given back");
+}
+
+#[test]
+fn a_del_during_a_change_leaves_no_record() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.hold_looks = true;
+    rig.run_until(1050.5);
+    let del = rig.del("a");
+    rig.hold_looks = false;
+    while let Some((op, outcome)) = rig.looks.pop_front() {
+        rig.input(Input::Done { op, outcome });
+    }
+    rig.run_until(1060.0);
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn a_change_goes_on_after_a_del_that_the_store_refused() {
+    let mut rig = bound();
+    give_another(&mut rig);
+    rig.hold_looks = true;
+    rig.run_until(1050.5);
+    rig.disk = Disk::Full;
+    rig.del("a");
+    rig.hold_looks = false;
+    rig.disk = Disk::Good;
+    while let Some((op, outcome)) = rig.looks.pop_front() {
+        rig.input(Input::Done { op, outcome });
+    }
+    rig.run_until(1060.0);
+    assert_eq!((rig.on_link(), rig.only_record().state), (vec![B.to_owned()], RecordState::Bound));
+    assert_eq!(rig.only_record().former, None);
+}

@@ -1,0 +1,397 @@
+//! Conflict detection over a whole life: what is sent, what is heard, what a caller is told, what the store holds.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::conflict::{ANNOUNCE_INTERVAL, APPEARANCE, PROBE_NUM};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::{Detection, Profile, Wanted};
+use crate::effect::Failure;
+use crate::event::EventKind;
+use crate::link::{Hears, KernelEvent};
+use crate::record::{BindingId, RecordState};
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp};
+
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 51);
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+const PROBE: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::UNSPECIFIED, FIRST);
+const ANNOUNCEMENT: (Ipv4Addr, Ipv4Addr) = (FIRST, FIRST);
+
+fn rig(detection: Detection) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { detection, ..Profile::default() };
+    rig.lease = 4000;
+    rig
+}
+
+impl Rig {
+    fn leased(&self, add: u64) -> Ipv4Addr {
+        match self.answers.get(&add) {
+            Some(Answer::Leased(lease)) => lease.ip(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn messages(&self) -> Vec<u8> {
+        self.sent.iter().map(|(kind, _)| *kind).collect()
+    }
+
+    fn count(&self, arp: (Ipv4Addr, Ipv4Addr)) -> usize {
+        self.asked.iter().filter(|asked| **asked == arp).count()
+    }
+
+    fn kinds_of_events(&self) -> Vec<EventKind> {
+        self.events.iter().map(|event| event.kind).collect()
+    }
+
+    fn appears(&mut self, address: Ipv4Addr) {
+        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address }));
+    }
+
+    /// A neighbour answers a probe.
+    fn answer_probe(&mut self, address: Ipv4Addr) {
+        let own = Mac([2, 0, 0, 0, 1, 1]);
+        let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
+        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+    }
+
+    fn seconds(&self) -> f64 {
+        self.at.as_secs_f64()
+    }
+
+    /// Lets the next deadline come; returns what it was for.
+    fn wake(&mut self) -> Why {
+        let (at, why) = self.reg.poll_timeout().expect("a deadline");
+        self.run_until(at.since_boot().as_secs_f64());
+        why
+    }
+}
+
+#[test]
+fn the_first_probe_goes_with_the_request_and_the_add_waits_for_nothing() {
+    let mut rig = rig(Detection::Optimistic);
+    let add = rig.add("a", 1, "a");
+    assert_eq!(rig.leased(add), FIRST, "answered at once");
+    assert_eq!(rig.asked, [PROBE]);
+    assert!(rig.open.is_empty(), "its own sockets are opened when the answer is out");
+    assert_eq!(rig.wake(), Why::Conflict);
+    assert!(matches!(rig.open.values().next().map(|want| want.arp), Some(Hears::About(FIRST))));
+    rig.run_until(1010.0);
+    assert_eq!(rig.asked, [PROBE; PROBE_NUM as usize]);
+    assert!(rig.open.is_empty(), "the window is over");
+    assert_eq!(rig.kinds_of_events(), [EventKind::Acquired]);
+}
+
+#[test]
+fn an_address_in_use_is_declined_and_the_add_gets_another() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    let add = rig.add("a", 1, "a");
+    assert_eq!(rig.leased(add), SECOND);
+    assert_eq!(rig.messages(), [1, 3, 4, 1, 3], "DISCOVER, REQUEST, DECLINE, DISCOVER, REQUEST");
+    assert_eq!(rig.seconds(), 1000.0, "no wait while a caller does");
+    use EventKind::*;
+    assert_eq!(rig.kinds_of_events(), [Conflict, Declined, Acquired]);
+    assert_eq!(rig.events[1].cause, "02:00:00:00:09:09 uses the address");
+    assert_eq!((rig.stored.len(), rig.state("a")), (1, vec!["BOUND"]));
+}
+
+#[test]
+fn an_add_that_insists_on_an_address_in_use_fails_and_says_so() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    let mut call = rig.call("a", 1, "a");
+    call.wanted = Some(Wanted { address: FIRST, preferred: false });
+    let add = rig.request(Call::Add(call));
+    assert_eq!(rig.answers[&add], Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR }));
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    assert!(!rig.messages().contains(&7), "what was declined is not released: {:?}", rig.sent);
+}
+
+#[test]
+fn a_conflict_heard_while_the_lease_is_written_is_declined_when_it_is() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    assert_eq!(rig.messages(), [1, 3]);
+    rig.flush();
+    assert!(!rig.answers.contains_key(&add), "the store has to forget it first");
+    assert_eq!(rig.messages(), [1, 3, 4]);
+    rig.flush();
+    assert!(rig.stored.is_empty());
+    assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
+    rig.flush();
+    assert_eq!(rig.leased(add), SECOND);
+    assert_eq!(rig.stored.values().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
+}
+
+#[test]
+fn a_del_while_a_declined_lease_is_forgotten_leaves_nothing() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    rig.flush();
+    let del = rig.del("a");
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Cancelled(_))));
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    rig.run_until(1010.0);
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    assert_eq!(rig.messages(), [1, 3, 4]);
+}
+
+#[test]
+fn a_declined_lease_that_the_store_does_not_forget_fails_the_add_and_goes_later() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    let (op, changes) = rig.slow.pop_front().expect("the record");
+    rig.disk = Disk::Full;
+    rig.written(op, changes);
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))), "{:?}", rig.answers[&add]);
+    assert_eq!(rig.stored.len(), 1);
+    rig.disk = Disk::Good;
+    rig.run_until(1100.0);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+    assert_eq!(rig.messages(), [1, 3, 4], "declined, not released");
+}
+
+#[test]
+fn a_conflict_after_the_answer_is_declined_and_another_lease_got_after_ten_seconds() {
+    let mut rig = rig(Detection::Optimistic);
+    let add = rig.add("a", 1, "a");
+    assert_eq!(rig.leased(add), FIRST);
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    rig.run_until(1002.0);
+    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4], vec!["INIT"]));
+    assert!(rig.open.is_empty(), "no sockets while it waits");
+    assert!(rig.stored.values().all(|record| record.state == RecordState::Seeking));
+    let declined = rig.events.last().expect("events").wall;
+    rig.run_until(1009.9);
+    assert_eq!(rig.messages(), [1, 3, 4], "ten seconds of peace (RFC 2131 §3.1)");
+    rig.run_until(1013.0);
+    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4, 1, 3], vec!["BOUND"]));
+    let again = rig.events.last().expect("events");
+    assert_eq!(again.wall.saturating_since(declined).as_secs(), 10);
+    use EventKind::*;
+    assert_eq!(rig.kinds_of_events()[..3], [Acquired, Conflict, Declined]);
+    assert_eq!(rig.stored.values().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
+}
+
+#[test]
+fn a_lease_got_in_the_background_is_probed_for_before_it_is_used() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.lease = 10;
+    rig.add("a", 1, "a");
+    rig.server = Server::Silent;
+    rig.run_until(1011.0);
+    assert!(matches!(rig.state("a")[..], ["INIT" | "SELECTING"]), "{:?}", rig.state("a"));
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    rig.server = Server::Up;
+    rig.run_until(1020.0);
+    assert!(rig.messages().ends_with(&[1, 3, 4]), "{:?}", rig.messages());
+    assert!(!rig.kinds_of_events()[2..].contains(&EventKind::Acquired), "never used: {:?}", rig.kinds_of_events());
+    rig.run_until(1035.0);
+    assert_eq!(rig.rows()[0].lease.as_ref().map(Lease::ip), Some(SECOND));
+}
+
+#[test]
+fn three_declines_in_a_row_end_the_detection() {
+    let mut rig = rig(Detection::Optimistic);
+    let others = (0..4).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR));
+    rig.stations.extend(others);
+    let add = rig.add("a", 1, "a");
+    assert_eq!(rig.leased(add), Ipv4Addr::new(192, 0, 2, 53), "better than none");
+    use EventKind::*;
+    let told = [Conflict, Declined, Conflict, Declined, Conflict, Declined, DetectionOff, Acquired];
+    assert_eq!(rig.kinds_of_events(), told);
+    assert_eq!(rig.asked.len(), 3);
+    rig.run_until(1010.0);
+    assert_eq!(rig.asked.len(), 3, "no window");
+}
+
+#[test]
+fn a_window_without_a_conflict_forgives_the_declines_before() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.extend([(FIRST, NEIGHBOUR), (SECOND, NEIGHBOUR)]);
+    rig.add("a", 1, "a");
+    rig.run_until(1010.0);
+    for (n, host) in [(1, 52_u8), (2, 53)] {
+        let held = Ipv4Addr::new(192, 0, 2, host);
+        assert_eq!(rig.rows()[0].lease.as_ref().map(Lease::ip), Some(held));
+        // On the wire that its carrier comes back on, a neighbour has the address.
+        rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+        rig.run_until(1000.0 + 40.0 * f64::from(n));
+        rig.stations.insert(held, NEIGHBOUR);
+        rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true }));
+        rig.run_until(1035.0 + 40.0 * f64::from(n));
+    }
+    assert!(!rig.kinds_of_events().contains(&EventKind::DetectionOff), "{:?}", rig.kinds_of_events());
+}
+
+#[test]
+fn an_address_is_announced_when_it_appears() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.appears(SECOND);
+    assert_eq!(rig.count(ANNOUNCEMENT), 0, "no sockets yet");
+    rig.run_until(1000.02);
+    assert_eq!(rig.count(ANNOUNCEMENT), 1);
+    rig.run_until(1000.0 + ANNOUNCE_INTERVAL.as_secs_f64());
+    assert_eq!(rig.count(ANNOUNCEMENT), 1);
+    rig.run_until(1000.02 + ANNOUNCE_INTERVAL.as_secs_f64());
+    assert_eq!(rig.count(ANNOUNCEMENT), 2);
+    rig.run_until(1020.0);
+    assert_eq!((rig.count(ANNOUNCEMENT), rig.count(PROBE)), (2, 3));
+    assert!(rig.open.is_empty());
+}
+
+#[test]
+fn an_address_is_defended_once_and_then_given_up() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    let claim = Arp::request(NEIGHBOUR, FIRST, FIRST);
+    rig.hear(&claim);
+    assert_eq!((rig.count(ANNOUNCEMENT), rig.state("a")), (2, vec!["BOUND"]));
+    rig.hear(&claim);
+    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4], vec!["INIT"]));
+}
+
+#[test]
+fn probes_of_switches_are_no_conflict() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.run_until(1000.5);
+    rig.hear(&Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, FIRST));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
+fn a_strict_add_waits_until_the_address_is_known_to_be_free() {
+    let mut rig = rig(Detection::Strict);
+    let add = rig.add("a", 1, "a");
+    assert!(rig.stored.is_empty() && rig.messages() == [1, 3]);
+    rig.run_until(1003.99);
+    assert!(!rig.answers.contains_key(&add));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.run_until(1007.0);
+    assert_eq!(rig.leased(add), FIRST);
+    assert_eq!((rig.count(PROBE), rig.stored.len()), (3, 1));
+    rig.appears(FIRST);
+    assert_eq!(rig.count(ANNOUNCEMENT), 1, "its window is still open");
+    rig.run_until(1007.0 + APPEARANCE.as_secs_f64());
+    assert!(rig.open.is_empty());
+}
+
+#[test]
+fn a_strict_add_declines_what_others_use_or_probe_for() {
+    for what in ["answers our probe", "probes as we do"] {
+        let mut rig = rig(Detection::Strict);
+        let add = rig.add("a", 1, "a");
+        if what == "answers our probe" {
+            rig.stations.insert(FIRST, NEIGHBOUR);
+        } else {
+            rig.hear(&Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, FIRST));
+        }
+        rig.run_until(1014.0);
+        assert_eq!(rig.leased(add), SECOND, "{what}");
+        assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
+        assert_eq!(rig.stored.len(), 1);
+    }
+}
+
+#[test]
+fn a_strict_add_that_runs_out_of_time_gives_its_lease_back() {
+    let mut rig = rig(Detection::Strict);
+    let mut call = rig.call("a", 1, "a");
+    call.timeout = Duration::from_secs(3);
+    let add = rig.request(Call::Add(call));
+    rig.run_until(1003.0);
+    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else { panic!() };
+    assert!(waiting_for.contains("conflict detection"), "{waiting_for}");
+    assert_eq!((rig.messages(), rig.open.len(), rig.rows().len()), (vec![1, 3, 7], 0, 0));
+}
+
+#[test]
+fn a_strict_lease_got_in_the_background_is_not_used_before_its_probes_are_over() {
+    let mut rig = rig(Detection::Strict);
+    rig.lease = 20;
+    rig.add("a", 1, "a");
+    rig.run_until(1009.0);
+    rig.server = Server::Silent;
+    rig.run_until(1021.0);
+    rig.server = Server::Up;
+    rig.lease = 4000;
+    let before = rig.events.len();
+    while !rig.messages().ends_with(&[1, 3]) {
+        rig.wake();
+    }
+    let got = rig.seconds();
+    rig.run_until(got + 3.9);
+    assert_eq!(rig.events.len(), before, "{:?}", rig.kinds_of_events());
+    rig.run_until(got + 7.1);
+    assert_eq!(rig.kinds_of_events()[before..], [EventKind::Acquired]);
+    assert!(rig.stored.values().all(|record| record.state == RecordState::Bound));
+}
+
+#[test]
+fn without_detection_nothing_is_asked() {
+    let mut rig = rig(Detection::Off);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    let add = rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1020.0);
+    assert_eq!((rig.leased(add), rig.asked.len(), rig.open.len()), (FIRST, 0, 0));
+}
+
+#[test]
+fn a_restart_probes_for_nothing() {
+    let mut rig = Rig::new(8);
+    let records = vec![(BindingId(1), record("a", "b", 900.0))];
+    rig.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    rig.appears(FIRST);
+    rig.run_until(1100.0);
+    assert!(rig.opened.is_empty() && rig.asked.is_empty());
+}
+
+#[test]
+fn a_lease_confirmed_after_carrier_came_back_is_probed_for_again() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.run_until(1010.0);
+    let carrier = |up| Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up });
+    rig.input(carrier(false));
+    rig.run_until(1015.0);
+    rig.asked.clear();
+    rig.input(carrier(true));
+    rig.run_until(1040.0);
+    assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (3, 2), "{:?}", rig.asked);
+    assert!(rig.open.is_empty());
+}
+
+#[test]
+fn a_del_during_the_window_closes_its_sockets() {
+    for detection in [Detection::Optimistic, Detection::Strict] {
+        let mut rig = rig(detection);
+        rig.add("a", 1, "a");
+        rig.run_until(1000.5);
+        assert!(!rig.open.is_empty());
+        let del = rig.del("a");
+        rig.run_until(1002.0);
+        assert_eq!((rig.answers[&del].clone(), rig.open.len()), (Answer::Deleted, 0));
+        assert_eq!(rig.messages(), [1, 3, 7]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Events: which there are, and how they reach the store.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::Adoptee;
+use crate::event::{Event, EventKind};
+use crate::link::KernelEvent;
+use crate::record::Change;
+
+impl Rig {
+    fn kinds(&self) -> Vec<EventKind> {
+        self.events.iter().map(|event| event.kind).collect()
+    }
+
+    fn last_event(&self) -> &Event {
+        self.events.last().expect("there are events")
+    }
+
+    /// The transactions that were asked for: how many records and how many events are in each.
+    fn shapes(&self) -> Vec<(usize, usize)> {
+        let shape = |changes: &Vec<Change>| {
+            let notes = changes.iter().filter(|change| matches!(change, Change::Note(_))).count();
+            (changes.len() - notes, notes)
+        };
+        self.persists.iter().map(shape).collect()
+    }
+}
+
+#[test]
+fn an_add_costs_one_transaction_with_its_event_in_it() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    assert_eq!(rig.shapes(), [(1, 1)]);
+    let event = rig.last_event();
+    assert_eq!((event.kind, event.cause.as_str()), (EventKind::Acquired, "ADD"));
+    assert_eq!(event.attachment, attachment("a"));
+    assert_eq!(event.address, Some("192.0.2.50/24".parse().unwrap()));
+    assert_eq!(event.server, Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(event.wall, rig.now().wall);
+}
+
+#[test]
+fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.run_until(1051.0);
+    rig.give = "192.0.2.77".parse().unwrap();
+    rig.run_until(1102.0);
+    rig.del("a");
+    use EventKind::*;
+    assert_eq!(rig.kinds(), [Acquired, Renewed, Changed, Released]);
+    assert_eq!(rig.events[2].cause, "renewal at T1: address was 192.0.2.50/24");
+    assert_eq!(rig.events[2].address, Some("192.0.2.77/24".parse().unwrap()));
+    assert_eq!(rig.last_event().cause, "its attachment was deleted");
+    // Acquired, renewed, changed, and the interface too; releasing is noted first; then the record goes.
+    assert_eq!(rig.shapes(), [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]);
+}
+
+#[test]
+fn a_silent_server_ends_in_expired_and_its_return_in_acquired() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Expired]);
+    assert_eq!(rig.last_event().cause, "no server had extended it");
+    rig.server = Server::Up;
+    rig.run_until(1300.0);
+    assert_eq!(rig.kinds()[2], EventKind::Acquired);
+    assert_eq!(rig.events[2].cause, "new lease after a loss");
+}
+
+#[test]
+fn a_nak_is_a_loss_with_the_servers_name() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Naks;
+    rig.run_until(1050.5);
+    assert_eq!(rig.events[1].kind, EventKind::Lost);
+    assert_eq!(rig.events[1].cause, "server 192.0.2.1 sent NAK");
+}
+
+#[test]
+fn a_server_that_comes_back_after_t2_is_a_rebinding() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Silent;
+    rig.run_until(1087.0);
+    rig.server = Server::Up;
+    rig.run_until(1099.0);
+    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Rebound]);
+}
+
+#[test]
+fn a_namespace_that_dies_without_del_is_an_orphan_and_then_released() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.run_until(1010.0);
+    use EventKind::*;
+    assert_eq!(rig.kinds(), [Acquired, OrphanFound, Released]);
+    assert_eq!(rig.last_event().cause, "its link is gone");
+}
+
+#[test]
+fn an_audit_that_finds_a_link_gone_finds_an_orphan() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    assert_eq!(rig.kinds()[1], EventKind::OrphanFound);
+}
+
+#[test]
+fn a_link_that_goes_after_its_del_is_no_orphan() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.del("a");
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Released]);
+}
+
+#[test]
+fn a_lease_that_is_left_to_end_says_so() {
+    let mut rig = Rig::new(8);
+    rig.profile.release = false;
+    rig.add("a", 1, "a");
+    rig.del("a");
+    assert_eq!(rig.last_event().kind, EventKind::Released);
+    assert_eq!(rig.last_event().cause, "left to end by itself, as its network wants");
+}
+
+#[test]
+fn an_adoption_is_told_as_such_and_only_once() {
+    let mut rig = Rig::new(8);
+    let address = "192.0.2.50/24".parse().unwrap();
+    rig.addresses = vec![address];
+    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address }];
+    rig.reg = Registry::new(Config::default(), 8);
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    assert_eq!(rig.kinds(), [EventKind::Adopted]);
+}
+
+#[test]
+fn an_add_that_the_store_refuses_acquired_nothing() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Full;
+    rig.add("a", 1, "a");
+    rig.run_until(1005.0);
+    rig.disk = Disk::Good;
+    rig.add("b", 2, "b");
+    rig.run_until(1040.0);
+    assert!(rig.events.iter().all(|event| event.attachment == attachment("b")), "{:?}", rig.events);
+}
+
+#[test]
+fn an_event_of_a_record_that_was_not_written_comes_with_it_later() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.give = "192.0.2.77".parse().unwrap();
+    rig.disk = Disk::Full;
+    rig.run_until(1050.5);
+    rig.disk = Disk::Good;
+    rig.give = "192.0.2.51".parse().unwrap();
+    rig.add("b", 2, "b");
+    let told_before = rig.kinds().contains(&EventKind::Changed);
+    let known =
+        rig.stored.values().any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
+    assert_eq!(told_before, known, "the event and the record come together");
+    rig.run_until(1060.0);
+    let changed = rig.events.iter().filter(|event| event.kind == EventKind::Changed).count();
+    assert_eq!(changed, 1);
+}
+
+#[test]
+fn a_full_disk_is_not_tried_again_for_an_event_alone() {
+    let mut rig = Rig::new(8);
+    rig.lease = 86400;
+    for n in 1..=9 {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    rig.disk = Disk::Full;
+    rig.server = Server::Silent;
+    let before = rig.persists.len();
+    for n in 1..=9 {
+        rig.live.remove(&n);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(n) }));
+    }
+    rig.run_until(1600.0);
+    let tries = rig.persists.len() - before;
+    assert!(tries < 9 * 20, "{tries} tries in ten minutes");
+    rig.disk = Disk::Good;
+    rig.run_until(1800.0);
+    let orphans = rig.kinds().iter().filter(|kind| **kind == EventKind::OrphanFound).count();
+    assert_eq!(orphans, 9, "{:?}", rig.kinds());
+    assert_eq!(rig.reg.events_dropped(), 0);
+}
+
+#[test]
+fn events_that_the_store_never_takes_are_bounded_and_counted() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Full;
+    let mut at = 1050.5;
+    while rig.reg.events_dropped() == 0 {
+        at += 50.0;
+        rig.run_until(at);
+        assert!(at < 1_000_000.0, "{} wait", rig.persists.last().map_or(0, Vec::len));
+    }
+    let most = rig.shapes().into_iter().map(|(_, notes)| notes).max().unwrap();
+    assert!(most <= 1001, "{most} events in one transaction");
+}
+
+#[test]
+fn a_restart_writes_no_event() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    let records = rig.stored.clone().into_iter().collect();
+    rig.reg = Registry::new(Config::default(), 8);
+    let before = rig.persists.len();
+    rig.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());
+    assert_eq!(rig.persists.len(), before);
+}

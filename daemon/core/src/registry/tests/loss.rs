@@ -1,0 +1,202 @@
+//! A lease that ends or is refused: the interface loses it, the link stays, and another is looked for, patiently.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{OnExpiry, Profile};
+use crate::link::{KernelEvent, Step};
+use crate::record::RecordState;
+
+const A: &str = "192.0.2.50/24";
+
+fn bound(profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = profile;
+    rig.options = vec![3, 4, 192, 0, 2, 1];
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig
+}
+
+#[test]
+fn at_expiry_address_and_routes_go_and_come_back_with_a_new_lease() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.run_until(1099.9);
+    assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0), "used to its end");
+    rig.run_until(1100.1);
+    assert!(rig.on_link().is_empty() && rig.steps.iter().any(|step| matches!(step, Step::RemoveRoute(_))));
+    let record = rig.only_record();
+    assert_eq!((record.state, record.former.is_some()), (RecordState::Seeking, false));
+    rig.steps.clear();
+    rig.server = Server::Up;
+    rig.run_until(1200.0);
+    assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
+    assert!(rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
+    assert_eq!((rig.only_record().state, rig.only_record().former.is_some()), (RecordState::Bound, false));
+}
+
+#[test]
+fn a_nak_takes_the_address_off_at_once_and_discovery_begins_at_once() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Naks;
+    rig.run_until(1050.01);
+    assert!(rig.on_link().is_empty());
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == 1), "{:?}", rig.sent);
+}
+
+#[test]
+fn an_address_goes_though_the_store_is_full() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.disk = Disk::Full;
+    rig.run_until(1100.1);
+    assert!(rig.on_link().is_empty());
+    rig.server = Server::Up;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1150.0);
+    assert!(rig.on_link().is_empty(), "a new one waits until it is durable");
+    rig.disk = Disk::Good;
+    rig.run_until(1300.0);
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+}
+
+#[test]
+fn on_expiry_keep_leaves_the_interface_until_another_lease_changes_it() {
+    let mut rig = bound(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0));
+    assert_eq!(rig.only_record().state, RecordState::Seeking);
+    rig.server = Server::Up;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1300.0);
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+}
+
+#[test]
+fn a_lease_that_ended_while_no_daemon_ran_goes_at_the_next_start() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.at = std::time::Duration::from_secs(2000);
+    rig.restart();
+    assert!(rig.on_link().is_empty());
+    assert_eq!((rig.only_record().state, rig.only_record().former.is_some()), (RecordState::Seeking, false));
+}
+
+#[test]
+fn a_loss_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.hold_looks = true;
+    rig.run_until(1100.1);
+    assert_eq!((rig.on_link(), rig.only_record().state), (vec![A.to_owned()], RecordState::Seeking));
+    rig.hold_looks = false;
+    rig.restart();
+    assert_eq!((rig.on_link().len(), rig.only_record().former.is_some()), (0, false));
+}
+
+#[test]
+fn discovery_goes_on_once_a_minute_with_sockets_open_only_to_receive() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.run_until(1100.0 + 300.0);
+    rig.sent.clear();
+    let (mut open, mut samples) = (0, 0);
+    for second in 0..3600 {
+        rig.run_until(1400.0 + f64::from(second));
+        open += usize::from(!rig.open.is_empty());
+        samples += 1;
+    }
+    assert_eq!(rig.state("a"), ["SELECTING"]);
+    let discovers = rig.sent.iter().filter(|(kind, _)| *kind == 1).count();
+    assert!((53..=69).contains(&discovers), "{discovers} in an hour");
+    assert!(open * 60 <= samples * 5, "open in {open} of {samples} seconds");
+}
+
+#[test]
+fn discovery_ends_with_its_container() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.run_until(1200.0);
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.run_until(1300.0);
+    assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.stored.is_empty());
+    assert_eq!(rig.reg.poll_timeout(), None);
+}
+
+/// Returns how many sockets are open at once at most, from now until then.
+fn most_open(rig: &mut Rig, until: f64) -> usize {
+    let mut most = 0;
+    while let Some((at, _)) = rig.reg.poll_timeout().filter(|(at, _)| at.since_boot().as_secs_f64() < until) {
+        rig.run_until(at.since_boot().as_secs_f64() + 0.000_001);
+        most = most.max(rig.open.len());
+    }
+    most
+}
+
+#[test]
+fn those_who_look_for_a_lease_again_take_permits_after_callers() {
+    let mut rig = Rig::new(2);
+    for n in 1..8 {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    rig.server = Server::Silent;
+    rig.run_until(1099.0);
+    let most = most_open(&mut rig, 1160.0);
+    assert!((1..=2).contains(&most), "{most} at once");
+    rig.run_until(1160.0);
+    let add = rig.add("caller", 8, "caller");
+    rig.server = Server::Up;
+    rig.run_until(1165.1);
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "the next permit is a caller's");
+    rig.run_until(1300.0);
+    assert!(rig.rows().iter().all(|row| row.state == "BOUND"), "{:?}", rig.rows());
+    assert!(rig.open.is_empty());
+}
+
+#[test]
+fn confirmations_after_a_loss_of_carrier_take_permits_too() {
+    let mut rig = Rig::new(2);
+    rig.lease = 86400;
+    for n in 1..8 {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    let carrier = |rig: &mut Rig, up| {
+        for n in 1..8 {
+            rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(n), ifindex: 2, up }));
+        }
+    };
+    carrier(&mut rig, false);
+    rig.run_until(1010.0);
+    carrier(&mut rig, true);
+    rig.server = Server::Silent;
+    rig.sent.clear();
+    let most = most_open(&mut rig, 1060.0);
+    assert!((1..=2).contains(&most), "{most} at once");
+    rig.run_until(1100.0);
+    assert!(rig.rows().iter().all(|row| row.state == "BOUND"), "used on in silence");
+    assert_eq!(rig.sent.len(), 14, "two tries each: {:?}", rig.sent);
+    let add = rig.add("caller", 8, "caller");
+    rig.server = Server::Up;
+    rig.run_until(1110.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)), "all permits are back");
+}
+
+#[test]
+fn a_del_gives_back_a_permit_or_the_wish_for_one() {
+    let mut rig = Rig::new(1);
+    for n in 1..4 {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    for n in 1..4 {
+        rig.del(&format!("c{n}"));
+    }
+    rig.server = Server::Up;
+    let add = rig.add("caller", 8, "caller");
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.rows());
+}

@@ -1,0 +1,205 @@
+//! `leasehold events`: what happened to leases, a line each.
+
+use std::io::{self, ErrorKind, Write};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_api::control::{EVENTS, Event};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::args::EventsArgs;
+use super::client::{self, ClientError};
+
+/// How long the daemon may let a question wait, in seconds. Less than the client's patience.
+const WAIT: u64 = 20;
+
+/// Between two tries to find a daemon again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Why there are no events, or no more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EventsError {
+    /// The daemon did not give them.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon's answer is no list of events.
+    #[error("the daemon's answer cannot be read: are daemon and command of the same version?")]
+    Unreadable(#[from] serde_json::Error),
+    /// They cannot be printed.
+    #[error("cannot print")]
+    Print(#[source] io::Error),
+}
+
+/// An answer, its events as values: fields that only a later daemon knows are shown too.
+#[derive(Deserialize)]
+struct Answer {
+    events: Vec<Value>,
+    next_after: u64,
+}
+
+/// Prints the events that are asked for. A reader that has seen enough ends it.
+pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), EventsError> {
+    let (mut after, mut found, mut silent) = (args.after, false, false);
+    loop {
+        // Nobody waits for events that are there already.
+        let wait = if args.follow && found { WAIT } else { 0 };
+        let answer = match ask(args, after, wait) {
+            Err(EventsError::Client(error)) if args.follow && found && may_come_back(&error) => {
+                if !std::mem::replace(&mut silent, true) {
+                    eprintln!("leasehold: {error}; waiting for it");
+                }
+                thread::sleep(PAUSE);
+                continue;
+            }
+            answer => answer?,
+        };
+        (found, silent) = (true, false);
+        match print(&answer.events, args.json, out) {
+            Err(EventsError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            printed => printed?,
+        }
+        if !args.follow && answer.events.is_empty() && answer.next_after == after {
+            return Ok(());
+        }
+        after = answer.next_after;
+    }
+}
+
+fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> {
+    let body = client::get(&args.socket, &format!("{EVENTS}?after={after}&wait={wait}"))?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
+/// Tells whether the next try may find a daemon: it is being restarted, or stopping.
+fn may_come_back(error: &ClientError) -> bool {
+    match error {
+        ClientError::NoDaemon(_) | ClientError::Io { .. } | ClientError::NotHttp { .. } => true,
+        ClientError::Status { status, .. } => *status == 503,
+        ClientError::Denied(_) => false,
+    }
+}
+
+fn print(events: &[Value], json: bool, out: &mut dyn Write) -> Result<(), EventsError> {
+    for event in events {
+        let line = if json { event.to_string() } else { line(&Event::deserialize(event)?) };
+        writeln!(out, "{line}").map_err(EventsError::Print)?;
+    }
+    out.flush().map_err(EventsError::Print)
+}
+
+/// Returns an event as one line: time, attachment, kind, address, server, cause.
+fn line(event: &Event) -> String {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let address = or_dash(event.address.map(|address| address.to_string()));
+    let server = or_dash(event.server.map(|server| server.to_string()));
+    let Event { time, attachment, kind, cause, .. } = event;
+    let line = format!("{time} {attachment} {kind} {address} {server} {cause}");
+    // Names come from callers and servers: none may move the cursor of a terminal. Quotes stay as they are.
+    let parts: Vec<String> = line.trim_end().split(['"']).map(|part| part.escape_debug().to_string()).collect();
+    parts.join("\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+    use std::path::PathBuf;
+
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn event(number: u64, cause: &str) -> Value {
+        json!({
+            "number": number,
+            "time": "2024-12-31T23:59:59.001Z",
+            "attachment": { "door": "cni", "network": "lan", "container": "c1", "ifname": "eth0" },
+            "kind": "lost",
+            "address": "10.0.0.7/24",
+            "server": "10.0.0.1",
+            "cause": cause,
+            "of_a_later_daemon": 1,
+        })
+    }
+
+    fn answer(events: &[Value], next_after: u64) -> String {
+        let body = json!({ "events": events, "next_after": next_after }).to_string();
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    /// Runs the command against daemons that give these answers in turn; `None`: the daemon stops without one. Returns
+    /// what was printed, how it ended, and what was asked.
+    fn ran(follow: bool, json: bool, answers: Vec<Option<String>>) -> (String, Result<(), EventsError>, Vec<String>) {
+        let dir = TempDir::new().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = thread::spawn(move || {
+            let asked = answers.into_iter().map(|answer| {
+                let (stream, _) = listener.accept().unwrap();
+                let head: Vec<_> =
+                    BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+                if let Some(answer) = answer {
+                    (&stream).write_all(answer.as_bytes()).unwrap();
+                }
+                head[0].clone()
+            });
+            asked.collect::<Vec<_>>()
+        });
+        let args = EventsArgs { follow, json, after: 3, socket: PathBuf::from(&socket) };
+        let mut out = Vec::new();
+        let ended = events(&args, &mut out);
+        (String::from_utf8(out).unwrap(), ended, server.join().unwrap())
+    }
+
+    #[test]
+    fn all_events_are_printed_page_by_page() {
+        let pages = [answer(&[event(4, "a"), event(5, "b")], 5), answer(&[event(6, "c")], 6), answer(&[], 6)];
+        let (text, ended, asked) = ran(false, false, pages.into_iter().map(Some).collect());
+        ended.unwrap();
+        let expected = "2024-12-31T23:59:59.001Z lan/c1/eth0 lost 10.0.0.7/24 10.0.0.1 ";
+        assert_eq!(text, format!("{expected}a\n{expected}b\n{expected}c\n"));
+        assert_eq!(asked[1], "GET /v1/events?after=5&wait=0 HTTP/1.1");
+    }
+
+    #[test]
+    fn json_is_a_line_an_event_with_all_that_the_daemon_said() {
+        let (text, ended, _) = ran(false, true, vec![Some(answer(&[event(4, "a\nb")], 4)), Some(answer(&[], 4))]);
+        ended.unwrap();
+        assert_eq!(text.lines().count(), 1);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), event(4, "a\nb"));
+    }
+
+    #[test]
+    fn a_follower_outlives_its_daemon_and_a_journal_that_begins_anew() {
+        let refused = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n".to_owned();
+        let answers = vec![
+            Some(answer(&[event(4, "a")], 4)),
+            None,
+            Some(refused),
+            Some(answer(&[event(1, "b")], 1)),
+            Some("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_owned()),
+        ];
+        let (text, ended, asked) = ran(true, false, answers);
+        assert!(matches!(ended, Err(EventsError::Client(ClientError::Status { status: 400, .. }))), "{ended:?}");
+        assert_eq!(text.lines().map(|line| line.chars().last().unwrap()).collect::<String>(), "ab");
+        assert_eq!(asked[0], "GET /v1/events?after=3&wait=0 HTTP/1.1");
+        assert_eq!(asked[3], "GET /v1/events?after=4&wait=20 HTTP/1.1");
+        assert_eq!(asked[4], "GET /v1/events?after=1&wait=20 HTTP/1.1");
+    }
+
+    #[test]
+    fn a_follower_that_finds_no_daemon_at_first_says_so() {
+        let dir = TempDir::new().unwrap();
+        let args = EventsArgs { follow: true, json: false, after: 0, socket: dir.path().join("s") };
+        let error = events(&args, &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, EventsError::Client(ClientError::NoDaemon(_))), "{error}");
+    }
+
+    #[test]
+    fn text_of_a_server_cannot_move_the_cursor() {
+        let event: Event = Event::deserialize(event(1, "NAK: \"\u{1b}[2J\"")).unwrap();
+        assert!(line(&event).ends_with("lost 10.0.0.7/24 10.0.0.1 NAK: \"\\u{1b}[2J\""), "{}", line(&event));
+    }
+}

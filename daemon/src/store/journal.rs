@@ -1,0 +1,138 @@
+//! The journal of events: the latest ones, numbered without a gap for as long as the file lives.
+
+use std::sync::mpsc;
+
+use leasehold_core::event::Event;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use tokio::sync::{oneshot, watch};
+
+use super::Job;
+
+/// Number to event as JSON. A file of before this table is read as one without events, and an older leasehold leaves
+/// the table alone: it needs no format of its own.
+const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
+/// So many are kept.
+pub(crate) const KEPT: u64 = 10_000;
+/// The most that are read at once, so that a reader holds up no transaction for more than a millisecond or two.
+pub(crate) const MOST: usize = 1_000;
+
+/// An event with its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    /// From 1 on.
+    pub(crate) number: u64,
+    /// The event.
+    pub(crate) event: Event,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// The events, in order.
+    pub(crate) events: Vec<Numbered>,
+    /// The number of the last one that was looked at: the next reading comes after it.
+    pub(crate) next_after: u64,
+}
+
+/// What is to be read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    after: u64,
+    limit: usize,
+    answer: oneshot::Sender<Result<Read, String>>,
+}
+
+/// The journal as its readers see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    jobs: mpsc::Sender<Job>,
+    last: watch::Receiver<u64>,
+}
+
+/// Why the journal cannot be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum JournalError {
+    /// The store is closed.
+    #[error("the leasehold daemon is stopping")]
+    Closed,
+    /// The file cannot be read.
+    #[error("the journal cannot be read: {0}")]
+    Failed(String),
+}
+
+impl Journal {
+    pub(super) fn new(jobs: mpsc::Sender<Job>, last: watch::Receiver<u64>) -> Self {
+        Self { jobs, last }
+    }
+
+    /// Reads the oldest events after number `after`, at most `limit` and [`MOST`].
+    ///
+    /// No event has a number below one that was told before, unless the file was set aside; then numbers begin anew, and
+    /// who asks for what is after the last event gets all from the first on.
+    pub(crate) async fn read(&self, after: u64, limit: usize) -> Result<Read, JournalError> {
+        let (answer, read) = oneshot::channel();
+        let reading = Reading { after, limit: limit.min(MOST), answer };
+        self.jobs.send(Job::Read(reading)).map_err(|_| JournalError::Closed)?;
+        read.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::Failed)
+    }
+
+    /// Waits until there is an event after number `after`; at once where there is one, or where numbers began anew.
+    pub(crate) async fn wait(&mut self, after: u64) -> Result<(), JournalError> {
+        self.last.wait_for(|last| *last != after).await.map(|_| ()).map_err(|_| JournalError::Closed)
+    }
+}
+
+/// Adds events, and drops the oldest beyond [`KEPT`]. Returns the number of the last.
+pub(super) fn append(txn: &WriteTransaction, events: &[&[u8]]) -> Result<u64, redb::Error> {
+    let mut table = txn.open_table(EVENTS)?;
+    let mut number = table.last()?.map_or(0, |(number, _)| number.value());
+    for json in events {
+        number += 1;
+        table.insert(number, *json)?;
+    }
+    let first_kept = number.saturating_sub(KEPT) + 1;
+    while table.first()?.is_some_and(|(first, _)| first.value() < first_kept) {
+        table.pop_first()?;
+    }
+    Ok(number)
+}
+
+/// Returns the number of the last event, 0 when there is none.
+pub(super) fn last(database: &Database) -> Result<u64, redb::Error> {
+    match database.begin_read()?.open_table(EVENTS) {
+        Ok(table) => Ok(table.last()?.map_or(0, |(number, _)| number.value())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Reading {
+    /// Answers the reader, if it still waits.
+    pub(super) fn answer(self, result: Result<Read, String>) {
+        let _ = self.answer.send(result);
+    }
+
+    /// Reads what is asked for. An event that a later leasehold wrote, or that is damaged, is left out.
+    pub(super) fn carry_out(&self, database: &Database) -> Result<Read, redb::Error> {
+        let table = match database.begin_read()?.open_table(EVENTS) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Read::default()),
+            Err(error) => return Err(error.into()),
+        };
+        let last = table.last()?.map_or(0, |(number, _)| number.value());
+        let after = if self.after > last { 0 } else { self.after };
+        let mut read = Read { events: Vec::new(), next_after: after };
+        for row in table.range(after + 1..)?.take(self.limit) {
+            let (number, json) = row?;
+            read.next_after = number.value();
+            match serde_json::from_slice(json.value()) {
+                Ok(event) => read.events.push(Numbered { number: number.value(), event }),
+                Err(error) => tracing::debug!(number = number.value(), %error, "event does not parse"),
+            }
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_core::effect::OpId;
+use leasehold_core::event::EventKind;
+use leasehold_core::identity::{Attachment, Door};
+use leasehold_core::record::Change;
+use leasehold_core::time::WallTime;
+use redb::Database;
+use tempfile::TempDir;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::super::Store;
+use super::*;
+
+fn event(cause: u64) -> Event {
+    let text = |text: &str| text.to_owned();
+    Event {
+        wall: WallTime::from_epoch(Duration::from_secs(cause)),
+        attachment: Attachment { door: Door::Cni, network: text("lan"), container: text("c"), ifname: text("eth0") },
+        kind: EventKind::Renewed,
+        address: Some("10.0.0.7/24".parse().unwrap()),
+        server: None,
+        cause: cause.to_string(),
+    }
+}
+
+fn notes(causes: impl IntoIterator<Item = u64>) -> Vec<Change> {
+    causes.into_iter().map(|cause| Change::Note(Box::new(event(cause)))).collect()
+}
+
+fn open(dir: &Path) -> Store {
+    Store::open(dir, unbounded_channel().0).unwrap().0
+}
+
+fn on_loop<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+fn read(store: &Store, after: u64, limit: usize) -> Read {
+    on_loop(store.journal().read(after, limit)).unwrap()
+}
+
+fn numbers(read: &Read) -> Vec<u64> {
+    read.events.iter().map(|numbered| numbered.number).collect()
+}
+
+#[test]
+fn events_come_back_as_they_were_in_order() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    assert_eq!(read(&store, 0, 10), Read::default());
+    store.persist(OpId(1), notes([7, 8, 9]));
+    let all = read(&store, 0, 10);
+    assert_eq!((numbers(&all), all.next_after), (vec![1, 2, 3], 3));
+    assert_eq!(all.events[1].event, event(8));
+    let one = read(&store, 1, 1);
+    assert_eq!((numbers(&one), one.next_after), (vec![2], 2));
+    assert_eq!(read(&store, 3, 10), Read { events: Vec::new(), next_after: 3 });
+    store.close();
+}
+
+#[test]
+fn numbers_go_on_over_restarts() {
+    let dir = TempDir::new().unwrap();
+    for round in 0..3 {
+        let store = open(dir.path());
+        store.persist(OpId(1), notes([round]));
+        assert_eq!(numbers(&read(&store, round, 10)), [round + 1]);
+        store.close();
+    }
+}
+
+#[test]
+fn the_latest_ten_thousand_are_kept_and_no_more() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    for _ in 0..11 {
+        store.persist(OpId(1), notes(0..1_000));
+    }
+    let first = read(&store, 0, 1);
+    assert_eq!(numbers(&first), [1_001]);
+    store.persist(OpId(1), notes([5]));
+    assert_eq!(numbers(&read(&store, 0, 1)), [1_002]);
+    assert_eq!(numbers(&read(&store, 11_000, 10)), [11_001]);
+    // As many as may be at once.
+    assert_eq!(read(&store, 0, usize::MAX).events.len(), MOST);
+    store.close();
+}
+
+#[test]
+fn who_knows_of_later_events_than_there_are_gets_all() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    assert_eq!(read(&store, 57, 10).next_after, 0);
+    store.persist(OpId(1), notes([1]));
+    assert_eq!(numbers(&read(&store, 57, 10)), [1]);
+    store.close();
+}
+
+#[test]
+fn a_reader_waits_for_the_next_event_and_for_the_end() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    let mut journal = store.journal();
+    store.persist(OpId(1), notes([1]));
+    on_loop(journal.wait(0)).unwrap();
+    let waiting = std::thread::spawn(move || on_loop(journal.wait(1)));
+    store.close();
+    assert_eq!(waiting.join().unwrap(), Err(JournalError::Closed));
+}
+
+#[test]
+fn an_event_of_a_later_leasehold_is_left_out() {
+    let dir = TempDir::new().unwrap();
+    open(dir.path()).close();
+    let database = Database::open(dir.path().join("leases.redb")).unwrap();
+    let txn = database.begin_write().unwrap();
+    {
+        let mut table = txn.open_table(EVENTS).unwrap();
+        table.insert(1, br#"{"kind":"of a later leasehold"}"#.as_slice()).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(database);
+    let store = open(dir.path());
+    assert_eq!(read(&store, 0, 10), Read { events: Vec::new(), next_after: 1 });
+    store.persist(OpId(1), notes([2]));
+    assert_eq!(numbers(&read(&store, 0, 10)), [2]);
+    store.close();
+}
