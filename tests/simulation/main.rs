@@ -201,7 +201,7 @@ type Case = (Mutation, fn(&Rule) -> bool);
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 11] = [
+    let cases: [Case; 18] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -213,6 +213,13 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::DeathIgnored, |rule| matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)),
         (Mutation::RecordKept, |rule| *rule == Rule::Residue),
         (Mutation::EventFirst, |rule| *rule == Rule::EventAhead),
+        (Mutation::ApplyBeforePersist, |rule| *rule == Rule::NotDurable),
+        (Mutation::ExpiryIgnored, |rule| *rule == Rule::Interface),
+        (Mutation::FormerForgotten, |rule| *rule == Rule::Interface),
+        (Mutation::ChangeIgnored, |rule| *rule == Rule::Interface),
+        (Mutation::RogueBelieved, |rule| *rule == Rule::Rogue),
+        (Mutation::StormAnswered, |rule| *rule == Rule::Timing),
+        (Mutation::PublishForgotten, |rule| *rule == Rule::Published),
     ];
     for (mutation, expected) in cases {
         let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

@@ -23,12 +23,13 @@ pub(crate) enum EffectKind {
     Send,
     Close,
     Reply,
+    Publish,
 }
 
 impl EffectKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
 }
 
 /// A server that nobody wants.

@@ -57,6 +57,8 @@ pub(crate) enum Rule {
     Stranded,
     /// An address was declined without cause.
     Declined,
+    /// The name servers that the host's programs read are not those of the leases.
+    Published,
     /// A container's interface does not carry what its lease says, or more.
     Interface,
     /// The core keeps something of what is over.

@@ -38,6 +38,8 @@ impl World {
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
+        // What the start does not name is of a daemon before.
+        self.published.clear();
         let (records, adoptees) = (self.store.records(), self.adoptees());
         let boot = BootId(format!("boot-{}", self.boot));
         let spooled = self.take_spool();
@@ -340,7 +342,7 @@ impl World {
 
     /// Carries an effect out, unless the daemon crashes first; or crashes after it.
     pub(super) fn carry(&mut self, effect: Effect) {
-        let Some(kind) = kind_of(&effect) else { return self.carry_out(effect) };
+        let kind = kind_of(&effect);
         if self.crashes_at(kind, false) {
             return;
         }
@@ -365,8 +367,8 @@ impl World {
     }
 }
 
-fn kind_of(effect: &Effect) -> Option<EffectKind> {
-    Some(match effect {
+fn kind_of(effect: &Effect) -> EffectKind {
+    match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
         Effect::Inspect { .. } => EffectKind::Inspect,
@@ -374,8 +376,8 @@ fn kind_of(effect: &Effect) -> Option<EffectKind> {
         Effect::Send { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
-        Effect::Publish { .. } => return None,
-    })
+        Effect::Publish { .. } => EffectKind::Publish,
+    }
 }
 
 fn brief(effect: &Effect) -> String {

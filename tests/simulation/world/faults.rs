@@ -99,8 +99,10 @@ impl World {
         let station = self.rng.usize(..self.segments[lan].honest().len());
         let what = pick(&mut self.rng, &["pool", "subnet", "mask", "options", "options"]);
         let (draw, off_link) = (self.rng.u32(..), self.plan.off_link && station == 0);
+        let first = 1 + station as u32;
         let now = self.model_time();
         let station = &mut self.segments[lan].stations[station];
+        let station_address = station.address();
         let Some(server) = station.server_mut() else { return };
         let held = server.leases(now).map(|(address, _)| address).collect::<Vec<_>>();
         let config = server.config_mut();
@@ -117,16 +119,21 @@ impl World {
                 config.subnet = subnet.expect("22 is a prefix length");
                 config.pool = (at(config.subnet, 10), at(config.subnet, 480));
                 config.routes.clear();
-                (config.routers, config.dns) = (vec![at(config.subnet, 1)], vec![at(config.subnet, 1)]);
-                address = Some(at(config.subnet, 1));
-                if !off_link && draw & 0x100 == 0 {
-                    config.id = at(config.subnet, 1);
+                let router = at(config.subnet, first);
+                (config.routers, config.dns) = (vec![router], vec![router]);
+                address = Some(router);
+                if !off_link && draw & 0x100 == 0 || config.subnet.contains(&config.id) {
+                    config.id = router;
                 }
             }
             "mask" => {
                 // What is a host's address in the one is so in the other.
                 let prefix = if config.subnet.prefix_len() == 22 { 21 } else { 22 };
-                config.subnet = Ipv4Net::new(config.routers[0], prefix).expect("a prefix length").trunc();
+                let subnet = Ipv4Net::new(config.routers[0], prefix).expect("a prefix length").trunc();
+                // A server beyond a router must not seem to be on the link.
+                if config.id == station_address || !subnet.contains(&config.id) {
+                    config.subnet = subnet;
+                }
             }
             _ => {
                 let router = config.routers[0];

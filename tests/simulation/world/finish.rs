@@ -115,6 +115,7 @@ impl World {
         self.examine_shared(&rows);
         self.examine_servers(&rows);
         self.examine_kept(rows.len());
+        self.examine_published();
         for row in &rows {
             let lives = self.actors.iter().any(|a| a.phase == Phase::Live && a.attachment == row.attachment);
             if !lives {
@@ -225,6 +226,7 @@ impl World {
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {
+            self.examine_published();
             return self.examine_kept(0);
         };
         self.fail(Rule::Residue, left);

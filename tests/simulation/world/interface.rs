@@ -1,6 +1,6 @@
 //! A container's interface: what its main plugin and others put there, and what the daemon may make of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -149,6 +149,18 @@ impl World {
             }
         }
         self.stats.count("looks for addresses whose lease has ended");
+    }
+
+    /// What the host's programs read of name servers is what the durable lease of each attachment says.
+    pub(super) fn examine_published(&mut self) {
+        let held = |record: &&Record| record.state != RecordState::Releasing;
+        let bound = |record: &Record| record.lease.resolver().filter(|_| record.state == RecordState::Bound);
+        let said = self.store.durable.values().filter(held).filter_map(|r| Some((r.attachment.clone(), bound(r)?)));
+        let said: BTreeMap<_, _> = said.collect();
+        if said != self.published {
+            let detail = format!("published is {:?}, and leases say {said:?}", self.published);
+            self.fail(Rule::Published, detail);
+        }
     }
 
     /// The interface of a live attachment carries what its durable lease says, and what others put there; nothing else.

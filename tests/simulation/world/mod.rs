@@ -23,7 +23,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
+use leasehold_core::dhcpv4::lease::Dns;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
@@ -158,6 +160,8 @@ pub(crate) struct World {
     timing: Timing,
     /// The xid under which a client speaks; `None` once it has given back or ended.
     speaking: BTreeMap<(usize, ClientKey), Option<u32>>,
+    /// The name servers that the host's programs read.
+    published: BTreeMap<Attachment, Dns>,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
     /// Leases that may stay at their server though nobody holds them.
@@ -220,6 +224,7 @@ impl World {
             watch: Watch::default(),
             timing: Timing::default(),
             speaking: BTreeMap::new(),
+            published: BTreeMap::new(),
             claimed: BTreeMap::new(),
             left: BTreeMap::new(),
             granted: BTreeMap::new(),

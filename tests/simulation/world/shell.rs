@@ -67,8 +67,7 @@ impl World {
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
-            // Nobody here reads it, and no outcome is told.
-            Effect::Publish { .. } => {}
+            Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
         }
     }
 
@@ -100,7 +99,11 @@ impl World {
     /// Carries an effect out. Transactions go by [`World::commit`].
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { .. } | Effect::Publish { .. } => {}
+            Effect::Persist { .. } => {}
+            Effect::Publish { attachment, dns } => {
+                self.published.retain(|other, _| *other != attachment);
+                self.published.extend(dns.map(|dns| (attachment, dns)));
+            }
             Effect::Open { op, exchange, .. } => {
                 let (delay, result) = self.open(exchange);
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);

@@ -50,16 +50,16 @@ impl Persistence {
         Self { durable: Some(lease), ..Self::default() }
     }
 
-    /// Returns the lease that the store holds for certain.
+    /// Returns the lease that the store holds for certain: not one that a write under way takes out.
     pub(super) fn durable(&self) -> Option<&Lease> {
-        self.durable.as_deref()
+        let leaves = self.in_flight.is_some() && self.writing.is_none();
+        self.durable.as_deref().filter(|_| !leaves)
     }
 
     /// Tells whether the store holds this lease for certain, and goes on holding it: no write under way takes it out.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
-        let same = |other: &Arc<Lease>| lease.grants_the_same(other);
-        let stays = self.in_flight.is_none() || self.writing.as_ref().is_some_and(same);
-        stays && self.durable.as_ref().is_some_and(same)
+        let stays = self.in_flight.is_none() || self.writing.as_ref().is_some_and(|new| lease.grants_the_same(new));
+        stays && self.durable.as_ref().is_some_and(|durable| lease.grants_the_same(durable))
     }
 
     /// Wants the store to hold this when it is next written.
@@ -111,11 +111,6 @@ impl Binding {
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
     }
 
-    /// Returns what the lease that the store holds for certain says of name servers.
-    pub(crate) fn resolver(&self) -> Option<Dns> {
-        self.persistence.durable().and_then(Lease::resolver)
-    }
-
     /// Returns a lease that a record holds, as shared with the rest of the binding where that is the same.
     fn share(&self, lease: &Lease) -> Arc<Lease> {
         match &self.life {
@@ -127,6 +122,11 @@ impl Binding {
     /// Writes the record once more, because what is to be done at the interface changed.
     pub(super) fn record_again(&mut self, cx: &mut Cx<'_>) {
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
+    }
+
+    /// Returns what the lease that the store holds for certain says of name servers.
+    pub(crate) fn resolver(&self) -> Option<Dns> {
+        self.persistence.durable.as_deref().and_then(Lease::resolver)
     }
 
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
