@@ -10,6 +10,7 @@ mod demo;
 mod fixtures;
 mod hangup;
 mod parent;
+mod release;
 mod servers;
 mod view;
 mod witness;

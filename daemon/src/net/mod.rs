@@ -4,7 +4,7 @@
 //!
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
-//! * [`packet`]: the sockets of an exchange; [`exchange`] sends and receives through them; [`reaper`] closes them.
+//! * [`packet`]: the sockets of an exchange, for some on a bridge's [`port`] of their own; [`exchange`] sends and receives through them; [`reaper`] closes them.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
@@ -16,6 +16,7 @@ mod netlink;
 mod netns;
 mod packet;
 mod pool;
+mod port;
 mod ready;
 mod reaper;
 mod registrar;

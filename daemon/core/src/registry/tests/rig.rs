@@ -46,6 +46,8 @@ pub(super) struct Rig {
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
     pub(super) lease: u32,
+    /// The host's link is a bridge.
+    pub(super) bridge: bool,
     /// The name server that it gives.
     pub(super) dns: Option<Ipv4Addr>,
     pub(super) published: Vec<(String, Option<Dns>)>,
@@ -89,6 +91,7 @@ impl Rig {
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
             lease: 100,
+            bridge: false,
             dns: None,
             published: Vec::new(),
             carrier: true,
@@ -187,7 +190,7 @@ impl Rig {
             up: true,
             carrier: self.carrier,
             addresses: self.addresses.clone(),
-            bridge: false,
+            bridge: cookie == 99 && self.bridge,
             received: 0,
         }
     }

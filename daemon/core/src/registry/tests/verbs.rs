@@ -6,7 +6,8 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Adoptee, Failure, StoreCause};
-use crate::link::Link;
+use crate::identity::Lan;
+use crate::link::{KernelEvent, Link};
 
 #[test]
 fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
@@ -132,4 +133,20 @@ fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
     rig.run_until(1190.0);
     let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
     assert!(rig.opened[3..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
+}
+
+#[test]
+fn a_lease_whose_link_is_gone_goes_back_by_the_lans_own_link() {
+    for (vlan, bridge) in [(0, true), (7, true), (0, false), (7, false)] {
+        let mut rig = Rig::new(8);
+        rig.bridge = bridge;
+        let mut add = rig.call("a", 1, "a");
+        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        rig.request(Call::Add(add));
+        rig.live.remove(&1);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+        let Some(Link::Parent { vlan: in_vlan, port, .. }) = rig.opened.last() else { panic!("{:?}", rig.opened) };
+        assert_eq!((*in_vlan, *port), (vlan, bridge), "a server may listen on a bridge itself");
+        assert!(rig.sent.iter().any(|(kind, _)| *kind == 7) && rig.rows().is_empty());
+    }
 }
