@@ -143,11 +143,11 @@ impl Outbox {
         }
         let mut ready = self.journal.ready(record_is_due);
         for binding in ready.bindings() {
-            if let Some((_, at)) = writes.iter().find(|(owner, _)| *owner == binding) {
-                if let Some(Effect::Persist { op, changes }) = self.effects.get_mut(*at) {
-                    let own = ready.of(binding, changes);
-                    self.journal.ride(*op, own, changes);
-                }
+            let own = writes.iter().find(|(owner, _)| *owner == binding);
+            let own = own.and_then(|(_, at)| self.effects.get_mut(*at));
+            if let Some(Effect::Persist { op, changes }) = own {
+                let notes = ready.of(binding, changes);
+                self.journal.ride(*op, notes, changes);
             }
         }
         let ready = ready.without_stake();
