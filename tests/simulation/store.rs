@@ -38,16 +38,15 @@ impl Store {
     }
 
     /// Tells whether an event among those from `first` on, the last about its attachment, tells of another lease than the
-    /// record that the store has of it. A record may be gone by the time when what happened before that is written; not so
-    /// that of a new lease.
+    /// record that the store has of it. By the time that an extension is written, its record may be gone; not so that of
+    /// a new lease.
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
-        let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted);
-        let tells = new || matches!(event.kind, EventKind::Renewed | EventKind::Rebound | EventKind::Changed);
-        let of_it = |other: &&Event| other.attachment == event.attachment;
-        let last = self.events[first..].iter().rfind(of_it) == Some(event);
+        let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
+        let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
+        let last = self.events[first..].iter().rfind(|other| other.attachment == event.attachment) == Some(event);
         let records: Vec<_> = self.durable.values().filter(|record| record.attachment == event.attachment).collect();
         let is_there = records.iter().any(|record| Some(record.lease.address) == event.address);
-        tells && last && !is_there && (new || !records.is_empty())
+        last && !is_there && (new || extended && !records.is_empty())
     }
 
     /// Loses what was not durable: the daemon ended.
