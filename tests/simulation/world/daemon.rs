@@ -377,7 +377,7 @@ fn kind_of(effect: &Effect) -> Option<EffectKind> {
     Some(match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
-        Effect::Inspect { .. } => EffectKind::Inspect,
+        Effect::Inspect { .. } | Effect::Survey { .. } => EffectKind::Inspect,
         Effect::Apply { .. } => EffectKind::Apply,
         Effect::Send { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
