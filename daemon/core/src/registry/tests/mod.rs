@@ -8,5 +8,6 @@ mod events;
 mod loss;
 mod resolver;
 mod rig;
+mod silence;
 mod store;
 mod verbs;
