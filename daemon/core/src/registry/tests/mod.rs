@@ -5,6 +5,7 @@ mod change;
 mod conflict;
 mod events;
 mod loss;
+mod races;
 mod resolver;
 mod rig;
 mod store;
