@@ -85,7 +85,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         "binding",
         &["binding", "plan", "conflict", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"],
     ),
-    ("plan", &["dhcpv4", "link"]),
+    ("plan", &["dhcpv4", "wire", "link", "time"]),
     ("effect", &["dhcpv4", "wire", "record", "identity", "link", "time"]),
     ("event", &["identity", "time"]),
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),
