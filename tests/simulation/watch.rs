@@ -273,7 +273,7 @@ impl Watch {
                 self.exchanges.insert(*exchange, false);
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
-            Effect::Inspect { op, .. } => self.begin(*op, Under::Inspect),
+            Effect::Inspect { op, .. } | Effect::Survey { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Send { exchange, frame } => self.send(now, *exchange, frame, lan),
             Effect::Close { exchange } => {

@@ -371,7 +371,7 @@ fn kind_of(effect: &Effect) -> EffectKind {
     match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
-        Effect::Inspect { .. } => EffectKind::Inspect,
+        Effect::Inspect { .. } | Effect::Survey { .. } => EffectKind::Inspect,
         Effect::Apply { .. } => EffectKind::Apply,
         Effect::Send { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,

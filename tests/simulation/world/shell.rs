@@ -1,7 +1,8 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{Link, LinkCause, Sockets};
+use leasehold_core::link::{Link, LinkCause, Sockets, Target};
+use leasehold_core::silence::Survey;
 
 use super::actor::Role;
 use super::{Event, MILLI, Micros, SECOND, World};
@@ -61,7 +62,7 @@ impl World {
                 let ready = sock.ready;
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Inspect { .. } | Effect::Apply { .. } => {
+            Effect::Inspect { .. } | Effect::Apply { .. } | Effect::Survey { .. } => {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
@@ -134,6 +135,10 @@ impl World {
                     Fate::TimedOut => (LIMIT, 0, Err(LinkCause::TimedOut)),
                 };
                 self.report(op, Outcome::Applied { taken, result }, None, delay);
+            }
+            Effect::Survey { op, link, .. } => {
+                let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
+                self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
             }
             Effect::Send { exchange, frame } => self.transmit(exchange, frame),
             Effect::Close { exchange } => self.close(exchange),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
-use super::{Binding, Cx, Holder, Leave, Life, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Reason, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{Failure, StoreCause, Why};
@@ -38,6 +38,8 @@ pub(crate) struct Acquire {
     pub(crate) adopts: bool,
     /// The only address that will do.
     pub(crate) insists: Option<Ipv4Addr>,
+    /// Why it has no offer.
+    pub(crate) reason: Reason,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -96,7 +98,7 @@ impl Acquire {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         let limit = (self.is_wanted() && !confirmed).then_some((self.limit, Why::Call));
-        [own, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Returns why there is no lease although the time is up.
@@ -131,6 +133,10 @@ impl Acquire {
             answers: tally.answers,
             refused: tally.refused,
             last_refusal: tally.last_refusal.as_ref().map(ToString::to_string),
+            silence: match &self.reason {
+                Reason::Found(silence) => Some(silence.clone()),
+                Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
+            },
         }
     }
 }
@@ -154,6 +160,7 @@ impl Binding {
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         if cx.now.boot < acquire.limit {
+            self.survey(cx);
             return self.acquire_event(Event::Clock, cx);
         }
         let failure = acquire.timed_out(&self.identity.lan, cx.now.boot);

@@ -35,6 +35,8 @@ pub(crate) enum Purpose {
     Persist,
     /// The binding's interface.
     Work,
+    /// What could explain that no server answers.
+    Survey,
     /// The host's link, for a RELEASE from there.
     FindParent,
     /// The host's link, for an exchange over it.
@@ -214,6 +216,11 @@ impl Outbox {
         let op = self.mint(owner, purpose);
         self.effects.push_back(Effect::Inspect { op, target });
         op
+    }
+
+    pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {
+        let op = self.mint(Owner::Binding(owner), Purpose::Survey);
+        self.effects.push_back(Effect::Survey { op, link, lan_parent });
     }
 
     pub(crate) fn apply(&mut self, owner: Owner, purpose: Purpose, target: Target, steps: Vec<Step>) -> OpId {

@@ -9,7 +9,7 @@ use super::Registry;
 use super::cni::{Operation, whole_millis};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Stage};
+use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
@@ -298,8 +298,8 @@ impl Registry {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
-        let acquire =
-            Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts: adopts.is_some(), insists, stage };
+        let (adopts, reason) = (adopts.is_some(), Reason::NotLookedFor(view.received));
+        let acquire = Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts, insists, reason, stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));

@@ -154,7 +154,11 @@ impl Registry {
                 self.audit.failures.insert(id, failures + 1);
                 self.timers.set(Key::Audit(id), Some((at, Why::Work)));
             }
-            Outcome::Inspected(Err(_)) | Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Applied { .. } => {}
+            Outcome::Inspected(Err(_))
+            | Outcome::Persisted(_)
+            | Outcome::Opened(_)
+            | Outcome::Applied { .. }
+            | Outcome::Surveyed(_) => {}
         }
         self.audit_next();
     }

@@ -8,5 +8,6 @@ mod loss;
 mod races;
 mod resolver;
 mod rig;
+mod silence;
 mod store;
 mod verbs;

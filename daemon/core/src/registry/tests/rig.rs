@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
 use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
+use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp, Frame, Udp};
@@ -46,6 +47,9 @@ pub(super) struct Rig {
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
     pub(super) lease: u32,
+    /// What a survey finds; `None`: it takes too long.
+    pub(super) survey: Option<Survey>,
+    pub(super) surveys: u32,
     /// The host's link is a bridge.
     pub(super) bridge: bool,
     /// The name server that it gives.
@@ -91,6 +95,8 @@ impl Rig {
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
             lease: 100,
+            survey: None,
+            surveys: 0,
             bridge: false,
             dns: None,
             published: Vec::new(),
@@ -294,6 +300,12 @@ impl Rig {
                 Effect::Send { exchange, frame } => self.serve(exchange, &frame),
                 Effect::Close { exchange } => {
                     self.open.remove(&exchange);
+                }
+                Effect::Survey { op, .. } => {
+                    self.surveys += 1;
+                    if let Some(survey) = self.survey.clone() {
+                        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Surveyed(survey) });
+                    }
                 }
                 Effect::Publish { attachment, dns } => self.published.push((attachment.container, dns)),
                 Effect::Reply { id, answer } => {
