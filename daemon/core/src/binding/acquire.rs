@@ -279,11 +279,9 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease() else { return };
         match (acquire.adopts, acquire.replaces.is_empty()) {
-            (true, _) => self.note_at_stake(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => self.note_at_stake(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => {
-                self.note_at_stake(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
-            }
+            (true, _) => self.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => self.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => self.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod change;
+mod clock;
 mod conflict;
 mod events;
 mod loss;
