@@ -212,7 +212,6 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::RestartConfirms, |rule| *rule == Rule::Chatty),
         (Mutation::DeathIgnored, |rule| matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)),
         (Mutation::RecordKept, |rule| *rule == Rule::Residue),
-        (Mutation::EventFirst, |rule| *rule == Rule::EventAhead),
         (Mutation::ApplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::ExpiryIgnored, |rule| *rule == Rule::Interface),
         (Mutation::FormerForgotten, |rule| *rule == Rule::Interface),
@@ -220,6 +219,7 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::RogueBelieved, |rule| *rule == Rule::Rogue),
         (Mutation::StormAnswered, |rule| *rule == Rule::Timing),
         (Mutation::PublishForgotten, |rule| *rule == Rule::Published),
+        (Mutation::EventFirst, |rule| *rule == Rule::EventAhead),
     ];
     for (mutation, expected) in cases {
         let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

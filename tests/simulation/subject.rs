@@ -37,8 +37,6 @@ pub(crate) enum Mutation {
     DeathIgnored,
     /// A record is never removed.
     RecordKept,
-    /// An event of a lease is written before the lease.
-    EventFirst,
     /// An interface is changed for a lease while that is on its way to the store.
     ApplyBeforePersist,
     /// What a lease that is lost left on its interface stays there.
@@ -53,6 +51,8 @@ pub(crate) enum Mutation {
     StormAnswered,
     /// Name servers are not published.
     PublishForgotten,
+    /// An event of a lease is written before the lease.
+    EventFirst,
 }
 
 /// Operations that a mutation makes of itself have ids from here on.
