@@ -4,6 +4,7 @@
 
 mod adopt;
 mod bad;
+mod conflict;
 mod crash;
 mod demo;
 mod fixtures;

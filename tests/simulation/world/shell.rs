@@ -67,8 +67,7 @@ impl World {
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
-            // Nobody here reads it, and no outcome is told.
-            Effect::Publish { .. } => {}
+            Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
         }
     }
 
@@ -100,7 +99,11 @@ impl World {
     /// Carries an effect out. Transactions go by [`World::commit`].
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { .. } | Effect::Publish { .. } => {}
+            Effect::Persist { .. } => {}
+            Effect::Publish { attachment, dns } => {
+                self.published.retain(|other, _| *other != attachment);
+                self.published.extend(dns.map(|dns| (attachment, dns)));
+            }
             Effect::Open { op, exchange, .. } => {
                 let (delay, result) = self.open(exchange);
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);
@@ -119,10 +122,13 @@ impl World {
                     Fate::Done => steps.len(),
                     Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
                 };
-                let (taken, result, raised) = self.kernel.apply(&target, &steps, most);
-                if let Some(at) = raised {
+                let done = self.kernel.apply(&target, &steps, most);
+                self.judge_applied(&done, &steps);
+                if let Some(at) = done.at.filter(|_| done.raised) {
                     self.raised(at);
                 }
+                let (taken, result) = (done.taken, done.result);
+                done.told.into_iter().for_each(|told| self.tell(Some(told)));
                 let (delay, taken, result) = match fate {
                     Fate::Done => (0, taken, result),
                     Fate::Refused => (0, taken, result.and(Err(refused("set the link")))),
@@ -225,6 +231,7 @@ impl World {
     pub(super) fn disk(&mut self, full: bool) {
         let Some(every) = self.plan.store_full else { return };
         self.disk_full = full;
+        self.stats.count(if full { "full stores" } else { "stores with room again" });
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };
         self.sometime(next, Event::Disk(!full));

@@ -247,6 +247,16 @@ impl Outbox {
         *self.refusals.entry(cause).or_default() += 1;
     }
 
+    /// Returns how much is under way, by kind.
+    pub(crate) fn sizes(&self) -> [(&'static str, usize); 4] {
+        [
+            ("effects", self.effects.len()),
+            ("reports", self.reports.len()),
+            ("operations", self.ops.len()),
+            ("exchanges", self.exchanges.len()),
+        ]
+    }
+
     /// Returns how often what was refused, by cause.
     pub(crate) fn refusals(&self) -> &BTreeMap<String, u64> {
         &self.refusals

@@ -92,6 +92,30 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
 }
 
 #[test]
+fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.disk = Disk::Full;
+    adopt(&mut rig);
+    assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
+    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+    rig.disk = Disk::Good;
+    rig.run_until(1010.0);
+    assert_eq!(rig.stored.len(), 1, "written when there is room");
+}
+
+#[test]
+fn an_adoption_that_nobody_answers_releases_nothing() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.server = Server::OffersOnly;
+    adopt(&mut rig);
+    rig.run_until(1060.0);
+    assert_eq!(rig.not_adopted().len(), 1);
+    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+}
+
+#[test]
 fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
     let mut rig = Rig::new(8);
     adopt(&mut rig);
