@@ -80,12 +80,15 @@ fn the_core_touches_nothing() {
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
 const LAYERS: [(&str, &[&str]); 12] = [
-    ("registry", &["registry", "binding", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"]),
+    (
+        "registry",
+        &["registry", "binding", "conflict", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"],
+    ),
     (
         "binding",
         &["binding", "plan", "conflict", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"],
     ),
-    ("plan", &["dhcpv4", "link"]),
+    ("plan", &["dhcpv4", "wire", "link", "time"]),
     ("effect", &["dhcpv4", "wire", "record", "identity", "link", "time"]),
     ("event", &["identity", "time"]),
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),

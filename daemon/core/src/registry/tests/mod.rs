@@ -5,6 +5,7 @@ mod change;
 mod conflict;
 mod events;
 mod loss;
+mod memory;
 mod resolver;
 mod rig;
 mod store;
