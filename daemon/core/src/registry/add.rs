@@ -290,7 +290,7 @@ impl Registry {
                 let Some(address) = adopts else { return };
                 Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
             }
-            Some(lease) => Client::reacquire(holder.sender(), lease, now.boot, self.rng.fork()),
+            Some(lease) => Client::reacquire(holder.sender(), lease.into(), now.boot, self.rng.fork()),
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
