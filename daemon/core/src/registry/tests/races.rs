@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::profile::OnChange;
 use crate::effect::Failure;
 use crate::link::{KernelEvent, Link};
 
@@ -48,17 +49,20 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
 
 #[test]
 fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
-    rig.server = Server::Naks;
-    rig.faults.push_back((0, refused()));
-    rig.run_until(1050.2);
-    assert_eq!(rig.addresses.len(), 1, "it could not be taken off");
-    (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
-    let again = rig.add("a", 1, "a");
-    assert!(matches!(&rig.answers[&again], Answer::Leased(lease) if lease.ip() == rig.give));
-    assert_eq!(rig.addresses, []);
+    for on_change in [OnChange::Apply, OnChange::Keep] {
+        let mut rig = Rig::new(8);
+        rig.profile.on_change = on_change;
+        rig.add("a", 1, "a");
+        rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+        rig.server = Server::Naks;
+        rig.faults.push_back((0, refused()));
+        rig.run_until(1050.2);
+        assert_eq!(rig.addresses.len(), 1, "it could not be taken off");
+        (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
+        let again = rig.add("a", 1, "a");
+        assert!(matches!(&rig.answers[&again], Answer::Leased(lease) if lease.ip() == rig.give));
+        assert_eq!(rig.addresses, [], "{on_change:?}");
+    }
 }
 
 #[test]
