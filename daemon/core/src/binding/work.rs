@@ -142,11 +142,10 @@ impl Binding {
     /// another binding takes its place there.
     pub(crate) fn leavings(&self, addresses: &[ipnet::Ipv4Net]) -> Vec<Step> {
         let Life::Held(hold) = &self.life else { return Vec::new() };
-        let (on_change, on_expiry) = (self.profile.on_change, self.profile.on_expiry);
         let former = self.work.iter().flat_map(|work| &work.former.leases);
         let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
         let leases: Vec<_> = there.cloned().collect();
-        if leases.is_empty() || on_change == OnChange::Keep || on_expiry == OnExpiry::Keep {
+        if leases.is_empty() || self.profile.on_expiry == OnExpiry::Keep {
             return Vec::new();
         }
         plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
