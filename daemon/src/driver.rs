@@ -396,6 +396,7 @@ impl Driver {
                 Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
                 Effect::Inspect { op, target } => self.net.inspect(op, target),
                 Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
+                Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
                 Effect::Send { exchange, frame } => self.net.send(exchange, frame),
                 Effect::Close { exchange } => self.net.close(exchange),
                 Effect::Reply { id, answer } => self.reply(id, answer),
@@ -474,6 +475,7 @@ fn log_effect(effect: &Effect) {
         }
         Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
         Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
+        Effect::Survey { op, link, lan_parent } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
         Effect::Send { exchange, frame } => trace!(exchange = exchange.0, length = frame.len(), "frame out"),
         Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),
         Effect::Reply { id, answer: Answer::Failed(failure) } => debug!(request = id.0, %failure, "failed"),

@@ -16,6 +16,7 @@ use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
 use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
+use leasehold_core::silence::Survey;
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Server, Station};
@@ -52,6 +53,7 @@ enum Doing {
     Open(ExchangeId),
     Inspect(Target),
     Apply(Target, usize),
+    Survey,
 }
 
 struct Life<'a> {
@@ -173,6 +175,7 @@ impl<'a> Life<'a> {
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
                 }
                 Effect::Publish { .. } => {}
+                Effect::Survey { op, .. } => self.doing.push_back((op, Doing::Survey)),
                 Effect::Reply { id, answer } => {
                     assert!(self.unanswered.remove(&id), "{id:?} is told, though nobody waits: {answer:?}");
                 }
@@ -210,6 +213,7 @@ impl<'a> Life<'a> {
                 let taken = usize::from(self.script.u8()) % (steps + 1);
                 Outcome::Applied { taken, result: self.doubtful_view(&target) }
             }
+            (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
         };
         self.input(Input::Done { op, outcome });
     }
@@ -458,6 +462,14 @@ impl<'a> Life<'a> {
             received: self.script.u32().into(),
             ..right
         })
+    }
+
+    fn survey(&mut self) -> Survey {
+        let mut perhaps = || self.script.flag().then(|| self.script.flag());
+        let (carrier, bridge_nf, forward_drop) = (perhaps(), perhaps(), perhaps());
+        let received = self.script.flag().then(|| self.script.u32().into());
+        let (server_on_host, parent_is_bridge) = (self.script.flag(), self.script.flag());
+        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge }
     }
 
     fn link_cause(&mut self) -> LinkCause {

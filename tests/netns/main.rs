@@ -4,11 +4,16 @@
 
 mod adopt;
 mod bad;
+mod conflict;
 mod crash;
 mod demo;
 mod fixtures;
 mod hangup;
+mod loss;
 mod parent;
+mod reasons;
+mod release;
 mod servers;
+mod store;
 mod view;
 mod witness;

@@ -5,8 +5,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
-use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkRoute, LinkView, Step, Target};
+use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Step, Target};
 use leasehold_core::wire::Mac;
+
+use crate::link::{Did, Wire};
 
 /// Where a link is: its namespace and its index there.
 pub(crate) type At = (Cookie, u32);
@@ -24,25 +26,21 @@ struct Space {
     sockets: u32,
 }
 
-/// A link.
+/// What became of the steps on a link.
 #[derive(Debug)]
-pub(crate) struct Wire {
-    /// Its name.
-    pub(crate) ifname: String,
-    /// Its Ethernet address.
-    pub(crate) mac: Mac,
-    /// Its MTU.
-    pub(crate) mtu: u32,
-    /// Administratively up.
-    pub(crate) up: bool,
-    /// Has carrier.
-    pub(crate) carrier: bool,
-    /// The addresses on it.
-    pub(crate) addresses: Vec<Ipv4Net>,
-    /// The routes over it.
-    pub(crate) routes: Vec<LinkRoute>,
-    /// The LAN that it is on.
-    pub(crate) lan: usize,
+pub(crate) struct Applied {
+    /// How many were taken.
+    pub(crate) taken: usize,
+    /// The link after them, or why one could not be taken.
+    pub(crate) result: Result<LinkView, LinkCause>,
+    /// Where.
+    pub(crate) at: Option<At>,
+    /// The link came up by it.
+    pub(crate) raised: bool,
+    /// The addresses before the first step and after each.
+    pub(crate) addresses: Vec<Vec<Ipv4Net>>,
+    /// What the kernel tells of it.
+    pub(crate) told: Vec<KernelEvent>,
 }
 
 /// All namespaces of one boot.
@@ -58,16 +56,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, … are up.
     pub(crate) fn booted(lans: usize) -> Self {
-        let wire = |lan: usize| Wire {
-            ifname: format!("eth{lan}"),
-            mac: Mac([2, 0xaa, 0, 0, 0, lan as u8]),
-            mtu: 1500,
-            up: true,
-            carrier: true,
-            addresses: Vec::new(),
-            routes: Vec::new(),
-            lan,
-        };
+        let wire = |lan: usize| Wire::new(&format!("eth{lan}"), Mac([2, 0xaa, 0, 0, 0, lan as u8]), 1500, lan, true);
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).collect();
         let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };
         // Cookies begin again with each boot, so those of an earlier boot come back.
@@ -80,16 +69,7 @@ impl Kernel {
         self.next += 1;
         // An index that says nothing about the namespace, as with macvlan links moved in from the host.
         let ifindex = 2 + (self.next % 5) as u32;
-        let wire = Wire {
-            ifname: ifname.to_owned(),
-            mac,
-            mtu,
-            up: false,
-            carrier: false,
-            addresses: Vec::new(),
-            routes: Vec::new(),
-            lan,
-        };
+        let wire = Wire::new(ifname, mac, mtu, lan, false);
         let links = BTreeMap::from([(ifindex, wire)]);
         self.spaces.insert(cookie, Space { path: path.to_owned(), links, doomed: false, sockets: 0 });
         self.paths.insert(path.to_owned(), cookie);
@@ -105,10 +85,10 @@ impl Kernel {
         self.spaces.get_mut(&cookie)?.links.get_mut(&ifindex)
     }
 
-    /// Returns the container's link that is up on a LAN and has an address.
-    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr) -> Option<&Wire> {
-        let wires = self.spaces.values().flat_map(|space| space.links.values());
-        wires.into_iter().find(|w| w.lan == lan && w.up && w.addresses.iter().any(|a| a.addr() == address))
+    /// Returns the container's link, another than that of this Ethernet address, that is up on a LAN and has an address.
+    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr, but: Option<Mac>) -> Option<&Wire> {
+        let mut wires = self.spaces.values().flat_map(|space| space.links.values());
+        wires.find(|wire| wire.lan == lan && wire.up && Some(wire.mac) != but && wire.has(address))
     }
 
     /// Returns where a link is, as sockets of it would be.
@@ -156,48 +136,46 @@ impl Kernel {
             mtu: wire.mtu,
             up: wire.up,
             carrier: wire.carrier,
-            addresses: wire.addresses.clone(),
+            addresses: wire.addresses(),
             bridge: false,
             received: 0,
         })
     }
 
-    /// Takes the first `most` steps on a link. Returns how many were taken, where, and whether the link came up by it.
-    pub(crate) fn apply(
-        &mut self,
-        target: &Target,
-        steps: &[Step],
-        most: usize,
-    ) -> (usize, Result<LinkView, LinkCause>, Option<At>) {
-        let at = match self.find(target) {
-            Ok(at) => at,
-            Err(cause) => return (0, Err(cause), None),
+    /// Takes the first `most` steps on a link, up to the first that the kernel refuses.
+    pub(crate) fn apply(&mut self, target: &Target, steps: &[Step], most: usize) -> Applied {
+        let refused = |reason: &str| LinkCause::Refused { doing: "set the link", reason: reason.to_owned() };
+        let (at, result) = match self.find(target) {
+            Ok(at) => (Some(at), Err(refused("simulated"))),
+            Err(cause) => (None, Err(cause)),
         };
-        let mut raised = None;
-        let mut taken = 0;
+        let mut done = Applied { taken: 0, result, at, raised: false, addresses: Vec::new(), told: Vec::new() };
+        let Some((at, wire)) = at.and_then(|at| Some((at, self.link_mut(at)?))) else { return done };
+        done.addresses.push(wire.addresses());
         for step in steps.iter().take(most) {
-            let Some(wire) = self.link_mut(at) else { break };
-            match step {
-                Step::Up if wire.up => {}
-                Step::Up => {
-                    wire.up = true;
-                    raised = Some(at);
+            match wire.step(step) {
+                Ok(did) => {
+                    done.raised |= did.raised;
+                    done.addresses.push(wire.addresses());
+                    done.told.extend(told(at, &did));
                 }
-                Step::Mtu(mtu) => wire.mtu = *mtu,
-                Step::AddAddress(address) if wire.addresses.contains(address) => {}
-                Step::AddAddress(address) => wire.addresses.push(*address),
-                Step::RemoveAddress(address) => wire.addresses.retain(|there| there != address),
-                Step::AddRoute(route) if wire.routes.contains(route) => {}
-                Step::AddRoute(route) => wire.routes.push(route.clone()),
-                Step::RemoveRoute(route) => wire.routes.retain(|there| there != route),
+                Err(reason) => {
+                    done.result = Err(refused(reason));
+                    break;
+                }
             }
-            taken += 1;
+            done.taken += 1;
         }
-        let result = match taken == steps.len() {
-            true => self.inspect(target),
-            false => Err(LinkCause::Refused { doing: "set the link", reason: "simulated".to_owned() }),
-        };
-        (taken, result, raised)
+        if done.taken == steps.len() {
+            done.result = self.inspect(target);
+        }
+        done
+    }
+
+    /// Changes a link by somebody else's hand, as far as the kernel lets him.
+    pub(crate) fn change(&mut self, at: At, step: &Step) -> Vec<KernelEvent> {
+        let did = self.link_mut(at).and_then(|wire| wire.step(step).ok());
+        did.map(|did| told(at, &did)).unwrap_or_default()
     }
 
     /// Gives a link carrier, or takes it away.
@@ -205,15 +183,6 @@ impl Kernel {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
         Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
-    }
-
-    /// Puts an address on a link, as the main plugin does after ADD.
-    pub(crate) fn add_address(&mut self, at: At, address: Ipv4Net) -> Option<KernelEvent> {
-        let wire = self.link_mut(at)?;
-        if !wire.addresses.contains(&address) {
-            wire.addresses.push(address);
-        }
-        Some(KernelEvent::AddressAdded { cookie: at.0, ifindex: at.1, address: address.addr() })
     }
 
     /// Deletes a link.
@@ -268,4 +237,11 @@ impl Kernel {
     pub(crate) fn daemon_ended(&mut self) {
         self.watched.clear();
     }
+}
+
+/// Returns what the kernel tells of a step.
+fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelEvent> {
+    let came = did.came.iter().map(|address| KernelEvent::AddressAdded { cookie, ifindex, address: *address });
+    let went = did.went.iter().map(|address| KernelEvent::AddressGone { cookie, ifindex, address: *address });
+    came.chain(went).collect()
 }

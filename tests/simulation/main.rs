@@ -4,10 +4,12 @@
 //! failing seed, and counts which rules are broken.
 
 mod kernel;
+mod link;
 mod plan;
 mod stats;
 mod store;
 mod subject;
+mod timing;
 mod trace;
 mod watch;
 mod world;
@@ -120,10 +122,17 @@ fn must_have_happened(stats: &Stats) {
         "CHECK passed",
         "DEL done",
         "DEL spooled",
+        "GC done",
+        "GC failed",
         "NAK",
+        "NAK storms",
+        "adopted",
+        "answers of denied rogues",
         "carrier lost",
+        "damaged stores",
         "failed operations",
         "failed transactions",
+        "full stores",
         "granted to INIT-REBOOT",
         "granted to REBIND",
         "granted to RENEW",
@@ -131,10 +140,22 @@ fn must_have_happened(stats: &Stats) {
         "hang-ups",
         "intruders refused",
         "held by another",
+        "kernel messages missed",
         "lapsed",
         "live at the end",
         "namespaces that died",
+        "nonsense of rogues",
+        "partitions of all servers",
+        "partitions of one of two",
         "released",
+        "servers that restarted with their database",
+        "servers that restarted without it",
+        "stores with room again",
+        "suspends",
+        "two servers with one pool",
+        "two servers with two pools",
+        "wall clocks set back",
+        "wall clocks set forward",
     ] {
         assert!(stats.counts.contains_key(what), "nothing of this happened: {what}");
     }
@@ -180,7 +201,7 @@ type Case = (Mutation, fn(&Rule) -> bool);
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 10] = [
+    let cases: [Case; 18] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -191,6 +212,14 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::RestartConfirms, |rule| *rule == Rule::Chatty),
         (Mutation::DeathIgnored, |rule| matches!(rule, Rule::Orphan | Rule::Failed | Rule::NotReleased)),
         (Mutation::RecordKept, |rule| *rule == Rule::Residue),
+        (Mutation::ApplyBeforePersist, |rule| *rule == Rule::NotDurable),
+        (Mutation::ExpiryIgnored, |rule| *rule == Rule::Interface),
+        (Mutation::FormerForgotten, |rule| *rule == Rule::Interface),
+        (Mutation::ChangeIgnored, |rule| *rule == Rule::Interface),
+        (Mutation::RogueBelieved, |rule| *rule == Rule::Rogue),
+        (Mutation::StormAnswered, |rule| *rule == Rule::Timing),
+        (Mutation::PublishForgotten, |rule| *rule == Rule::Published),
+        (Mutation::EventFirst, |rule| *rule == Rule::EventAhead),
     ];
     for (mutation, expected) in cases {
         let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

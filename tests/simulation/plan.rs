@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
 
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
@@ -22,12 +23,22 @@ pub(crate) enum EffectKind {
     Send,
     Close,
     Reply,
+    Publish,
 }
 
 impl EffectKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
+}
+
+/// A server that nobody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rogue {
+    /// The networks' configuration denies it. It speaks for the wire, with another subnet.
+    Denied,
+    /// What it says is not to be believed.
+    Nonsense,
 }
 
 /// Where the daemon crashes.
@@ -52,6 +63,10 @@ pub(crate) struct Plan {
     pub(crate) sharers: u32,
     /// Servers a LAN.
     pub(crate) servers: usize,
+    /// Two servers give from the same pool, without knowing of each other.
+    pub(crate) overlap: bool,
+    /// A server that nobody wants.
+    pub(crate) rogue: Option<Rogue>,
     /// The first server is behind a router.
     pub(crate) off_link: bool,
     /// The first server speaks for the wire.
@@ -76,6 +91,19 @@ pub(crate) struct Plan {
     pub(crate) late: Option<Duration>,
     /// A server goes away for a while, restarts or forgets, about every so often.
     pub(crate) server_faults: Option<Duration>,
+    /// One server or all of them cannot be reached for a while, about every so often.
+    pub(crate) partitions: Option<Duration>,
+    /// A server refuses every REQUEST for a while, about every so often.
+    pub(crate) storms: Option<Duration>,
+    /// A server gets another configuration, about every so often: another pool, subnet, mask, or other options.
+    pub(crate) renumbers: Option<Duration>,
+    /// What the networks say is to be done when a lease changes, and when it ends.
+    pub(crate) on_change: OnChange,
+    pub(crate) on_expiry: OnExpiry,
+    /// How conflicts are looked for.
+    pub(crate) detection: Detection,
+    /// The metric of routes, where the networks say one.
+    pub(crate) metric: Option<u32>,
     /// An operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
     /// A transaction fails.
@@ -88,6 +116,14 @@ pub(crate) struct Plan {
     pub(crate) crashes: Vec<CrashPoint>,
     /// A crash is the host's.
     pub(crate) reboots: Chance,
+    /// The store is found damaged after a crash, and set aside.
+    pub(crate) damages: Chance,
+    /// The wall clock is set to another time, about every so often.
+    pub(crate) wall_jumps: Option<Duration>,
+    /// The host is suspended for a while, about every so often.
+    pub(crate) suspends: Option<Duration>,
+    /// Runtimes collect what is not valid any more, about every so often.
+    pub(crate) collects: Option<Duration>,
     /// Containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
     pub(crate) unruly: Chance,
     /// Carrier comes late or goes for a while.
@@ -110,11 +146,14 @@ impl Plan {
             1 if lease < u32::MAX => Some((lease / 4, lease / 2)),
             _ => None,
         };
+        let active = Duration::from_secs(if big { span } else { (span * 3).max(120) });
         let calm = Self {
             actors: if big { 200 } else { 1 + rng.usize(..8) },
             lans: if rng.u32(..5) == 0 { 2 } else { 1 },
             sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
-            servers: if rng.u32(..6) == 0 { 2 } else { 1 },
+            servers: if rng.u32(..4) == 0 { 2 } else { 1 },
+            overlap: false,
+            rogue: pick(rng, &[None, None, None, None, None, None, Some(Rogue::Denied), Some(Rogue::Nonsense)]),
             off_link: rng.u32(..6) == 0,
             authoritative: rng.u32(..3) > 0,
             lease,
@@ -122,38 +161,56 @@ impl Plan {
             offer_delay: if rng.u32(..8) == 0 { Duration::from_secs(3) } else { Duration::ZERO },
             promiscuous: rng.bool(),
             mtu: (rng.u32(..4) == 0).then_some(1400),
-            active: Duration::from_secs(if big { span } else { (span * 3).max(120) }),
+            active,
             loss: 0,
             duplicates: 0,
             late: None,
             server_faults: None,
+            partitions: None,
+            storms: None,
+            renumbers: None,
+            on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
+            on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
+            detection: pick(rng, &[Detection::Optimistic, Detection::Optimistic, Detection::Strict, Detection::Off]),
+            metric: pick(rng, &[None, None, Some(77)]),
             link_faults: 0,
             store_faults: 0,
             store_full: None,
             missed: 0,
             crashes: Vec::new(),
             reboots: 0,
+            damages: 0,
+            wall_jumps: None,
+            suspends: None,
+            collects: pick(rng, &[None, None, None, Some(active / 4)]),
             unruly: pick(rng, &[0, 200_000, 500_000]),
             flapping: 0,
         };
-        let faults = rng.u32(..5);
+        let faults = rng.u32(..6);
         calm.with_faults(faults, rng)
     }
 
     fn with_faults(mut self, faults: u32, rng: &mut Rng) -> Self {
-        let (network, host, crashes) = match faults {
-            0 => (false, false, false),
-            1 => (true, false, false),
-            2 => (false, true, false),
-            3 => (false, false, true),
-            _ => (true, true, true),
+        let (network, host, crashes, clocks) = match faults {
+            0 => (false, false, false, false),
+            1 => (true, false, false, false),
+            2 => (false, true, false, false),
+            3 => (false, false, true, false),
+            4 => (false, false, rng.bool(), true),
+            _ => (true, true, true, rng.bool()),
         };
         let often = self.active / 4;
+        if faults > 0 && self.lease < u32::MAX {
+            self.renumbers = pick(rng, &[None, None, None, Some(often)]);
+        }
         if network {
             self.loss = pick(rng, &[0, 10_000, 100_000, 300_000]);
             self.duplicates = pick(rng, &[0, 50_000, 300_000]);
             self.late = pick(rng, &[None, Some(Duration::from_millis(20)), Some(Duration::from_secs(3))]);
             self.server_faults = pick(rng, &[None, Some(often)]);
+            self.partitions = pick(rng, &[None, Some(often)]);
+            self.storms = pick(rng, &[None, None, Some(often)]);
+            self.overlap = self.servers > 1 && rng.bool();
         }
         if host {
             self.link_faults = pick(rng, &[0, 10_000, 100_000]);
@@ -168,6 +225,11 @@ impl Plan {
                 .map(|_| CrashPoint { kind: pick(rng, &EffectKind::ALL), nth: 1 + rng.u32(..most), after: rng.bool() })
                 .collect();
             self.reboots = pick(rng, &[0, 200_000]);
+            self.damages = pick(rng, &[0, 0, 300_000]);
+        }
+        if clocks {
+            self.wall_jumps = pick(rng, &[None, Some(often), Some(often)]);
+            self.suspends = pick(rng, &[None, Some(often), Some(often)]);
         }
         self
     }
@@ -181,11 +243,32 @@ impl Plan {
             && self.missed == 0
             && self.flapping == 0
             && self.crashes.is_empty()
+            && self.wall_jumps.is_none()
+            && self.suspends.is_none()
+            && !self.overlap
     }
 
     /// Tells whether the network keeps a client from its server.
     pub(crate) fn may_lose_leases(&self) -> bool {
-        self.loss > 0 || self.duplicates > 0 || self.late.is_some() || self.server_faults.is_some()
+        let wire = self.loss > 0 || self.duplicates > 0 || self.late.is_some();
+        wire || self.server_faults.is_some()
+            || self.partitions.is_some()
+            || self.storms.is_some()
+            || self.renumbers.is_some()
+    }
+
+    /// Tells whether a lease may end because its holder did not reach its server in time.
+    pub(crate) fn may_lapse(&self) -> bool {
+        self.may_lose_leases() || self.link_faults > 0 || self.flapping > 0 || self.suspends.is_some()
+    }
+
+    /// Ends all faults.
+    pub(crate) fn heal(&mut self) {
+        (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
+        (self.missed, self.reboots, self.flapping, self.damages) = (0, 0, 0, 0);
+        (self.late, self.server_faults, self.store_full) = (None, None, None);
+        (self.partitions, self.storms, self.renumbers) = (None, None, None);
+        (self.wall_jumps, self.suspends) = (None, None);
     }
 }
 

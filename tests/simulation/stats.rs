@@ -31,6 +31,11 @@ impl Stats {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    /// Counts several of something.
+    pub(crate) fn count_many(&mut self, what: &'static str, count: usize) {
+        *self.counts.entry(what).or_default() += count as u64;
+    }
+
     /// Adds another run's counts.
     pub(crate) fn add(&mut self, other: &Self) {
         self.events += other.events;

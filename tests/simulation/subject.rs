@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId, Why};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId, Why};
 use leasehold_core::identity::Attachment;
+use leasehold_core::link::{Step, Target};
 use leasehold_core::record::{Change, RecordState};
-use leasehold_core::registry::{Config, Registry};
+use leasehold_core::registry::{Config, Kept, Registry};
 use leasehold_core::time::{BootId, Instant, Now};
 use netns_fixtures::model::{Kind, Message, Packet, decode};
 
@@ -36,7 +37,26 @@ pub(crate) enum Mutation {
     DeathIgnored,
     /// A record is never removed.
     RecordKept,
+    /// An interface is changed for a lease while that is on its way to the store.
+    ApplyBeforePersist,
+    /// What a lease that is lost left on its interface stays there.
+    ExpiryIgnored,
+    /// What an interface carries of a lease before is not written down, and forgotten by the next daemon.
+    FormerForgotten,
+    /// An interface is left as it was when its lease changes.
+    ChangeIgnored,
+    /// A server is believed whatever the network's configuration says of it.
+    RogueBelieved,
+    /// A refused lease is asked for again at once, as often as it is refused.
+    StormAnswered,
+    /// Name servers are not published.
+    PublishForgotten,
+    /// An event of a lease is written before the lease.
+    EventFirst,
 }
+
+/// Operations that a mutation makes of itself have ids from here on.
+const OWN_OPS: u64 = 1 << 62;
 
 /// The core, perhaps mutated.
 pub(crate) struct Subject {
@@ -49,6 +69,12 @@ pub(crate) struct Subject {
     dropped: BTreeSet<RequestId>,
     /// Effects of the mutation's own.
     own: VecDeque<Effect>,
+    /// Operations of the mutation's own.
+    last_op: u64,
+    /// Changes of links that were cut short, with how many of their steps were kept from the world.
+    cut: BTreeMap<OpId, usize>,
+    /// Frames that the mutation sends once more.
+    echoes: u32,
     /// RELEASEs that are held back, with what follows them.
     held: BTreeMap<ExchangeId, (Ipv4Addr, Vec<Effect>)>,
 }
@@ -63,6 +89,9 @@ impl Subject {
             adds: BTreeMap::new(),
             dropped: BTreeSet::new(),
             own: VecDeque::new(),
+            last_op: OWN_OPS,
+            cut: BTreeMap::new(),
+            echoes: 0,
             held: BTreeMap::new(),
         }
     }
@@ -84,6 +113,11 @@ impl Subject {
         self.registry.poll_timeout()
     }
 
+    /// Returns what the core keeps.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        self.registry.kept()
+    }
+
     /// Returns the next effect.
     pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
         loop {
@@ -100,7 +134,10 @@ impl Subject {
     fn mutate<'a>(&mut self, input: Input<'a>) -> Option<Input<'a>> {
         let Some(mutation) = self.mutation else { return Some(input) };
         match (mutation, input) {
-            (_, Input::Request { id, call: Call::Add(add) }) => {
+            (_, Input::Request { id, call: Call::Add(mut add) }) => {
+                if mutation == Mutation::RogueBelieved {
+                    add.profile.deny.clear();
+                }
                 self.adds.insert(id, add.attachment.clone());
                 Some(Input::Request { id, call: Call::Add(add) })
             }
@@ -124,6 +161,11 @@ impl Subject {
                 Some(Input::Start { boot, records, spooled, adoptees })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,
+            (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
+            (_, Input::Done { op, outcome: Outcome::Applied { taken, result } }) => {
+                let taken = taken + self.cut.remove(&op).unwrap_or(0);
+                Some(Input::Done { op, outcome: Outcome::Applied { taken, result } })
+            }
             (_, input) => Some(input),
         }
     }
@@ -159,12 +201,63 @@ impl Subject {
                 None => Some(Effect::Close { exchange }),
             },
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
+            (Mutation::ApplyBeforePersist, Effect::Persist { op, changes }) => {
+                changes.iter().for_each(|change| self.apply_early(change));
+                Some(Effect::Persist { op, changes })
+            }
+            (Mutation::ExpiryIgnored, Effect::Apply { op, target, steps })
+                if !steps.iter().any(|step| matches!(step, Step::AddAddress(_) | Step::Up)) =>
+            {
+                Some(self.cut_short(op, target, &steps, |step| matches!(step, Step::Mtu(_))))
+            }
+            (Mutation::ChangeIgnored, Effect::Apply { op, target, steps }) => {
+                Some(self.cut_short(op, target, &steps, |step| matches!(step, Step::Up | Step::Mtu(_))))
+            }
+            (Mutation::FormerForgotten, Effect::Persist { op, mut changes }) => {
+                for change in &mut changes {
+                    if let Change::Put(_, record) = change {
+                        record.former = None;
+                    }
+                }
+                Some(Effect::Persist { op, changes })
+            }
+            (Mutation::StormAnswered, Effect::Send { exchange, frame })
+                if kind_of(&frame) == Some(Kind::Discover) && self.echoes < 40 =>
+            {
+                self.echoes += 1;
+                self.own.push_back(Effect::Send { exchange, frame: frame.clone() });
+                Some(Effect::Send { exchange, frame })
+            }
+            (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })
             }
+            (Mutation::EventFirst, Effect::Persist { op, changes }) => {
+                let (events, records) = changes.into_iter().partition(|change| matches!(change, Change::Note(_)));
+                self.own.push_back(Effect::Persist { op, changes: records });
+                // Nobody waits for the end of this one.
+                Some(Effect::Persist { op: OpId(u64::MAX - op.0), changes: events })
+            }
             (_, effect) => Some(effect),
         }
+    }
+
+    /// Puts the address of a lease on its interface before its record is written.
+    fn apply_early(&mut self, change: &Change) {
+        let Change::Put(_, record) = change else { return };
+        if record.state == RecordState::Bound && record.former.is_some() {
+            self.last_op += 1;
+            let (op, target) = (OpId(self.last_op), Target::Known(record.link.clone()));
+            self.own.push_back(Effect::Apply { op, target, steps: vec![Step::AddAddress(record.lease.address)] });
+        }
+    }
+
+    /// Lets only some of the steps happen, and tells the core that all were taken.
+    fn cut_short(&mut self, op: OpId, target: Target, steps: &[Step], kept: impl Fn(&Step) -> bool) -> Effect {
+        let left: Vec<_> = steps.iter().filter(|step| kept(step)).cloned().collect();
+        self.cut.insert(op, steps.len() - left.len());
+        Effect::Apply { op, target, steps: left }
     }
 
     fn answer_early(&mut self, change: &Change) {

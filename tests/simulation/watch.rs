@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Add, Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Hears, Link, Sockets, Target};
 use leasehold_core::record::{BindingId, Change, RecordState};
@@ -47,6 +47,22 @@ pub(crate) enum Rule {
     Client(Box<Violation>),
     /// The core asks to be woken again and again without getting on.
     Spins,
+    /// A server that is denied, or is not to be believed, was believed.
+    Rogue,
+    /// Two live attachments hold one address, and no server gave it twice.
+    Twice,
+    /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
+    Timing,
+    /// A lease stays at its server without a holder.
+    Stranded,
+    /// An address was declined without cause.
+    Declined,
+    /// The name servers that the host's programs read are not those of the leases.
+    Published,
+    /// A container's interface does not carry what its lease says, or more.
+    Interface,
+    /// The core keeps something of what is over.
+    Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.
     LeaseLost,
     /// An attachment that is gone still holds a lease.
@@ -55,6 +71,8 @@ pub(crate) enum Rule {
     NotReleased,
     /// A call failed though nothing was wrong.
     Failed,
+    /// An event tells of a lease that the store does not have.
+    EventAhead,
     /// Something is left when all is gone.
     Residue,
     /// Callers do not come to an end.
@@ -116,6 +134,8 @@ impl Under {
 pub(crate) struct Watch {
     asked: BTreeMap<RequestId, Asked>,
     gone: BTreeSet<RequestId>,
+    /// Clients of containers that are being adopted, with until when.
+    adopting: BTreeMap<Vec<u8>, u64>,
     under_way: BTreeMap<OpId, Under>,
     /// Exchanges, with whether they are known to be open.
     exchanges: BTreeMap<ExchangeId, bool>,
@@ -159,7 +179,20 @@ impl Watch {
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
+        if let Call::Collect { network, keep } = call {
+            let stale = |a: &Attachment| {
+                a.network == *network && !keep.iter().any(|(c, ifname)| *c == a.container && *ifname == a.ifname)
+            };
+            self.holders.retain(|attachment, _| !stale(attachment));
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
         self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
+    }
+
+    /// The host slept: what was due meanwhile is due that much later.
+    pub(crate) fn resumed(&mut self, asleep: u64) {
+        self.asked.values_mut().for_each(|asked| asked.due += asleep);
     }
 
     /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
@@ -203,6 +236,19 @@ impl Watch {
         self.under_way.len()
     }
 
+    /// The daemon adopts a container, which counts as a call until then.
+    pub(crate) fn adopts(&mut self, client: &ClientId, until: u64) {
+        self.adopting.insert(client.as_bytes().to_vec(), until);
+    }
+
+    /// Tells whether somebody waits for a client's lease.
+    pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
+        let ClientKey::Id(id) = client else { return false };
+        let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
+        self.asked.values().any(|asked| matches!(&asked.call, Call::Add(add) if is_it(add)))
+            || self.adopting.get(id).is_some_and(|until| now < *until)
+    }
+
     /// Tells whether a call is waiting for its answer.
     pub(crate) fn is_asked(&self) -> bool {
         !self.asked.is_empty()
@@ -229,7 +275,7 @@ impl Watch {
                 self.exchanges.insert(*exchange, false);
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
-            Effect::Inspect { op, .. } => self.begin(*op, Under::Inspect),
+            Effect::Inspect { op, .. } | Effect::Survey { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Send { exchange, frame } => self.send(now, *exchange, frame, lan),
             Effect::Close { exchange } => {
@@ -307,6 +353,8 @@ impl Watch {
             }
             (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
+            | (Call::Collect { .. }, Answer::Collected)
+            | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),

@@ -79,18 +79,25 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     (
         "registry",
-        &["registry", "binding", "conflict", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"],
+        &[
+            "registry", "binding", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record", "identity",
+            "link", "time",
+        ],
     ),
     (
         "binding",
-        &["binding", "plan", "conflict", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"],
+        &[
+            "binding", "plan", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record", "identity",
+            "link", "time",
+        ],
     ),
     ("plan", &["dhcpv4", "wire", "link", "time"]),
-    ("effect", &["dhcpv4", "wire", "record", "identity", "link", "time"]),
+    ("effect", &["dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
     ("event", &["identity", "time"]),
+    ("silence", &["identity"]),
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),
     ("dhcpv4", &["dhcpv4", "wire", "identity", "time"]),
     ("conflict", &["conflict", "wire", "time"]),

@@ -19,6 +19,7 @@ use crate::dhcpv4::timing::Timer;
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
+use crate::silence::{Silence, Survey};
 use crate::time::BootId;
 use crate::wire::Mac;
 pub use crate::wire::frame::FrameMeta;
@@ -102,6 +103,8 @@ pub enum Outcome {
         /// The link after the last step, or why the next step (or the look after it) failed.
         result: Result<LinkView, LinkCause>,
     },
+    /// Of [`Effect::Survey`]. What could not be found out says so.
+    Surveyed(Survey),
 }
 
 /// What is to be done outside.
@@ -140,6 +143,15 @@ pub enum Effect {
         target: Target,
         /// The steps, in order; the first failure ends them.
         steps: Vec<Step>,
+    },
+    /// Looks for what could explain that no DHCP server answers.
+    Survey {
+        /// Answered by [`Outcome::Surveyed`].
+        op: OpId,
+        /// The container's link.
+        link: Link,
+        /// The host's link that is its LAN, if it is known by one.
+        lan_parent: Option<String>,
     },
     /// Sends a frame, from its Ethernet header on. A loss is the network's.
     Send {
@@ -349,7 +361,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(*.answers, *.refused, .last_refusal))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(*.answers, *.refused, .last_refusal, .silence, .lan))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -363,6 +375,8 @@ pub enum Failure {
         refused: u32,
         /// Why the last of them was refused.
         last_refusal: Option<String>,
+        /// What else was found.
+        silence: Option<Box<Silence>>,
     },
     /// The time-out passed after an offer, before the ACK.
     #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}")]
@@ -465,9 +479,18 @@ pub enum Failure {
     },
 }
 
-fn heard(answers: u32, refused: u32, last_refusal: &Option<String>) -> String {
+fn heard(
+    answers: u32,
+    refused: u32,
+    last_refusal: &Option<String>,
+    silence: &Option<Box<Silence>>,
+    lan: &Lan,
+) -> String {
     match (answers, last_refusal) {
-        (0, _) => ": no answer came; is a DHCP server on that wire?".to_owned(),
+        (0, _) => match silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty()) {
+            Some(reasons) => format!(": no answer came; {}", reasons.join("; ")),
+            None => ": no answer came; is a DHCP server on that wire?".to_owned(),
+        },
         (_, Some(cause)) => {
             format!(": of {answers} answers {refused} were refused, the last because: {cause}")
         }

@@ -50,6 +50,14 @@ pub enum Lan {
 }
 
 impl Lan {
+    /// Returns the VLAN on that link; 0 when untagged, or unknown.
+    pub fn vlan(&self) -> u16 {
+        match self {
+            Self::Link { vlan, .. } => *vlan,
+            Self::Network(_) => 0,
+        }
+    }
+
     /// Returns the host's link, if the LAN is known by one.
     pub fn parent(&self) -> Option<&str> {
         match self {

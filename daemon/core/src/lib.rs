@@ -58,5 +58,6 @@ pub mod link;
 pub mod plan;
 pub mod record;
 pub mod registry;
+pub mod silence;
 pub mod time;
 pub mod wire;

@@ -36,7 +36,8 @@ pub enum Link {
         ifindex: u32,
         /// The Ethernet address that the container's interface has or had.
         mac: Mac,
-        /// The VLAN that the socket is in, where `port` is set; 0: none.
+        /// The VLAN that the socket is in; 0: none. In a bridge the port is put into it; on any other link the frames bear its
+        /// tag.
         #[serde(default, skip_serializing_if = "is_zero")]
         vlan: u16,
         /// The link is a bridge, and the socket is not on the bridge but on one of its ports, made for it: a frame that is

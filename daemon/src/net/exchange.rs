@@ -59,7 +59,11 @@ impl Exchange {
         opening: impl Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>,
         mut outbox: Outbox<Vec<u8>>,
     ) {
-        let opened = opening.await.flatten().and_then(|Opened { packet, hold }| {
+        let opened = match opening.await.flatten() {
+            Ok(opened) => forwarding(opened, &mut outbox).await,
+            Err(cause) => Err(cause),
+        };
+        let opened = opened.and_then(|Opened { packet, hold, port: _ }| {
             let packet = Ready::new(packet);
             packet
                 .map(|packet| (packet, hold))
@@ -157,6 +161,16 @@ impl Retry {
     /// Returns it for its next try, the last at the end of the patience; `None` when that was the last.
     fn later(self, now: Instant) -> Option<Self> {
         (self.at < self.until).then(|| Self { at: (now + self.pause).min(self.until), pause: self.pause * 2, ..self })
+    }
+}
+
+/// Waits until what the sockets send goes through, or the exchange is closed.
+async fn forwarding(mut opened: Opened, outbox: &mut Outbox<Vec<u8>>) -> Result<Opened, LinkCause> {
+    let Some(port) = opened.port.take() else { return Ok(opened) };
+    tokio::select! {
+        forwards = port.forwards() => forwards.map(|()| opened),
+        // Nobody sends before it is open.
+        _ = outbox.recv() => Err(LinkCause::TimedOut),
     }
 }
 

@@ -4,7 +4,8 @@
 //!
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
-//! * [`packet`]: the sockets of an exchange; [`exchange`] sends and receives through them; [`reaper`] closes them.
+//! * [`packet`]: the sockets of an exchange, for some on a bridge's [`port`] of their own; [`exchange`] sends and receives through them; [`reaper`] closes them.
+//! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
@@ -16,10 +17,12 @@ mod netlink;
 mod netns;
 mod packet;
 mod pool;
+mod port;
 mod ready;
 mod reaper;
 mod registrar;
 mod steps;
+mod survey;
 mod watch;
 
 #[cfg(test)]
@@ -200,6 +203,12 @@ impl Net {
             let result = work.await.flatten();
             Outcome::Applied { taken: taken.load(Ordering::Relaxed), result }
         });
+    }
+
+    /// Looks for what could explain that no DHCP server answers.
+    pub(crate) fn survey(&mut self, op: OpId, link: Link, lan_parent: Option<String>) {
+        let look = self.pool.run(move |worker| survey::look(worker, link, lan_parent));
+        self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
     }
 
     /// Sends a frame. One that the link cannot take within 50 ms is lost.

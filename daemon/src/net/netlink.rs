@@ -155,6 +155,11 @@ impl Netlink {
         Ok(addresses)
     }
 
+    /// Asks for a change.
+    pub(super) fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
+        self.request(request, flags | NLM_F_ACK, |_, _| Ok(()))
+    }
+
     /// Sends a request and gives the kind and payload of every message of the answer to `each`.
     pub(super) fn request(
         &mut self,
@@ -269,8 +274,12 @@ pub(super) struct LinkAnswer {
     flags: LinkFlags,
     name: String,
     mac: Option<Mac>,
-    mtu: u32,
+    pub(super) mtu: u32,
+    /// Of a veth: its other end's index, there.
+    pub(super) other: u32,
     bridge: bool,
+    /// Of a bridge's port: whether it forwards (`BR_STATE_*`).
+    port_state: Option<u8>,
     received: u64,
 }
 
@@ -280,6 +289,13 @@ impl LinkAnswer {
     const MTU: u16 = libc::IFLA_MTU;
     const INFO: u16 = libc::IFLA_LINKINFO;
     const STATS: u16 = libc::IFLA_STATS64;
+    /// What is told of a bridge's port, in a message of that family.
+    const PORT: u16 = libc::IFLA_PROTINFO;
+    const LINK: u16 = libc::IFLA_LINK;
+    /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
+    const PORT_STATE: u16 = 1;
+    /// In `INFO`: what is told of a bridge's port, in any other.
+    const INFO_PORT: u16 = libc::IFLA_INFO_SLAVE_DATA;
     /// In `INFO`: what sort of link it is.
     const INFO_KIND: u16 = libc::IFLA_INFO_KIND;
     const HEADER: usize = 16;
@@ -295,7 +311,9 @@ impl LinkAnswer {
             name: String::new(),
             mac: None,
             mtu: 0,
+            other: 0,
             bridge: false,
+            port_state: None,
             received: 0,
         };
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
@@ -305,7 +323,9 @@ impl LinkAnswer {
                 Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
                 Self::IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
-                Self::INFO => link.bridge = Self::is_bridge(value),
+                Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::INFO => link.read_info(value),
+                Self::PORT => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
                 Self::STATS => link.received = value.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)),
                 _ => {}
@@ -314,9 +334,26 @@ impl LinkAnswer {
         Ok(link)
     }
 
-    fn is_bridge(info: &[u8]) -> bool {
-        let mut attributes = NlasIterator::new(info).flatten();
-        attributes.any(|attribute| attribute.kind() == Self::INFO_KIND && attribute.value().starts_with(b"bridge\0"))
+    fn read_info(&mut self, info: &[u8]) {
+        for attribute in NlasIterator::new(info).flatten() {
+            match attribute.kind() {
+                Self::INFO_KIND => self.bridge = attribute.value().starts_with(b"bridge\0"),
+                Self::INFO_PORT => self.read_port(attribute.value()),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_port(&mut self, port: &[u8]) {
+        let mut attributes = NlasIterator::new(port).flatten();
+        let state = attributes.find(|attribute| attribute.kind() == Self::PORT_STATE);
+        self.port_state = state.and_then(|state| state.value().first().copied()).or(self.port_state);
+    }
+
+    /// Tells whether it is a bridge's port, and what it sends is forwarded.
+    pub(super) fn forwards(&self) -> bool {
+        const BR_STATE_FORWARDING: u8 = 3;
+        self.port_state == Some(BR_STATE_FORWARDING)
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold_core::link::{Cookie, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::wire::Mac;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::libc;
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::GetSockOpt;
 use nix::sys::stat::Mode;
 use nix::{getsockopt_impl, sockopt_impl};
@@ -21,6 +22,7 @@ use tracing::{debug, error};
 
 use super::netlink::{Netlink, Which};
 use super::packet::Opened;
+use super::port::{Place, Port};
 use super::reaper::Reaper;
 use super::registrar::Registrar;
 
@@ -127,8 +129,28 @@ impl Worker {
                     _ => Err(LinkCause::NetnsChanged(path.clone())),
                 }
             }),
+            Link::Parent { ifindex, mac, vlan, port: true } => self.open_port(*ifindex, *vlan, *mac, want),
             Link::Parent { .. } => Opened::new(link, want, reaper)?.bind(link, want),
         }
+    }
+
+    /// Opens the socket of an exchange behind a port of the bridge `bridge`, which is made for it.
+    fn open_port(&mut self, bridge: u32, vlan: u16, mac: Mac, want: Sockets) -> Result<Opened, LinkCause> {
+        let news = Port::news()?;
+        let netlink = opened(&mut self.netlink)?;
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| LinkCause::Refused {
+            doing: "make a network namespace",
+            reason: errno.desc().to_owned(),
+        })?;
+        let back = Back { host: &self.host, stranded: &mut self.stranded };
+        let place = Place { netlink, ns: self.host.ns.as_fd() };
+        let opened = Port::make(place, bridge, vlan, mac, news).and_then(|(port, inside)| {
+            let link = Link::parent(inside, mac);
+            let opened = Opened::new(&link, want, self.host.reaper.clone())?.bind(&link, want)?;
+            Ok(Opened { port: Some(port), ..opened })
+        });
+        drop(back);
+        opened
     }
 
     /// Takes `steps` at the target, counting each in `taken`, and returns what is there then.
@@ -202,10 +224,7 @@ impl Worker {
 
     /// Returns the socket in the host's namespace.
     fn here(&mut self) -> Result<&mut Netlink, LinkCause> {
-        match &mut self.netlink {
-            Some(netlink) => Ok(netlink),
-            none => Ok(none.insert(Netlink::open().map_err(unopened)?)),
-        }
+        opened(&mut self.netlink)
     }
 
     /// Runs `work` inside the namespace at `path`, which it is given the file of.
@@ -257,6 +276,14 @@ fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Expected) -> Res
         }
         Expected::NotHost if cookie == host.cookie => Err(LinkCause::HostNetns(path.to_owned())),
         Expected::Any | Expected::NotHost | Expected::This(_) => Ok(cookie),
+    }
+}
+
+/// Returns the socket, opened when there is none yet, in the calling thread's namespace.
+fn opened(netlink: &mut Option<Netlink>) -> Result<&mut Netlink, LinkCause> {
+    match netlink {
+        Some(netlink) => Ok(netlink),
+        none => Ok(none.insert(Netlink::open().map_err(unopened)?)),
     }
 }
 

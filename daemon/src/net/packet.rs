@@ -25,6 +25,7 @@ use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tracing::debug;
 
+use super::port::Port;
 use super::reaper::Reaper;
 
 /// The longest frame that is taken, in bytes: a DHCP message of 1500 bytes with all its headers, and room.
@@ -45,6 +46,8 @@ pub(super) struct Opened {
     pub(super) packet: PacketSocket,
     /// Holds port 68 and is never read.
     pub(super) hold: Option<Socket>,
+    /// The bridge's port that it sends by, if it was made for it.
+    pub(super) port: Option<Port>,
 }
 
 impl Opened {
@@ -55,14 +58,19 @@ impl Opened {
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
             socket.attach_filter(&filter(want.chaddr, link.mac(), want.arp))?;
-            let packet = PacketSocket { fd: Some(OwnedFd::from(socket)), ifindex: ifindex_of(link), reaper };
+            let packet = PacketSocket {
+                fd: Some(OwnedFd::from(socket)),
+                ifindex: ifindex_of(link),
+                vlan: vlan_of(link),
+                reaper,
+            };
             AuxData.set(&packet, &true)?;
             IgnoreOutgoing.set(&packet, &true)?;
             sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
             Ok(packet)
         });
         let packet = opened.map_err(|error| refused("open a packet socket", &error))?;
-        Ok(Self { packet, hold: None })
+        Ok(Self { packet, hold: None, port: None })
     }
 
     /// Lets it hear its link, and opens what else is wanted.
@@ -88,6 +96,8 @@ impl Opened {
 pub(super) struct PacketSocket {
     fd: Option<OwnedFd>,
     ifindex: u32,
+    /// The VLAN whose tag its frames bear on the link; 0: none.
+    vlan: u16,
     reaper: Reaper,
 }
 
@@ -166,6 +176,8 @@ impl PacketSocket {
                     read_aux_data(&message.data_bytes, &mut meta);
                 }
             }
+            // As seen from within its own VLAN, where nothing but what comes from there is untagged.
+            meta.vlan ^= self.vlan;
             (got.bytes, meta, got.flags)
         };
         // The filter cuts a longer frame to one byte more than fits, which shows here.
@@ -175,7 +187,8 @@ impl PacketSocket {
 
     /// Sends a frame, or says why not. Does not wait.
     pub(super) fn send(&self, frame: &[u8]) -> Sent {
-        match send(self.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT) {
+        let tagged = tagged(frame, self.vlan);
+        match send(self.as_raw_fd(), tagged.as_deref().unwrap_or(frame), MsgFlags::MSG_DONTWAIT) {
             Ok(_) => Sent::Yes,
             Err(errno @ (Errno::ENOBUFS | Errno::ENETDOWN | Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM)) => {
                 Sent::Busy(errno)
@@ -354,6 +367,22 @@ fn read_aux_data(bytes: &[u8], meta: &mut FrameMeta) {
     {
         meta.vlan = u16::from_ne_bytes([low, high]) & 0xfff;
     }
+}
+
+/// Returns the VLAN whose tag frames bear on a link. In a bridge's port it is the bridge that tags.
+fn vlan_of(link: &Link) -> u16 {
+    match *link {
+        Link::Parent { vlan, port: false, .. } => vlan,
+        Link::Parent { port: true, .. } | Link::InNetns { .. } => 0,
+    }
+}
+
+/// Puts a VLAN's tag into a frame (802.1Q-2018 §9.6); `None` when there is none to put in.
+fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
+    const ADDRESSES: usize = 12;
+    let (addresses, rest) = frame.split_at_checked(ADDRESSES).filter(|_| vlan != 0)?;
+    let protocol = (libc::ETH_P_8021Q as u16).to_be_bytes();
+    Some([addresses, &protocol, &vlan.to_be_bytes(), rest].concat())
 }
 
 fn ifindex_of(link: &Link) -> u32 {

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use leasehold_core::link::{Cookie, LinkCause, LinkRoute, LinkView, Step};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NlasIterator};
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NlasIterator};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
@@ -135,10 +135,6 @@ impl Netlink {
         // A namespace gets its main table with its first route.
         unless(libc::ENOENT, asked)?;
         Ok(found)
-    }
-
-    fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
-        self.request(request, flags | NLM_F_ACK, |_, _| Ok(()))
     }
 }
 

@@ -43,6 +43,9 @@ pub struct Config {
     pub echo_client_id: bool,
     /// How long it thinks before an OFFER (dnsmasq pings the address for 3 s).
     pub offer_delay: Duration,
+    /// Whether it refuses every REQUEST, as one whose configuration was changed under its clients. What it refuses it has
+    /// no lease for any more.
+    pub refuses: bool,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
@@ -71,6 +74,7 @@ impl Config {
             authoritative: true,
             echo_client_id: true,
             offer_delay: Duration::ZERO,
+            refuses: false,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
         }

@@ -124,7 +124,8 @@ struct Client {
 /// A lease as the wire saw it.
 #[derive(Debug)]
 struct Grant {
-    server: Ipv4Addr,
+    /// Who granted it: of several with one pool it may be more than one.
+    servers: Vec<Ipv4Addr>,
     until: Option<Duration>,
     given_back: bool,
     refused: bool,
@@ -188,8 +189,10 @@ impl Judge {
             Some(Kind::Ack) => {
                 let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
-                let grant = Grant { server, until, given_back: false, refused: false };
-                self.grants.insert((exchange.key.clone(), message.yiaddr), grant);
+                let key = (exchange.key.clone(), message.yiaddr);
+                let before = self.grants.remove(&key).map(|grant| grant.servers).unwrap_or_default();
+                let servers = before.into_iter().filter(|other| *other != server).chain([server]).collect();
+                self.grants.insert(key, Grant { servers, until, given_back: false, refused: false });
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -219,7 +222,7 @@ impl Judge {
                 let Some(grant) = self.grants.get_mut(&(exchange.key.clone(), claim)) else {
                     return;
                 };
-                grant.refused |= message.address(code::SERVER) == Some(grant.server);
+                grant.refused |= message.address(code::SERVER).is_some_and(|server| grant.servers.contains(&server));
             }
             _ => {}
         }
@@ -343,7 +346,7 @@ impl Judge {
         }
         let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
         let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
-        if let Some(other) = [to, named].into_iter().flatten().find(|server| *server != grant.server) {
+        if let Some(other) = [to, named].into_iter().flatten().find(|server| !grant.servers.contains(server)) {
             found.push(Violation::WrongServer(purpose, other));
         }
         grant.given_back |= purpose.gives_back();

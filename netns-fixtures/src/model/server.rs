@@ -207,6 +207,9 @@ impl Server {
             return silent(Silence::NotForServers);
         };
         let event = match purpose {
+            Purpose::Select | Purpose::Reboot | Purpose::Renew | Purpose::Rebind if self.config.refuses => {
+                self.storm(now, &message, purpose)
+            }
             Purpose::Discover => self.discover(now, &message),
             Purpose::Select => self.select(now, &message),
             Purpose::Reboot => self.reboot(now, &message),
@@ -215,6 +218,18 @@ impl Server {
             Purpose::Release => self.release(now, &message, *datagram.source.ip()),
         };
         Handled { event, reply: self.reply(&message, event) }
+    }
+
+    /// Refuses a REQUEST whatever it is for, unless the client means another server.
+    fn storm(&mut self, now: Duration, message: &Message, purpose: Purpose) -> Event {
+        if message.address(code::SERVER).is_some_and(|server| server != self.config.id) {
+            return Event::Silent(Silence::OtherServer);
+        }
+        let address = message.address(code::REQUESTED).unwrap_or(message.ciaddr);
+        if self.has(now, &message.key(), address) {
+            self.end(address);
+        }
+        Event::Refused(address, purpose)
     }
 
     fn discover(&mut self, now: Duration, message: &Message) -> Event {

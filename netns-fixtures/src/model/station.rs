@@ -71,6 +71,11 @@ impl Station {
         self.mac = mac;
     }
 
+    /// Gives it another address, as when a network is renumbered.
+    pub fn set_address(&mut self, address: Ipv4Addr) {
+        self.address = address;
+    }
+
     /// Takes in a frame, and returns what it sends for it and what its server did, if the frame was for that.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) -> (Vec<Out>, Option<Event>) {
         let nothing = (Vec::new(), None);

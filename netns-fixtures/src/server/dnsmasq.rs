@@ -13,6 +13,8 @@ use crate::need::Need;
 /// What dnsmasq gives out.
 #[derive(Clone, Debug)]
 pub struct DnsmasqConfig {
+    /// The link that it serves.
+    pub ifname: String,
     /// The addresses.
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time; two minutes at least.
@@ -44,7 +46,7 @@ impl From<Grants> for DnsmasqConfig {
             more.push(format!("--dhcp-option=option:classless-static-route,{}", routes.join(",")));
         }
         let Grants { pool, lease_time, timers, .. } = grants;
-        Self { pool, lease_time, timers, verbose: true, more }
+        Self { ifname: Lan::IFNAME.to_owned(), pool, lease_time, timers, verbose: true, more }
     }
 }
 
@@ -82,7 +84,7 @@ impl Program for DnsmasqProgram {
             .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-"])
             .args(config.verbose.then_some("--log-dhcp"))
             .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
-            .arg(format!("--interface={}", Lan::IFNAME))
+            .arg(format!("--interface={}", config.ifname))
             .arg("--except-interface=lo")
             .arg(format!("--dhcp-leasefile={}", place.lease_file().display()))
             .arg(format!("--pid-file={}", place.file("pid").display()))

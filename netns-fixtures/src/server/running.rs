@@ -195,6 +195,14 @@ impl<P: Program> Server<P> {
         self.process.as_ref().map(Process::log)
     }
 
+    /// Waits until it has said a line with `text`.
+    ///
+    /// # Panics
+    /// While it is stopped.
+    pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
+        self.process.as_mut().expect("the server runs").wait_for_line(text)
+    }
+
     pub(super) fn netns(&self) -> &Netns {
         &self.netns
     }

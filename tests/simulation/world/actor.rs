@@ -4,16 +4,18 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
-use leasehold_core::link::Cookie;
+use leasehold_core::link::{Cookie, LinkRoute};
 use leasehold_core::wire::Mac;
 
 use super::Micros;
+use super::wire::ROGUE;
 use crate::kernel::At;
-use crate::plan::Plan;
+use crate::plan::{Plan, Rogue};
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
@@ -38,8 +40,17 @@ pub(crate) struct Actor {
     pub(crate) phase: Phase,
     /// What ADD was answered.
     pub(crate) told: Option<Lease>,
+    /// When.
+    pub(crate) told_at: Micros,
     /// The world, not the daemon, may have cost it its lease.
     pub(crate) excused: bool,
+    /// The store was lost while it lived; whether its adoption has to succeed.
+    pub(crate) stranded: Option<bool>,
+    /// What others put on its interface.
+    pub(crate) foreign: Vec<Ipv4Net>,
+    pub(crate) foreign_routes: Vec<LinkRoute>,
+    /// What is on its interface is not all the daemon's to know: somebody's hand was in it.
+    pub(crate) meddled: bool,
     /// When its last namespace went without a DEL.
     pub(crate) died: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
@@ -129,6 +140,8 @@ pub(crate) enum Role {
     Spool(Attachment),
     /// LIST, and this attachment must not hold anything.
     Audit(Option<Attachment>),
+    /// GC.
+    Collect,
     /// The world asks, and waits for the answer.
     Inquiry,
 }
@@ -164,13 +177,20 @@ impl Actor {
             at: None,
             phase: Phase::Idle,
             told: None,
+            told_at: 0,
             excused: false,
+            stranded: None,
+            foreign: Vec::new(),
+            foreign_routes: Vec::new(),
+            meddled: false,
             died: None,
             order: 0,
         }
     }
 
-    pub(crate) fn add(&self, lan: Lan, timeout: Duration) -> Add {
+    /// Returns its ADD.
+    pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
+        let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
         Add {
             attachment: self.attachment.clone(),
             netns: self.path.clone(),
@@ -179,7 +199,14 @@ impl Actor {
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
             wanted: None,
-            profile: Profile::default(),
+            profile: Profile {
+                deny,
+                on_change: plan.on_change,
+                on_expiry: plan.on_expiry,
+                metric: plan.metric,
+                detection: plan.detection,
+                ..Profile::default()
+            },
             timeout,
         }
     }
@@ -200,6 +227,9 @@ impl Actor {
             [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
         }
         self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));
-        (self.phase, self.told, self.excused) = (Phase::Adding, None, false);
+        self.foreign.clear();
+        self.foreign_routes.clear();
+        self.meddled = false;
+        (self.phase, self.told, self.excused, self.stranded) = (Phase::Adding, None, false, None);
     }
 }

@@ -52,6 +52,9 @@ impl World {
         if let Role::Intruder(cookie) = asked.role {
             return self.intruded(cookie, &answer);
         }
+        if asked.role == Role::Collect {
+            return self.collected(&asked, answer);
+        }
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
         match asked.role {
             Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
@@ -79,7 +82,9 @@ impl World {
             Answer::Leased(lease) => {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
+                self.judge_rogue(lan, Some(lease.server));
                 self.actors[index].told = Some((*lease).clone());
+                self.actors[index].told_at = self.now;
                 if !self.is_granted(lan, lease.ip(), self.actors[index].client_id.as_bytes()) {
                     self.actors[index].excused = true;
                 }
@@ -87,8 +92,7 @@ impl World {
                     return self.end_by_del(index);
                 };
                 self.check_link(index, at);
-                let added = self.kernel.add_address(at, lease.address);
-                self.tell(added);
+                self.configure(index, at, &lease);
                 self.actors[index].phase = Phase::Live;
                 self.stay(index);
             }
@@ -139,13 +143,17 @@ impl World {
     fn added_again(&mut self, index: usize, answer: Answer) {
         self.excuse_lapsed(index);
         let actor = &self.actors[index];
-        let Some(told) = &actor.told else { return };
+        let Some(told) = actor.told.clone() else { return };
         match answer {
             Answer::Leased(lease) if lease.address == told.address || actor.excused => {
                 self.stats.count("ADD again leased");
                 // A lease that had ended took its address off the link; main plugins put on what they are told.
-                let added = actor.at.and_then(|at| self.kernel.add_address(at, lease.address));
-                self.tell(added);
+                if let Some(at) = actor.at {
+                    self.actors[index].meddled |= lease.address != told.address;
+                    self.plug(at, &lease);
+                }
+                self.actors[index].told = Some(*lease);
+                self.actors[index].told_at = self.now;
             }
             // What failed ends with a DEL.
             Answer::Failed(_) if actor.excused => self.end_by_del(index),
@@ -158,6 +166,9 @@ impl World {
         self.excuse_lapsed(index);
         match answer {
             Answer::Checked => self.stats.count("CHECK passed"),
+            Answer::Failed(Failure::NotOnLink { .. }) if self.actors[index].meddled => {
+                self.stats.count("CHECK missed the address");
+            }
             Answer::Failed(failure) => {
                 self.stats.count("CHECK failed");
                 if self.calm {
@@ -233,6 +244,7 @@ impl World {
                 }
             }
             (Role::Del, Phase::Ending) => self.clean_up(index),
+            (Role::Collect, Phase::Ending) => self.end_by_del(index),
             _ => {}
         }
     }

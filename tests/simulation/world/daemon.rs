@@ -7,9 +7,9 @@ use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{ClientKey, Kind, Message, code};
 
-use super::actor::{Actor, Phase};
+use super::actor::Phase;
+use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, happens};
@@ -19,7 +19,7 @@ use crate::watch::{Holder, Rule};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
-    subject: Subject,
+    pub(super) subject: Subject,
 }
 
 /// A core that emits more than this for one input does not end.
@@ -34,21 +34,30 @@ impl World {
             return;
         }
         self.run += 1;
+        self.started = self.now;
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
-        let records = self.store.records();
+        // What the start does not name is of a daemon before.
+        self.published.clear();
+        let (records, adoptees) = (self.store.records(), self.adoptees());
         let boot = BootId(format!("boot-{}", self.boot));
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
         self.hush();
+        self.remember_times();
         self.excuse_outdated();
         let now = self.now;
         for (id, call) in &spooled {
             self.watch.request(now, *id, call);
             self.cause_to_send(call);
         }
-        self.feed(Input::Start { boot, records, spooled, adoptees: Vec::new() });
+        self.stats.count_many("adoptees", adoptees.len());
+        for adoptee in &adoptees {
+            let client = adoptee.add.client_id.resolve(Mac::default());
+            self.watch.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
+        }
+        self.feed(Input::Start { boot, records, spooled, adoptees });
     }
 
     /// Excuses those whose record says that their lease has ended: an extension that a full disk kept out of it died with the
@@ -84,7 +93,13 @@ impl World {
         let attachment = match call {
             Call::Add(add) => &add.attachment,
             Call::Del { attachment } => attachment,
-            Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => return,
+            Call::Collect { network, keep } => {
+                let kept = |a: &Attachment| keep.iter().any(|(c, i)| *c == a.container && *i == a.ifname);
+                let stale =
+                    self.store.durable.values().filter(|r| r.attachment.network == *network && !kept(&r.attachment));
+                return stale.for_each(|record| self.watch.unhush(record.link.mac()));
+            }
+            Call::Check { .. } | Call::Status { .. } | Call::List => return,
         };
         let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
         for record in self.store.durable.values() {
@@ -101,6 +116,7 @@ impl World {
         }
         self.stats.crashes += 1;
         self.note(|| "CRASH".to_owned());
+        self.leave_all(Excuse::DiedUnwritten, true);
         // Its sockets close with it: what only they kept dies now.
         for sock in std::mem::take(&mut self.socks).into_values() {
             if let Some(at) = sock.open_at {
@@ -112,11 +128,13 @@ impl World {
         self.kernel.daemon_ended();
         self.store.daemon_ended();
         self.watch.daemon_ended();
+        self.timing.daemon_ended();
         self.timer = None;
         self.carried.clear();
         for id in self.requests.keys().copied().collect::<Vec<_>>() {
             self.after(0, 5 * MILLI, Event::Cut(id));
         }
+        self.damage();
         if happens(&mut self.rng, self.plan.reboots) {
             self.reboot();
         }
@@ -139,6 +157,9 @@ impl World {
         self.stats.reboots += 1;
         self.boot += 1;
         self.booted_at = self.now;
+        if self.plan.wall_jumps.is_some() {
+            self.leave_all(Excuse::WallClock, false);
+        }
         self.kernel = Kernel::booted(self.plan.lans);
         self.watch.holders.clear();
         self.spool.clear();
@@ -201,20 +222,14 @@ impl World {
             _ => None,
         };
         let holder = self.new_holder(&effect);
+        if let Effect::Apply { target, steps, .. } = &effect {
+            self.judge_steps(target, steps);
+        }
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
-            let now = self.model_time();
-            if let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Request)) {
-                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
-                if latest.0 != message.xid {
-                    *latest = (message.xid, self.now);
-                }
-            }
-            if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
-                self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
-            }
+            self.spoken(lan, frame);
         }
         if let Some((attachment, holder)) = holder {
             self.watch.holders.insert(attachment, holder);
@@ -255,30 +270,6 @@ impl World {
         self.feed(Input::Frame { exchange, bytes, meta });
     }
 
-    /// Notes that a server's message reached its client.
-    fn heard(&mut self, lan: usize, bytes: &[u8]) {
-        let payload = bytes.get(42..).unwrap_or_default();
-        let Ok(message) = Message::decode(payload) else { return };
-        self.segments[lan].judge.heard(payload);
-        let key = message.key();
-        if message.kind() == Some(Kind::Nak) {
-            let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
-            self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
-        }
-        if message.kind() == Some(Kind::Ack) {
-            // An ACK that comes after the end comes too late.
-            let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
-            let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
-            concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
-            let Some((xid, sent)) = self.latest.get(&(lan, message.key())) else { return };
-            if *xid == message.xid {
-                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
-                let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
-                self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
-            }
-        }
-    }
-
     /// Tells the core of a socket's failure.
     pub(super) fn broken(&mut self, exchange: ExchangeId, cause: LinkCause) {
         if self.socks.get(&exchange).is_some_and(|sock| sock.open_at.is_some()) {
@@ -290,6 +281,7 @@ impl World {
     /// Tells the core what the kernel said, or that something it said was lost.
     pub(super) fn told(&mut self, event: KernelEvent) {
         let lost = happens(&mut self.rng, self.plan.missed);
+        self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
         let event = if lost { KernelEvent::Missed } else { event };
         self.note(|| format!("> {event:?}"));
         self.feed(Input::Kernel(event));
@@ -331,9 +323,11 @@ impl World {
         if self.daemon.is_none() {
             return self.cut(id);
         }
-        let call = asked.call.clone();
+        let mut call = asked.call.clone();
+        self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.watch.request(self.now, id, &call);
+        self.asked_anew(&call);
         self.cause_to_send(&call);
         self.feed(Input::Request { id, call });
     }
@@ -348,7 +342,7 @@ impl World {
 
     /// Carries an effect out, unless the daemon crashes first; or crashes after it.
     pub(super) fn carry(&mut self, effect: Effect) {
-        let Some(kind) = kind_of(&effect) else { return self.carry_out(effect) };
+        let kind = kind_of(&effect);
         if self.crashes_at(kind, false) {
             return;
         }
@@ -373,17 +367,17 @@ impl World {
     }
 }
 
-fn kind_of(effect: &Effect) -> Option<EffectKind> {
-    Some(match effect {
+fn kind_of(effect: &Effect) -> EffectKind {
+    match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
-        Effect::Inspect { .. } => EffectKind::Inspect,
+        Effect::Inspect { .. } | Effect::Survey { .. } => EffectKind::Inspect,
         Effect::Apply { .. } => EffectKind::Apply,
         Effect::Send { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
-        Effect::Publish { .. } => return None,
-    })
+        Effect::Publish { .. } => EffectKind::Publish,
+    }
 }
 
 fn brief(effect: &Effect) -> String {

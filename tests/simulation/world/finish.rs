@@ -11,11 +11,16 @@ use netns_fixtures::model::ClientKey;
 use super::actor::{Asked, Phase, Role};
 use super::{Event, SECOND, World};
 use crate::watch::Rule;
+use leasehold_core::registry::Kept;
 
 /// Callers, a daemon that is away and pending starts come to an end within this.
 const SETTLE: Duration = Duration::from_secs(3 * 3600);
 /// An exchange that goes on at the end of quiet is over after this.
 const EXCHANGE: u64 = 10 * SECOND;
+/// What was given back is known to its server within this: a RELEASE is tried again after at most nine minutes.
+const RELEASED: u64 = 1200 * SECOND;
+/// Whoever was told something within a minute of its server's getting another configuration may have been told the old.
+const MINUTE: u64 = 60 * SECOND;
 /// A namespace that died without a DEL is noticed within this where nothing fails.
 const NOTICED: u64 = 5 * SECOND;
 
@@ -38,7 +43,7 @@ impl World {
                 self.end_by_del(actor);
             }
         }
-        if self.settle() && self.quiet() {
+        if self.settle() && self.come_to_rest() && self.quiet() {
             self.examine_rest();
         }
     }
@@ -47,10 +52,8 @@ impl World {
     fn wind_down(&mut self) {
         self.note(|| "WIND DOWN".to_owned());
         self.winding_down = true;
-        let plan = &mut self.plan;
-        (plan.loss, plan.duplicates, plan.link_faults, plan.store_faults) = (0, 0, 0, 0);
-        (plan.missed, plan.reboots, plan.flapping) = (0, 0, 0);
-        (plan.late, plan.server_faults, plan.store_full) = (None, None, None);
+        self.plan.heal();
+        self.timing.healed(self.now);
         self.disk_full = false;
         self.wires_heal();
     }
@@ -109,6 +112,10 @@ impl World {
         let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
+        self.examine_shared(&rows);
+        self.examine_servers(&rows);
+        self.examine_kept(rows.len());
+        self.examine_published();
         for row in &rows {
             let lives = self.actors.iter().any(|a| a.phase == Phase::Live && a.attachment == row.attachment);
             if !lives {
@@ -128,7 +135,7 @@ impl World {
         let (attachment, told) = (actor.attachment.clone(), actor.told.clone().expect("a live actor was told"));
         let lost = |what: &str| format!("{attachment} was told {}, excused {}: {what}", told.address, actor.excused);
         let Some(row) = rows.iter().find(|row| row.attachment == attachment) else {
-            return self.fail(Rule::LeaseLost, lost("the daemon does not know it"));
+            return self.not_adopted(index);
         };
         let Some(lease) = &row.lease else {
             return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state)));
@@ -145,12 +152,19 @@ impl World {
         if !same && !actor.excused {
             return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {}", lease.address)));
         }
+        if self.actors[index].meddled {
+            return self.stats.count("live at the end without its address");
+        }
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
         let answer = self.inquire(check);
         if matches!(answer, Some(Answer::Checked)) != same {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
+        self.examine_interface(index);
         self.stats.count("live at the end");
+        if self.actors[index].stranded.is_some() {
+            self.stats.count("adopted");
+        }
     }
 
     /// Excuses an actor whose lease has ended at its server, where that can be.
@@ -158,7 +172,8 @@ impl World {
         let actor = &self.actors[index];
         let told = actor.told.as_ref().map(Lease::ip);
         let lapsed = told.is_some_and(|address| self.has_lapsed(actor.lan, address, &actor.client_id));
-        self.actors[index].excused |= lapsed && self.may_lapse;
+        let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > actor.told_at);
+        self.actors[index].excused |= lapsed && self.may_lapse || changed;
     }
 
     /// Tells whether an address was granted to a client until a time that has passed.
@@ -172,9 +187,30 @@ impl World {
     /// Tells whether a server has granted an address to a client, and the lease has not ended.
     pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &[u8]) -> bool {
         let (now, key) = (self.model_time(), ClientKey::Id(client_id.to_vec()));
-        let servers = self.segments[lan].stations.iter().filter_map(|station| station.server());
+        let servers = self.segments[lan].honest().iter().filter_map(|station| station.server());
         let mut leases = servers.filter_map(|server| server.lease(now, address));
         leases.any(|lease| lease.client == key)
+    }
+
+    /// Waits until the daemon has given everything back that it can: then no server has a lease of ours.
+    fn come_to_rest(&mut self) -> bool {
+        let limit = self.now + RELEASED;
+        let rests = |world: &Self| world.store.durable.is_empty() && world.timer.is_none();
+        self.until(limit, |world| rests(world) && world.watch.under_way() == 0);
+        // What was sent last is on its way.
+        self.until(self.now + SECOND, |_| false);
+        self.examine_servers(&[]);
+        self.breach.is_none()
+    }
+
+    /// The core keeps nothing but what its bindings need.
+    fn examine_kept(&mut self, bindings: usize) {
+        let Some(daemon) = self.daemon.as_ref().filter(|_| self.watch.under_way() == 0) else { return };
+        let more = |kept: &Kept| kept.count > if kept.of_bindings { bindings } else { 0 };
+        let kept = daemon.subject.kept().into_iter().filter(more).collect::<Vec<_>>();
+        if !kept.is_empty() {
+            self.fail(Rule::Kept, format!("for {bindings} bindings: {kept:?}"));
+        }
     }
 
     /// Nothing is left of anything.
@@ -190,7 +226,8 @@ impl World {
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {
-            return;
+            self.examine_published();
+            return self.examine_kept(0);
         };
         self.fail(Rule::Residue, left);
     }
@@ -203,7 +240,7 @@ impl World {
         self.findings.remove(&id)
     }
 
-    fn file(&mut self, role: Role, call: Call) -> RequestId {
+    pub(super) fn file(&mut self, role: Role, call: Call) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.requests.insert(id, Asked::by_nobody(role, call));
@@ -233,6 +270,8 @@ impl World {
             return;
         }
         let Answer::Bindings { rows, .. } = answer else { return };
+        self.examine_shared(&rows);
+        self.examine_expired();
         for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
             if *role == Role::Audit(Some(row.attachment.clone())) {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));

@@ -5,10 +5,17 @@
 
 mod actor;
 mod answers;
+mod clocks;
+mod collect;
 mod daemon;
+mod damage;
+mod faults;
 mod finish;
+mod interface;
+mod ledger;
 mod runtime;
 mod shell;
+mod spoken;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,14 +23,18 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::dhcpv4::lease::Dns;
+use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
+use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::ClientKey;
 
 use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
+use self::ledger::{Excuse, Grant};
 use self::shell::Sock;
 use self::wire::Segment;
 use crate::kernel::{At, Kernel};
@@ -31,6 +42,7 @@ use crate::plan::{CrashPoint, EffectKind, Plan};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::subject::Mutation;
+use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::watch::{Breach, Rule, Watch, breach};
 
@@ -56,6 +68,8 @@ enum Event {
     Done(u32, OpId, Outcome, Option<ExchangeId>),
     /// A frame is told to the core.
     Frame(u32, ExchangeId, Vec<u8>, FrameMeta),
+    /// A damaged frame is told to the core.
+    Noise(u32, ExchangeId, Vec<u8>),
     /// A socket's failure is told to the core.
     Broken(u32, ExchangeId, LinkCause),
     /// The kernel's message is told to the core.
@@ -80,8 +94,20 @@ enum Event {
     Start,
     /// Something happens to a server.
     Server(usize),
+    /// The servers of a LAN cannot be reached for a while, one of them or all.
+    Partition(usize),
+    /// A server of a LAN begins or ends to refuse everything.
+    Storm(usize, usize, bool),
+    /// A server of a LAN gets another configuration.
+    Renumber(usize),
     /// The store's disk fills up, or has room again.
     Disk(bool),
+    /// The wall clock is set.
+    WallJump,
+    /// The host is suspended.
+    Suspend,
+    /// A runtime collects what is not valid any more on a LAN.
+    Collect(usize),
     /// All bindings are looked at.
     Audit,
 }
@@ -106,6 +132,12 @@ pub(crate) struct World {
     now: Micros,
     boot: u32,
     booted_at: Micros,
+    /// What the wall clock shows beyond the world's time, in microseconds.
+    wall_offset: i64,
+    /// When the daemon last started.
+    started: Micros,
+    /// When the host was last resumed.
+    resumed: Micros,
     queue: BTreeMap<(Micros, u32, u32), Event>,
     sequence: u32,
     kernel: Kernel,
@@ -125,6 +157,15 @@ pub(crate) struct World {
     spool: Vec<Spooled>,
     actors: Vec<Actor>,
     watch: Watch,
+    timing: Timing,
+    /// The xid under which a client speaks; `None` once it has given back or ended.
+    speaking: BTreeMap<(usize, ClientKey), Option<u32>>,
+    /// The name servers that the host's programs read.
+    published: BTreeMap<Attachment, Dns>,
+    /// When somebody last said by ARP that an address is its.
+    claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    /// Leases that may stay at their server though nobody holds them.
+    left: BTreeMap<Grant, Excuse>,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
@@ -141,6 +182,8 @@ pub(crate) struct World {
     winding_down: bool,
     /// Nothing goes wrong at any time but what containers and callers do.
     calm: bool,
+    /// Operations on links fail.
+    links_fail: bool,
     /// A lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
     breach: Option<Breach>,
@@ -160,6 +203,9 @@ impl World {
             now: 0,
             boot: 0,
             booted_at: 0,
+            wall_offset: 0,
+            started: 0,
+            resumed: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             kernel: Kernel::booted(plan.lans),
@@ -176,6 +222,11 @@ impl World {
             spool: Vec::new(),
             actors,
             watch: Watch::default(),
+            timing: Timing::default(),
+            speaking: BTreeMap::new(),
+            published: BTreeMap::new(),
+            claimed: BTreeMap::new(),
+            left: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -185,7 +236,8 @@ impl World {
             findings: BTreeMap::new(),
             winding_down: false,
             calm: plan.is_calm(),
-            may_lapse: plan.may_lose_leases() || plan.link_faults > 0 || plan.flapping > 0,
+            links_fail: plan.link_faults > 0,
+            may_lapse: plan.may_lapse(),
             breach: None,
             stats: Stats::default(),
             trace,
@@ -208,6 +260,10 @@ impl World {
     }
 
     fn begin(&mut self) {
+        if self.plan.servers > 1 {
+            let one_pool = self.plan.overlap;
+            self.stats.count(if one_pool { "two servers with one pool" } else { "two servers with two pools" });
+        }
         self.at(0, Event::Start);
         let spread =
             (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);
@@ -215,12 +271,21 @@ impl World {
             let first = MILLI + self.rng.u64(..spread.max(1));
             self.at(first, Event::Act(actor, 0, Act::Begin));
         }
-        if let Some(every) = self.plan.server_faults {
-            (0..self.segments.len()).for_each(|lan| self.sometime(every, Event::Server(lan)));
+        for lan in 0..self.segments.len() {
+            let plan = &self.plan;
+            let station = self.rng.usize(..plan.servers);
+            let faults = [
+                (plan.server_faults, Event::Server(lan)),
+                (plan.partitions, Event::Partition(lan)),
+                (plan.storms, Event::Storm(lan, station, true)),
+                (plan.renumbers, Event::Renumber(lan)),
+                (plan.collects, Event::Collect(lan)),
+            ];
+            faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
         }
-        if let Some(every) = self.plan.store_full {
-            self.sometime(every, Event::Disk(true));
-        }
+        self.perhaps(self.plan.store_full, Event::Disk(true));
+        self.perhaps(self.plan.wall_jumps, Event::WallJump);
+        self.perhaps(self.plan.suspends, Event::Suspend);
         self.sometime(self.plan.active / 10, Event::Audit);
     }
 
@@ -254,7 +319,7 @@ impl World {
         if self.breach.is_none() && self.watch.under_way() > 8 * self.actors.len() + 32 {
             self.fail(Rule::Unbounded, format!("{} effects are under way", self.watch.under_way()));
         }
-        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > **since + PIN);
+        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > (**since).max(self.resumed) + PIN);
         if let Some((cookie, _)) = pinned {
             let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
             self.breach = self.breach.take().or(Some(breach(Rule::PinnedNamespace, detail)));
@@ -263,7 +328,8 @@ impl World {
 
     /// Finds sockets that are older than any exchange lasts. Exchanges are numbered in their order.
     fn old_sockets(&self) -> Option<Breach> {
-        let (exchange, sock) = self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since + PIN)?;
+        let (exchange, sock) =
+            self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since.max(self.resumed) + PIN)?;
         Some(breach(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link)))
     }
 
@@ -280,6 +346,9 @@ impl World {
             Event::Commit(run) if run == self.run => self.commit(),
             Event::Done(run, op, outcome, exchange) if run == self.run => self.done(op, outcome, exchange),
             Event::Frame(run, exchange, bytes, meta) if run == self.run => self.frame(exchange, &bytes, meta),
+            Event::Noise(run, exchange, bytes) if run == self.run => {
+                self.feed(Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+            }
             Event::Broken(run, exchange, cause) if run == self.run => self.broken(exchange, cause),
             Event::Told(run, told) if run == self.run => self.told(told),
             Event::HungUp(run, id) if run == self.run => self.hung_up(id),
@@ -287,6 +356,7 @@ impl World {
             | Event::Commit(_)
             | Event::Done(..)
             | Event::Frame(..)
+            | Event::Noise(..)
             | Event::Broken(..)
             | Event::Told(..)
             | Event::HungUp(..) => {}
@@ -299,7 +369,13 @@ impl World {
             Event::Act(actor, generation, act) => self.act(actor, generation, act),
             Event::Start => self.start(),
             Event::Server(lan) => self.server_fault(lan),
+            Event::Partition(lan) => self.partition(lan),
+            Event::Storm(lan, station, begins) => self.storm(lan, station, begins),
+            Event::Renumber(lan) => self.renumber(lan),
             Event::Disk(full) => self.disk(full),
+            Event::WallJump => self.wall_jump(),
+            Event::Suspend => self.suspend(),
+            Event::Collect(lan) => self.collect_again(lan),
             Event::Audit => self.audit_again(),
         }
     }
@@ -322,10 +398,19 @@ impl World {
         self.after(about / 4, about * 2, event);
     }
 
+    /// Lets a fault happen within about a duration, where there is such a fault.
+    fn perhaps(&mut self, every: Option<Duration>, fault: Event) {
+        if let Some(every) = every {
+            self.sometime(every, fault);
+        }
+    }
+
     fn clock(&self) -> Now {
         Now {
             boot: Instant::from_boot(Duration::from_micros(self.now - self.booted_at + UPTIME)),
-            wall: WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + self.now)),
+            wall: WallTime::from_epoch(Duration::from_micros(
+                (1_800_000_000 * SECOND + self.now).saturating_add_signed(self.wall_offset),
+            )),
         }
     }
 

@@ -68,9 +68,10 @@ impl World {
         let (path, mac) = (actor.path.clone(), actor.mac);
         let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
         self.actors[index].at = Some(at);
+        self.furnish(index, at);
         self.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));
-        let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout);
+        let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout, &self.plan);
         let patience = self.now + timeout.as_micros() as Micros;
         let id = self.ask(index, Role::Add, Call::Add(Box::new(add)), patience);
         if happens(&mut self.rng, self.plan.unruly) {
@@ -87,7 +88,7 @@ impl World {
     }
 
     /// Asks the daemon for something: by a connection, or where there is none as the shim does without.
-    fn ask(&mut self, actor: usize, role: Role, call: Call, patience: Micros) -> RequestId {
+    pub(super) fn ask(&mut self, actor: usize, role: Role, call: Call, patience: Micros) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let by = Some((actor, self.actors[actor].generation));
@@ -104,7 +105,7 @@ impl World {
         if !matches!(actor.phase, Phase::Adding | Phase::Live) || self.daemon.is_none() {
             return;
         }
-        let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12));
+        let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12), &self.plan);
         self.stats.count("ADD again");
         self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
     }
@@ -134,7 +135,12 @@ impl World {
                 self.intrude(index);
                 self.stay(index);
             }
+            50..54 if self.plan.unruly > 0 => {
+                self.strip(index);
+                self.stay(index);
+            }
             35..55 => self.stay(index),
+            55..65 if self.plan.collects.is_some() => self.end_by_collection(index),
             _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
             _ => match self.rng.u32(..4) {
                 0 => self.act_after(index, 0, 0, Act::Unlink),
@@ -153,7 +159,7 @@ impl World {
         let actor = &self.actors[index];
         let lan = actor.lan;
         let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
-        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12));
+        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12), &self.plan);
         add.netns.as_mut_os_string().push("-too");
         let (cookie, _) = self.kernel.create(&add.netns, "eth0", mac, 1500, lan);
         self.stats.count("intruders");

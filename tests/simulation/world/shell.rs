@@ -1,12 +1,14 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{Link, LinkCause, Sockets};
+use leasehold_core::link::{Link, LinkCause, Sockets, Target};
+use leasehold_core::silence::Survey;
 
 use super::actor::Role;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, happens};
+use crate::watch::Rule;
 
 /// The sockets of an exchange.
 #[derive(Debug)]
@@ -61,13 +63,12 @@ impl World {
                 let ready = sock.ready;
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Inspect { .. } | Effect::Apply { .. } => {
+            Effect::Inspect { .. } | Effect::Apply { .. } | Effect::Survey { .. } => {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
-            // Nobody here reads it, and no outcome is told.
-            Effect::Publish { .. } => {}
+            Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
         }
     }
 
@@ -99,7 +100,11 @@ impl World {
     /// Carries an effect out. Transactions go by [`World::commit`].
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { .. } | Effect::Publish { .. } => {}
+            Effect::Persist { .. } => {}
+            Effect::Publish { attachment, dns } => {
+                self.published.retain(|other, _| *other != attachment);
+                self.published.extend(dns.map(|dns| (attachment, dns)));
+            }
             Effect::Open { op, exchange, .. } => {
                 let (delay, result) = self.open(exchange);
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);
@@ -118,16 +123,23 @@ impl World {
                     Fate::Done => steps.len(),
                     Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
                 };
-                let (taken, result, raised) = self.kernel.apply(&target, &steps, most);
-                if let Some(at) = raised {
+                let done = self.kernel.apply(&target, &steps, most);
+                self.judge_applied(&done, &steps);
+                if let Some(at) = done.at.filter(|_| done.raised) {
                     self.raised(at);
                 }
+                let (taken, result) = (done.taken, done.result);
+                done.told.into_iter().for_each(|told| self.tell(Some(told)));
                 let (delay, taken, result) = match fate {
                     Fate::Done => (0, taken, result),
                     Fate::Refused => (0, taken, result.and(Err(refused("set the link")))),
                     Fate::TimedOut => (LIMIT, 0, Err(LinkCause::TimedOut)),
                 };
                 self.report(op, Outcome::Applied { taken, result }, None, delay);
+            }
+            Effect::Survey { op, link, .. } => {
+                let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
+                self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
             }
             Effect::Send { exchange, frame } => self.transmit(exchange, frame),
             Effect::Close { exchange } => self.close(exchange),
@@ -199,7 +211,9 @@ impl World {
             } else if happens(&mut self.rng, self.plan.store_faults) {
                 Err(StoreCause::Failed("simulated".to_owned()))
             } else {
-                self.store.commit(changes);
+                if let Some(event) = self.store.commit(changes) {
+                    self.fail(Rule::EventAhead, format!("{event:?}"));
+                }
                 Ok(())
             };
             if result.is_err() {
@@ -220,6 +234,7 @@ impl World {
     pub(super) fn disk(&mut self, full: bool) {
         let Some(every) = self.plan.store_full else { return };
         self.disk_full = full;
+        self.stats.count(if full { "full stores" } else { "stores with room again" });
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };
         self.sometime(next, Event::Disk(!full));

@@ -17,7 +17,11 @@ use super::daemon::is_dhcp;
 use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
-use crate::plan::{Plan, happens, pick};
+use crate::plan::{Plan, Rogue, happens};
+use crate::subject::message_of;
+
+/// The server identifier of a rogue that the networks' configuration denies.
+pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
 
 /// One LAN: its stations, and the judge who reads all that the daemon sends on it.
 pub(crate) struct Segment {
@@ -25,8 +29,14 @@ pub(crate) struct Segment {
     pub(crate) lan: Lan,
     /// Servers, and routers without one.
     pub(crate) stations: Vec<Station>,
+    /// The last station is a rogue.
+    pub(crate) rogue: Option<Rogue>,
+    /// When a server last got another configuration.
+    pub(super) changed: Option<Micros>,
     /// Which stations are away, until when.
-    away: Vec<Micros>,
+    pub(super) away: Vec<Micros>,
+    /// Which stations are heard by nobody, until when.
+    pub(super) mute: Vec<Micros>,
     /// The judge.
     pub(crate) judge: Judge,
 }
@@ -37,7 +47,7 @@ impl Segment {
         let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("22 is a prefix length");
         let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
         let config = |index: u32| Config {
-            pool: (at(10 + index * 500), at(480 + index * 500)),
+            pool: if plan.overlap { (at(10), at(480)) } else { (at(10 + index * 500), at(480 + index * 500)) },
             lease: plan.lease,
             t1: plan.times.map(|(t1, _)| t1),
             t2: plan.times.map(|(_, t2)| t2),
@@ -57,9 +67,38 @@ impl Segment {
             let second = Config { id: at(2), ..config(1) };
             stations.push(Station::with_server(mac(2), at(2), Server::unjudged(second)));
         }
-        let away = vec![0; stations.len()];
+        match plan.rogue {
+            None => {}
+            Some(Rogue::Denied) => {
+                let foreign = Ipv4Net::new(ROGUE, 24).expect("24 is a prefix length");
+                let config = Config { id: ROGUE, lease: 3600, ..Config::new(foreign) };
+                stations.push(Station::with_server(mac(3), ROGUE, Server::unjudged(config)));
+            }
+            Some(Rogue::Nonsense) => {
+                let (id, pool) = (at(9), (at(990), at(1015)));
+                let config = Config { id, pool, offer_delay: Duration::ZERO, authoritative: false, ..config(0) };
+                stations.push(Station::with_server(mac(3), id, Server::unjudged(config)));
+            }
+        }
+        let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
         let lan = Lan::Link { parent: format!("eth{lan}"), vlan: 0 };
-        Self { lan, stations, away, judge: Judge::default() }
+        Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, judge: Judge::default() }
+    }
+
+    /// Returns the stations but for the rogue.
+    pub(crate) fn honest(&self) -> &[Station] {
+        &self.stations[..self.stations.len() - usize::from(self.rogue.is_some())]
+    }
+
+    /// Tells whether a frame comes from the rogue.
+    pub(crate) fn is_of_rogue(&self, frame: &[u8]) -> bool {
+        let rogue = self.rogue.and(self.stations.last());
+        rogue.is_some_and(|station| frame.get(6..12) == Some(&station.mac()[..]))
+    }
+
+    /// Returns the server identifier of the rogue.
+    pub(crate) fn rogue_id(&self) -> Option<Ipv4Addr> {
+        self.rogue.and(self.stations.last()).map(Station::address)
     }
 }
 
@@ -81,22 +120,36 @@ impl World {
         self.neighbours_hear(lan, exchange, &frame);
     }
 
-    /// The other containers' kernels answer ARP.
-    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, frame: &[u8]) {
-        let Ok(frame) = decode(frame) else { return };
+    /// The other containers' kernels answer ARP, and the other sockets that listen for it hear it.
+    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8]) {
+        let Ok(frame) = decode(bytes) else { return };
         let Packet::Arp(question) = frame.packet else { return };
-        let Some(owner) = self.kernel.owner(lan, question.target).filter(|wire| wire.mac.0 != frame.source) else {
-            return;
-        };
-        if question.request {
-            let answer = answer_to(&question, owner.mac);
-            let reply = arp(owner.mac.0, question.sender_mac, &answer);
+        let own = Mac(frame.source);
+        let owner = self.kernel.owner(lan, question.target, Some(own)).map(|wire| wire.mac);
+        if let Some(owner) = owner.filter(|_| question.request) {
+            let answer = answer_to(&question, owner);
+            let reply = arp(owner.0, question.sender_mac, &answer);
+            self.claimed.insert((lan, question.target, owner), self.now);
             self.deliver(exchange, reply, FrameMeta::default());
+        }
+        if frame.destination != BROADCAST {
+            return;
+        }
+        let address = if question.sender.is_unspecified() { question.target } else { question.sender };
+        let hears = |id: &ExchangeId, sock: &Sock| {
+            let other = *id != exchange && sock.lan == lan && sock.link.mac() != own;
+            other && hears_of(sock, &question) && sock.open_at.is_some_and(|at| self.carries(at))
+        };
+        let hearing = self.socks.iter().filter(|(id, sock)| hears(id, sock)).map(|(id, _)| *id);
+        for other in hearing.collect::<Vec<_>>() {
+            self.claimed.insert((lan, address, own), self.now);
+            self.stats.count("ARP heard of other containers");
+            self.deliver(other, bytes.to_vec(), FrameMeta::default());
         }
     }
 
     /// What becomes of a frame: its delay, twice if it is doubled, not at all if it is lost.
-    fn fates(&mut self) -> [Option<Micros>; 2] {
+    pub(super) fn fates(&mut self) -> [Option<Micros>; 2] {
         let mut fates = [None; 2];
         if happens(&mut self.rng, self.plan.loss) {
             self.stats.count("frames lost");
@@ -123,12 +176,23 @@ impl World {
             return;
         }
         let now = self.model_time();
+        if station >= self.segments[lan].honest().len() {
+            return self.at_rogue(lan, frame);
+        }
         let (out, served) = self.segments[lan].stations[station].receive(now, frame);
         if let Some(served) = served {
             self.note(|| format!("    server {lan}.{station}: {served:?}"));
+            if let Some(message) = message_of(frame) {
+                self.server_took(lan, station, &message);
+                if let Served::Granted(address, purpose) = served {
+                    let grant = (lan, self.server_id(lan, station), address, message.key());
+                    self.server_granted(grant, message.xid, purpose);
+                }
+            }
             self.served(lan, station, served);
         }
-        for out in out {
+        let mute = self.now < self.segments[lan].mute[station];
+        for out in out.into_iter().filter(|_| !mute) {
             if let Ok(Frame { packet: Packet::Udp { payload, .. }, .. }) = decode(&out.frame) {
                 self.segments[lan].judge.server(now, payload);
             }
@@ -184,7 +248,7 @@ impl World {
         let Ok(frame) = decode(bytes) else { return };
         let (about, chaddr) = match &frame.packet {
             Packet::Arp(question) => {
-                if let Some(owner) = self.kernel.owner(lan, question.target).filter(|_| question.request) {
+                if let Some(owner) = self.kernel.owner(lan, question.target, None).filter(|_| question.request) {
                     let reply = arp(owner.mac.0, frame.source, &answer_to(question, owner.mac));
                     self.reach_stations(lan, reply);
                 }
@@ -235,7 +299,7 @@ impl World {
             let mut noise = frame.clone();
             let at = self.rng.usize(12..noise.len());
             noise[at] ^= 1 << self.rng.u32(..8);
-            self.after(10, MILLI, Event::Frame(self.run, exchange, noise, FrameMeta::default()));
+            self.after(10, MILLI, Event::Noise(self.run, exchange, noise));
         }
         self.after(10, MILLI, Event::Frame(self.run, exchange, frame, meta));
     }
@@ -255,52 +319,6 @@ impl World {
         for exchange in on_it.collect::<Vec<_>>() {
             let cause = LinkCause::NoLink(at.1.to_string());
             self.after(10, 5 * MILLI, Event::Broken(self.run, exchange, cause));
-        }
-    }
-
-    /// Something happens to a server.
-    pub(super) fn server_fault(&mut self, lan: usize) {
-        let Some(every) = self.plan.server_faults else { return };
-        self.sometime(every, Event::Server(lan));
-        let station = self.rng.usize(..self.segments[lan].stations.len());
-        let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
-        let what = pick(&mut self.rng, &["away", "away", "restarts", "forgets", "revokes", "moves"]);
-        self.note(|| format!("SERVER {lan}.{station} {what}"));
-        self.stats.count("server faults");
-        let now = self.model_time();
-        match what {
-            "away" => self.segments[lan].away[station] = self.now + self.rng.u64(..lease * 5 / 4),
-            "moves" => {
-                let mac = [2, 0xbb, lan as u8, 1, self.rng.u8(..), station as u8];
-                self.segments[lan].stations[station].set_mac(mac);
-            }
-            _ => {
-                let Some(server) = self.segments[lan].stations[station].server_mut() else { return };
-                let held = server.leases(now).map(|(address, _)| address).collect::<Vec<_>>();
-                match what {
-                    "restarts" => server.restart(true),
-                    "forgets" => server.restart(false),
-                    _ => held.first().into_iter().for_each(|address| server.revoke(*address)),
-                }
-                let gone = match what {
-                    "restarts" => &[][..],
-                    "forgets" => &held,
-                    _ => &held[..held.len().min(1)],
-                };
-                gone.iter().for_each(|address| self.excuse(lan, *address, what));
-            }
-        }
-    }
-
-    /// Everything on the wire works from now on.
-    pub(super) fn wires_heal(&mut self) {
-        for segment in &mut self.segments {
-            segment.away.iter_mut().for_each(|until| *until = 0);
-        }
-        for at in self.actors.iter().filter_map(|actor| actor.at).collect::<Vec<_>>() {
-            if self.kernel.link(at).is_some_and(|wire| wire.up && !wire.carrier) {
-                self.after(0, SECOND, Event::Carrier(at, true));
-            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
-use super::{Binding, Cx, Holder, Leave, Life, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Reason, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{Failure, StoreCause, Why};
@@ -34,10 +34,12 @@ pub(crate) struct Acquire {
     pub(crate) mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     pub(crate) replaces: Vec<BindingId>,
-    /// The container ran before, with this very address.
+    /// The container ran before, with this very address: whatever becomes of this, it is not given back under it.
     pub(crate) adopts: bool,
     /// The only address that will do.
     pub(crate) insists: Option<Ipv4Addr>,
+    /// Why it has no offer.
+    pub(crate) reason: Reason,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -90,8 +92,13 @@ impl Acquire {
             | Stage::Sizing
             | Stage::Over => None,
         };
-        let limit = self.is_wanted().then_some((self.limit, Why::Call));
-        [own, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        // What a server has confirmed to a container that runs is held on to.
+        let confirmed = match self.stage {
+            Stage::Persisting { .. } | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
+        };
+        let limit = (self.is_wanted() && !confirmed).then_some((self.limit, Why::Call));
+        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Returns why there is no lease although the time is up.
@@ -126,6 +133,10 @@ impl Acquire {
             answers: tally.answers,
             refused: tally.refused,
             last_refusal: tally.last_refusal.as_ref().map(ToString::to_string),
+            silence: match &self.reason {
+                Reason::Found(silence) => Some(silence.clone()),
+                Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
+            },
         }
     }
 }
@@ -149,6 +160,7 @@ impl Binding {
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         if cx.now.boot < acquire.limit {
+            self.survey(cx);
             return self.acquire_event(Event::Clock, cx);
         }
         let failure = acquire.timed_out(&self.identity.lan, cx.now.boot);
@@ -267,16 +279,15 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease() else { return };
         match (acquire.adopts, acquire.replaces.is_empty()) {
-            (true, _) => self.note_at_stake(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => self.note_at_stake(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => {
-                self.note_at_stake(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
-            }
+            (true, _) => self.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => self.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => self.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx),
         }
     }
 
     pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        let adopts = acquire.adopts;
         let aborted = match acquire.stage {
             Stage::Persisting { aborted } => aborted,
             Stage::Forgetting { aborted } => return self.forgotten_declined(result, aborted, cx),
@@ -295,6 +306,12 @@ impl Binding {
                 self.make_fit(cx);
             }
             (Ok(()), true) => self.give_back_won(cx),
+            // It is held in memory until there is room.
+            (Err(cause), false) if adopts => {
+                self.exchange.close(cx);
+                self.held(cx);
+                self.persist_later(&cause, cx);
+            }
             (Err(cause), _) => {
                 if !aborted {
                     cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
@@ -317,6 +334,8 @@ impl Binding {
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        let runs_on = acquire.adopts && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
+        let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
@@ -324,8 +343,12 @@ impl Binding {
             Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
                 acquire.stage = Stage::Over;
-                self.undo_exchange(cx);
                 cx.out.report(self.id, Report::ExchangeOver);
+                match runs_on {
+                    true => self.close(cx),
+                    false if self.owes_unsaid(link_gone, cx) => return self.give_back_asked(link_gone, cx),
+                    false => self.undo_exchange(cx),
+                }
                 cx.out.report(self.id, Report::Over);
             }
             Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
@@ -354,6 +377,24 @@ impl Binding {
         let release = acquire.client.abort();
         self.exchange.send(release.into_iter().collect(), cx);
         self.close(cx);
+    }
+
+    /// Tells whether a server was asked to commit an address, and no RELEASE can go out on the same sockets.
+    fn owes_unsaid(&self, link_gone: bool, cx: &Cx<'_>) -> bool {
+        let Life::Acquiring(acquire) = &self.life else { return false };
+        let alone = acquire.replaces.is_empty() && !self.held_by_other(cx);
+        let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
+        alone && mute && acquire.client.owed().is_some()
+    }
+
+    /// Gives back what a server was asked to commit, by another way than the sockets over which it was asked.
+    fn give_back_asked(&mut self, link_gone: bool, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(asked) = acquire.client.owed().cloned() else { return };
+        self.close(cx);
+        let why = if link_gone { Leave::LinkGone } else { Leave::Aborted };
+        self.life = Life::Releasing(Box::new(Release::new(asked, Owed::Asked, why)));
+        self.release_begin(cx);
     }
 
     /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the

@@ -12,6 +12,7 @@ mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
+mod survey;
 mod work;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub(crate) use self::hold::Hold;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
+pub(crate) use self::survey::Reason;
 use self::work::Work;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
@@ -215,6 +217,7 @@ impl Binding {
             (Purpose::Open(exchange), Outcome::Opened(result)) => self.on_opened(exchange, result, cx),
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
             (Purpose::Work, outcome) => self.on_worked(outcome, cx),
+            (Purpose::Survey, Outcome::Surveyed(survey)) => self.on_surveyed(survey),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
             (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {
@@ -338,7 +341,7 @@ impl Binding {
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {
-                self.note_at_stake(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
+                self.note_gone(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
                 (lease, Owed::Nothing)
             }
             (Some(lease), _) => (lease, Owed::Leased),

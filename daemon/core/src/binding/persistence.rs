@@ -50,9 +50,16 @@ impl Persistence {
         Self { durable: Some(lease), ..Self::default() }
     }
 
-    /// Returns the lease that the store holds for certain.
+    /// Returns the lease that the store holds for certain: not one that a write under way takes out.
     pub(super) fn durable(&self) -> Option<&Lease> {
-        self.durable.as_deref()
+        let leaves = self.in_flight.is_some() && self.writing.is_none();
+        self.durable.as_deref().filter(|_| !leaves)
+    }
+
+    /// Tells whether the store holds this lease for certain, and goes on holding it: no write under way takes it out.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        let stays = self.in_flight.is_none() || self.writing.as_ref().is_some_and(|new| lease.grants_the_same(new));
+        stays && self.durable.as_ref().is_some_and(|durable| lease.grants_the_same(durable))
     }
 
     /// Wants the store to hold this when it is next written.
@@ -121,7 +128,7 @@ impl Binding {
 
     /// Returns what the lease that the store holds for certain says of name servers.
     pub(crate) fn resolver(&self) -> Option<Dns> {
-        self.persistence.durable().and_then(Lease::resolver)
+        self.persistence.durable.as_deref().and_then(Lease::resolver)
     }
 
     fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {

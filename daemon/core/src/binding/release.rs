@@ -16,7 +16,6 @@ use crate::dhcpv4::release::ReleaseStep;
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause, Why};
 use crate::event::EventKind;
-use crate::identity::Lan;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -252,10 +251,7 @@ impl Binding {
     fn find_parent(&mut self, cx: &mut Cx<'_>) {
         // Nothing that a caller waits for: its link is gone already.
         self.tell(cx);
-        let parent = match &self.identity.lan {
-            Lan::Link { parent, vlan: 0 } => Some(parent.clone()),
-            Lan::Link { .. } | Lan::Network(_) => None,
-        };
+        let parent = self.identity.lan.parent().map(str::to_owned);
         let Life::Releasing(release) = &mut self.life else { return };
         match parent {
             Some(ifname) => {
@@ -281,7 +277,10 @@ impl Binding {
             Ok(view) => {
                 release.stage = Stage::Opening;
                 release.from_host = true;
-                let link = Link::parent(view.ifindex, self.identity.chaddr);
+                // The server may listen on the bridge itself, where only what comes in by a port is heard. Any other link is the
+                // wire's end: what its VLAN interfaces send leaves with their tag, and so does what is sent for one of them.
+                let (ifindex, mac, vlan) = (view.ifindex, self.identity.chaddr, self.identity.lan.vlan());
+                let link = Link::Parent { ifindex, mac, vlan, port: view.bridge };
                 let want = sockets(self.identity.chaddr, release.lease.ip());
                 self.exchange.open(self.id, &link, want, cx);
             }

@@ -138,6 +138,20 @@ impl Binding {
         }
     }
 
+    /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
+    /// another binding takes its place there.
+    pub(crate) fn leavings(&self, addresses: &[ipnet::Ipv4Net]) -> Vec<Step> {
+        let Life::Held(hold) = &self.life else { return Vec::new() };
+        let (on_change, on_expiry) = (self.profile.on_change, self.profile.on_expiry);
+        let former = self.work.iter().flat_map(|work| &work.former.leases);
+        let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
+        let leases: Vec<_> = there.cloned().collect();
+        if leases.is_empty() || on_change == OnChange::Keep || on_expiry == OnExpiry::Keep {
+            return Vec::new();
+        }
+        plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
+    }
+
     fn due(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
@@ -150,9 +164,7 @@ impl Binding {
         match hold.client.lease() {
             None => (self.profile.on_expiry == OnExpiry::Remove).then_some(None),
             Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
-            Some(next) => {
-                self.persistence.durable().filter(|durable| next.grants_the_same(durable)).map(|_| Some(next))
-            }
+            Some(next) => self.persistence.holds(next).then_some(Some(next)),
         }
     }
 

@@ -9,7 +9,7 @@ use super::Registry;
 use super::cni::{Operation, whole_millis};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Stage};
+use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
@@ -25,6 +25,8 @@ pub(super) struct Admission {
     add: Box<Add>,
     began: Instant,
     step: Ready,
+    /// What an earlier lease of the attachment left on the interface was taken off it.
+    cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     adopts: Option<Ipv4Net>,
 }
@@ -86,7 +88,7 @@ impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant) {
         let attachment = add.attachment.clone();
         let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add), vec![Step::Up]);
-        let admission = Admission { request, add, began, step: Ready::Preparing(op), adopts: None };
+        let admission = Admission { request, add, began, step: Ready::Preparing(op), cleared: false, adopts: None };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -97,7 +99,7 @@ impl Registry {
         let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
-        let admission = Admission { request, add, began: now.boot, step, adopts };
+        let admission = Admission { request, add, began: now.boot, step, cleared: false, adopts };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -188,7 +190,7 @@ impl Registry {
     /// identity. One that lives fails the ADD; one whose link is gone yields.
     fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let (link, identity) = (admission.link(&view), admission.identity(&view));
+        let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let own = self.slots.get(attachment).and_then(|slot| slot.holder);
         let rivals = [own, self.holders.get(&identity.key()).copied()];
         for rival in rivals.into_iter().flatten() {
@@ -199,6 +201,10 @@ impl Registry {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
             }
             if same_place {
+                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses) };
+                if !steps.is_empty() {
+                    return self.clear(attachment, steps);
+                }
                 self.displace(now, rival, &identity);
                 continue;
             }
@@ -247,6 +253,16 @@ impl Registry {
         }
     }
 
+    /// Takes off the interface what the binding carries there that is to give way, then looks at it once more.
+    fn clear(&mut self, attachment: &Attachment, steps: Vec<Step>) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let target = admission.target();
+        let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, steps);
+        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            (admission.step, admission.cleared) = (Ready::Preparing(op), true);
+        }
+    }
+
     /// Makes a held binding stand back: for one that takes its identity over it only waits, else it is given back.
     fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
         self.with(now, rival, |binding, cx| {
@@ -282,8 +298,8 @@ impl Registry {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
-        let acquire =
-            Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts: adopts.is_some(), insists, stage };
+        let (adopts, reason) = (adopts.is_some(), Reason::NotLookedFor(view.received));
+        let acquire = Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts, insists, reason, stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
@@ -309,6 +325,10 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
+        // It became durable before it was the attachment's: its link had to be made fit first.
+        if lease.resolver().is_some() {
+            self.out.resolvers.insert(attachment.clone());
+        }
         self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
     }
 

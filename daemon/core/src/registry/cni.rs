@@ -112,7 +112,7 @@ impl Registry {
     pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, purpose: Purpose, outcome: Outcome) {
         let view = match outcome {
             Outcome::Applied { result, .. } | Outcome::Inspected(result) => result,
-            Outcome::Persisted(_) | Outcome::Opened(_) => return,
+            Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Surveyed(_) => return,
         };
         match purpose {
             Purpose::Prepare => self.prepared(now, &attachment, view),
@@ -121,6 +121,7 @@ impl Registry {
             Purpose::Open(_)
             | Purpose::Persist
             | Purpose::Work
+            | Purpose::Survey
             | Purpose::FindParent
             | Purpose::FindLine
             | Purpose::Audit

@@ -3,13 +3,14 @@
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
-//! binding, `collect` and `status` GC and STATUS, `adopt` what ran before, `recover` the start with records, `watch` what the
+//! binding, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with records, `watch` what the
 //! kernel tells, `pacing` the permits.
 
 mod add;
 mod adopt;
 mod cni;
 mod collect;
+mod kept;
 mod pacing;
 mod recover;
 mod status;
@@ -25,6 +26,7 @@ use fastrand::Rng;
 
 use self::cni::Slot;
 use self::collect::Collection;
+pub use self::kept::Kept;
 use self::pacing::{Pacing, Urgency};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
@@ -81,7 +83,7 @@ pub struct Registry {
     boot: BootId,
     rng: Rng,
     out: Outbox,
-    /// Boxed: the nodes of the map are half empty.
+    /// Boxed: the nodes of a map are half empty.
     bindings: BTreeMap<BindingId, Box<Binding>>,
     last_binding: u64,
     /// The live holder of each identity (invariant 4).

@@ -36,6 +36,11 @@ impl Pacing {
         Self { permits, lans: BTreeMap::new() }
     }
 
+    /// Returns how many LANs have somebody who has a permit or waits for one.
+    pub(super) fn len(&self) -> usize {
+        self.lans.len()
+    }
+
     /// Asks for a permit; true when there is one at once.
     pub(super) fn ask(&mut self, lan: &Lan, binding: BindingId, urgency: Urgency) -> bool {
         let queue = self.lans.entry(lan.clone()).or_default();

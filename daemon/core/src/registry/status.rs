@@ -49,7 +49,8 @@ impl Registry {
             Outcome::Persisted(Ok(()))
             | Outcome::Opened(Ok(()))
             | Outcome::Inspected(Ok(_))
-            | Outcome::Applied { .. } => None,
+            | Outcome::Applied { .. }
+            | Outcome::Surveyed(_) => None,
         };
         let Some(check) = self.status.get_mut(&id) else { return };
         check.fault = check.fault.take().or(fault);

@@ -39,6 +39,11 @@ impl Timers {
         }
     }
 
+    /// Returns how many deadlines there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_time.len().max(self.by_key.len())
+    }
+
     /// Returns the earliest deadline.
     pub(super) fn next(&self) -> Option<(Instant, Why)> {
         self.by_time.first().map(|(at, _, why)| (*at, *why))

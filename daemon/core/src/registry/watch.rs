@@ -25,6 +25,23 @@ pub(super) struct Audit {
     failures: BTreeMap<BindingId, u32>,
 }
 
+impl Audit {
+    /// Returns how many links are to be looked at.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns how many looks are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Returns how many links wait for another look.
+    pub(super) fn failed(&self) -> usize {
+        self.failures.len()
+    }
+}
+
 impl Registry {
     pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
         match event {
@@ -105,16 +122,19 @@ impl Registry {
     pub(super) fn audit_all(&mut self) {
         let held = self.bindings.values().filter(|binding| matches!(binding.life, Life::Held(_)));
         self.audit.waiting = held.map(|binding| binding.id).collect();
+        self.audit.failures.clear();
         self.audit_next();
     }
 
     fn audit_next(&mut self) {
         while self.audit.under_way < self.config.audits.max(1) {
             let Some(id) = self.audit.waiting.pop_front() else { return };
-            let Some(binding) = self.bindings.get(&id) else { continue };
-            if matches!(binding.life, Life::Held(_)) {
-                self.audit.under_way += 1;
-                self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
+            match self.bindings.get(&id).filter(|binding| matches!(binding.life, Life::Held(_))) {
+                Some(binding) => {
+                    self.audit.under_way += 1;
+                    self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
+                }
+                None => drop(self.audit.failures.remove(&id)),
             }
         }
     }
@@ -135,7 +155,11 @@ impl Registry {
                 self.audit.failures.insert(id, failures + 1);
                 self.timers.set(Key::Audit(id), Some((at, Why::Work)));
             }
-            Outcome::Inspected(Err(_)) | Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Applied { .. } => {}
+            Outcome::Inspected(Err(_))
+            | Outcome::Persisted(_)
+            | Outcome::Opened(_)
+            | Outcome::Applied { .. }
+            | Outcome::Surveyed(_) => {}
         }
         self.audit_next();
     }

@@ -190,6 +190,11 @@ impl Netns {
         Self(made.join().unwrap())
     }
 
+    /// The calling thread's.
+    pub(super) fn here() -> Self {
+        Self(File::open("/proc/thread-self/ns/net").unwrap())
+    }
+
     /// A path that leads to it from every thread of this process.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))

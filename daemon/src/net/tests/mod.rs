@@ -4,4 +4,5 @@ mod exchanges;
 mod lab;
 mod links;
 mod news;
+mod ports;
 mod steps;

@@ -2,11 +2,14 @@
 
 mod calls;
 mod change;
+mod clock;
 mod conflict;
 mod events;
 mod loss;
 mod memory;
+mod races;
 mod resolver;
 mod rig;
+mod silence;
 mod store;
 mod verbs;

@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
 use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
+use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp, Frame, Udp};
@@ -42,10 +43,17 @@ pub(super) struct Rig {
     pub(super) reg: Registry,
     config: Config,
     pub(super) at: Duration,
+    /// How far the wall clock was set, in seconds.
+    pub(super) wall_set: i64,
     pub(super) disk: Disk,
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
     pub(super) lease: u32,
+    /// What a survey finds; `None`: it takes too long.
+    pub(super) survey: Option<Survey>,
+    pub(super) surveys: u32,
+    /// The host's link is a bridge.
+    pub(super) bridge: bool,
     /// The name server that it gives.
     pub(super) dns: Option<Ipv4Addr>,
     pub(super) published: Vec<(String, Option<Dns>)>,
@@ -85,10 +93,14 @@ impl Rig {
             reg: Registry::new(Config { permits, ..Config::default() }, 7),
             config: Config { permits, ..Config::default() },
             at: Duration::from_secs(1000),
+            wall_set: 0,
             disk: Disk::Good,
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
             lease: 100,
+            survey: None,
+            surveys: 0,
+            bridge: false,
             dns: None,
             published: Vec::new(),
             carrier: true,
@@ -118,7 +130,8 @@ impl Rig {
         rig
     }
     pub(super) fn now(&self) -> Now {
-        Now { boot: Instant::from_boot(self.at), wall: WallTime::from_epoch(self.at + Duration::from_secs(1 << 30)) }
+        let epoch = Duration::from_secs((1_u64 << 30).saturating_add_signed(self.wall_set));
+        Now { boot: Instant::from_boot(self.at), wall: WallTime::from_epoch(self.at + epoch) }
     }
     pub(super) fn input(&mut self, input: Input<'_>) {
         self.reg.handle(self.now(), input);
@@ -187,7 +200,7 @@ impl Rig {
             up: true,
             carrier: self.carrier,
             addresses: self.addresses.clone(),
-            bridge: false,
+            bridge: cookie == 99 && self.bridge,
             received: 0,
         }
     }
@@ -291,6 +304,12 @@ impl Rig {
                 Effect::Send { exchange, frame } => self.serve(exchange, &frame),
                 Effect::Close { exchange } => {
                     self.open.remove(&exchange);
+                }
+                Effect::Survey { op, .. } => {
+                    self.surveys += 1;
+                    if let Some(survey) = self.survey.clone() {
+                        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Surveyed(survey) });
+                    }
                 }
                 Effect::Publish { attachment, dns } => self.published.push((attachment.container, dns)),
                 Effect::Reply { id, answer } => {

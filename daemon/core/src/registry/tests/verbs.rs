@@ -6,7 +6,8 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Adoptee, Failure, StoreCause};
-use crate::link::Link;
+use crate::identity::Lan;
+use crate::link::{KernelEvent, Link};
 
 #[test]
 fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
@@ -91,6 +92,30 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
 }
 
 #[test]
+fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.disk = Disk::Full;
+    adopt(&mut rig);
+    assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
+    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+    rig.disk = Disk::Good;
+    rig.run_until(1010.0);
+    assert_eq!(rig.stored.len(), 1, "written when there is room");
+}
+
+#[test]
+fn an_adoption_that_nobody_answers_releases_nothing() {
+    let mut rig = Rig::new(8);
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.server = Server::OffersOnly;
+    adopt(&mut rig);
+    rig.run_until(1060.0);
+    assert_eq!(rig.not_adopted().len(), 1);
+    assert!(rig.sent.iter().all(|(kind, _)| *kind != 7), "released under a live container: {:?}", rig.sent);
+}
+
+#[test]
 fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
     let mut rig = Rig::new(8);
     adopt(&mut rig);
@@ -132,4 +157,20 @@ fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
     rig.run_until(1190.0);
     let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
     assert!(rig.opened[3..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
+}
+
+#[test]
+fn a_lease_whose_link_is_gone_goes_back_by_the_lans_own_link() {
+    for (vlan, bridge) in [(0, true), (7, true), (0, false), (7, false)] {
+        let mut rig = Rig::new(8);
+        rig.bridge = bridge;
+        let mut add = rig.call("a", 1, "a");
+        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        rig.request(Call::Add(add));
+        rig.live.remove(&1);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+        let Some(Link::Parent { vlan: in_vlan, port, .. }) = rig.opened.last() else { panic!("{:?}", rig.opened) };
+        assert_eq!((*in_vlan, *port), (vlan, bridge), "a server may listen on a bridge itself");
+        assert!(rig.sent.iter().any(|(kind, _)| *kind == 7) && rig.rows().is_empty());
+    }
 }

@@ -1,0 +1,61 @@
+//! Looking for the reason before an ADD fails for want of an offer.
+
+use std::time::Duration;
+
+use super::{Acquire, Binding, Cx, Life, Stage};
+use crate::effect::Why;
+use crate::silence::{Silence, Survey};
+use crate::time::Instant;
+
+/// How long before an ADD's limit it is looked. The host's firewall takes a few milliseconds to tell.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// How far the look for a reason is.
+#[derive(Debug)]
+pub(crate) enum Reason {
+    /// Not begun. So many frames had come in on the link when the ADD began.
+    NotLookedFor(u64),
+    /// Under way, likewise.
+    LookedFor(u64),
+    /// There is an offer, or what was found could not be told.
+    None,
+    /// What was found.
+    Found(Box<Silence>),
+}
+
+impl Acquire {
+    /// Returns when to look for a reason, while there may be need of one.
+    ///
+    /// Before the limit, so that the answer is there in time: an ADD is answered when it said it would be.
+    pub(super) fn survey_at(&self) -> Option<(Instant, Why)> {
+        let wanted = matches!(self.reason, Reason::NotLookedFor(_)) && self.stage == Stage::Exchanging;
+        let half = self.limit.saturating_since(self.began) / 2;
+        wanted.then(|| (self.began + half.max((half * 2).saturating_sub(AHEAD)), Why::Call))
+    }
+}
+
+impl Binding {
+    /// Looks for a reason once it is time, if there is no offer by then.
+    pub(super) fn survey(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.survey_at().is_none_or(|(at, _)| cx.now.boot < at) {
+            return;
+        }
+        let Reason::NotLookedFor(before) = acquire.reason else { return };
+        if acquire.client.tally().requested.is_some() {
+            acquire.reason = Reason::None;
+            return;
+        }
+        acquire.reason = Reason::LookedFor(before);
+        cx.out.survey(self.id, self.link.clone(), self.identity.lan.parent().map(str::to_owned));
+    }
+
+    pub(super) fn on_surveyed(&mut self, survey: Survey) {
+        let ifname = self.attachment.ifname.clone();
+        if let Life::Acquiring(acquire) = &mut self.life
+            && let Reason::LookedFor(before) = acquire.reason
+        {
+            acquire.reason = Reason::Found(Box::new(Silence { ifname, before, survey }));
+        }
+    }
+}

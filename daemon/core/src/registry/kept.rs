@@ -1,0 +1,46 @@
+//! How much is kept: so that a growth without bound shows in a test, and in a log.
+
+use super::Registry;
+
+/// How much there is of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Of what.
+    pub what: &'static str,
+    /// How many.
+    pub count: usize,
+    /// Each binding may have one of these. Of all other kinds nothing is left when nothing is under way.
+    pub of_bindings: bool,
+}
+
+impl Registry {
+    /// Returns how much the core keeps of each kind whose size depends on what it was asked.
+    pub fn kept(&self) -> Vec<Kept> {
+        let of_bindings = |what, count| Kept { what, count, of_bindings: true };
+        let under_way = |what, count| Kept { what, count, of_bindings: false };
+        let in_netns = self.by_netns.values().map(|ids| ids.len()).sum();
+        let releasing = self.releasing.values().map(|ids| ids.len()).sum();
+        let mut kept = vec![
+            of_bindings("bindings", self.bindings.len()),
+            of_bindings("holders", self.holders.len()),
+            of_bindings("attachments", self.slots.len()),
+            of_bindings("bindings by namespace", in_netns),
+            of_bindings("namespaces", self.by_netns.len()),
+            of_bindings("bindings on their way back", releasing),
+            of_bindings("identities on their way back", self.releasing.len()),
+            of_bindings("deadlines", self.timers.len()),
+            under_way("freed identities", self.freed.len()),
+            under_way("touched bindings", self.touched.len()),
+            under_way("requests", self.requests.len()),
+            under_way("collections", self.collections.len()),
+            under_way("STATUS", self.status.len()),
+            under_way("errands", self.errands.len()),
+            under_way("LANs with permits", self.pacing.len()),
+            under_way("links to look at", self.audit.waiting()),
+            under_way("links being looked at", self.audit.under_way()),
+            under_way("links that could not be looked at", self.audit.failed()),
+        ];
+        kept.extend(self.out.sizes().map(|(what, count)| under_way(what, count)));
+        kept
+    }
+}

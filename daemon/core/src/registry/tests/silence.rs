@@ -1,0 +1,77 @@
+//! An ADD without an offer names what may be the reason.
+
+use super::rig::*;
+use crate::effect::{Answer, Failure};
+use crate::silence::Survey;
+
+fn silent() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig
+}
+
+fn failure(rig: &Rig, add: u64) -> &Failure {
+    let Some(Answer::Failed(failure)) = rig.answers.get(&add) else { panic!("{:?}", rig.answers) };
+    failure
+}
+
+#[test]
+fn it_is_looked_for_a_second_before_the_limit_and_told_at_the_limit() {
+    let mut rig = silent();
+    rig.survey = Some(Survey { carrier: Some(true), received: Some(7), ..Survey::default() });
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1028.9);
+    assert_eq!(rig.surveys, 0);
+    rig.run_until(1029.1);
+    assert_eq!((rig.surveys, rig.answers.len()), (1, 0));
+    rig.run_until(1030.1);
+    let failure = failure(&rig, add).to_string();
+    assert!(failure.contains("on br0: no answer came; 7 frames of others came in"), "{failure}");
+    assert!(rig.rows().is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn a_look_that_takes_too_long_is_not_waited_for() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1030.1);
+    assert_eq!(rig.surveys, 1);
+    let failure = failure(&rig, add);
+    assert!(matches!(failure, Failure::NoOffer { silence: None, .. }), "{failure:?}");
+    assert!(failure.to_string().contains("is a DHCP server on that wire?"), "{failure}");
+}
+
+#[test]
+fn a_short_time_out_has_its_look_at_half_of_it() {
+    let mut rig = silent();
+    let mut add = rig.call("a", 1, "a");
+    add.timeout = std::time::Duration::from_secs(1);
+    rig.request(crate::effect::Call::Add(add));
+    rig.run_until(1000.49);
+    assert_eq!(rig.surveys, 0);
+    rig.run_until(1000.51);
+    assert_eq!(rig.surveys, 1);
+}
+
+#[test]
+fn an_offer_is_no_silence() {
+    for server in [Server::Up, Server::OffersOnly] {
+        let mut rig = silent();
+        rig.server = server;
+        rig.add("a", 1, "a");
+        rig.run_until(1030.1);
+        assert_eq!(rig.surveys, 0);
+    }
+}
+
+#[test]
+fn a_del_after_the_look_ends_the_add_as_ever() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1029.1);
+    assert_eq!(rig.surveys, 1);
+    let del = rig.del("a");
+    assert!(matches!(failure(&rig, add), Failure::Cancelled(_)));
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    assert!(rig.rows().is_empty() && rig.open.is_empty());
+}

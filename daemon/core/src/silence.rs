@@ -1,0 +1,147 @@
+//! Why nobody answered: what the host shows of it, and the way out of each.
+//!
+//! An ADD that has no offer when its time is nearly up has its link and its LAN's looked at. What is found is named in the
+//! error, for the wire itself says nothing.
+
+use crate::identity::Lan;
+
+/// What could explain that no server answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Whether the container's interface has carrier; `None`: it could not be looked at.
+    pub carrier: Option<bool>,
+    /// Frames that came in on it so far.
+    pub received: Option<u64>,
+    /// The host's link is a bridge, and what it carries goes through iptables (`net.bridge.bridge-nf-call-iptables` is 1);
+    /// `None`: this kernel does not say.
+    pub bridge_nf: Option<bool>,
+    /// The policy of the chain FORWARD is DROP; `None`: unknown.
+    pub forward_drop: Option<bool>,
+    /// A socket on the port of DHCP servers is open in the host's namespace.
+    pub server_on_host: bool,
+    /// The host's link is a bridge.
+    pub parent_is_bridge: bool,
+}
+
+/// Silence, as an ADD met it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// The container's interface.
+    pub ifname: String,
+    /// Frames that had come in on it when the ADD began.
+    pub before: u64,
+    /// What was found at the end.
+    pub survey: Survey,
+}
+
+impl Silence {
+    /// Returns a sentence for each thing that can explain it, with the way out, the likeliest first.
+    pub(crate) fn reasons(&self, lan: &Lan) -> Vec<String> {
+        let of_the_host = lan.parent().into_iter().flat_map(|parent| self.of_the_host(parent));
+        self.carrier().into_iter().chain(of_the_host).chain(self.frames()).collect()
+    }
+
+    fn carrier(&self) -> Option<String> {
+        let lost = self.survey.carrier == Some(false);
+        lost.then(|| format!("interface {} has lost its carrier: is its parent link up?", self.ifname))
+    }
+
+    /// What another frame, of whomever, says of the wire. A link without carrier hears none.
+    fn frames(&self) -> Option<String> {
+        let heard = self.survey.received.filter(|_| self.survey.carrier != Some(false))?.saturating_sub(self.before);
+        Some(match heard {
+            0 => format!("not one frame came in on {}: is that the right network, VLAN and switch port?", self.ifname),
+            1 => "one frame of others came in, so the wire is there: is a DHCP server on it?".to_owned(),
+            _ => format!("{heard} frames of others came in, so the wire is there: is a DHCP server on it?"),
+        })
+    }
+
+    fn of_the_host(&self, parent: &str) -> Vec<String> {
+        let Survey { bridge_nf, forward_drop, server_on_host, parent_is_bridge, .. } = self.survey;
+        let setting = "net.bridge.bridge-nf-call-iptables=1";
+        let walled = match (parent_is_bridge && bridge_nf == Some(true), forward_drop) {
+            (true, Some(true)) => Some(format!(
+                "what bridge {parent} carries goes through iptables ({setting}), where FORWARD drops by policy: set that to 0, \
+                 or let {parent} through (iptables -I FORWARD -i {parent} -o {parent} -j ACCEPT)"
+            )),
+            (true, None) => Some(format!(
+                "what bridge {parent} carries goes through iptables ({setting}): does its chain FORWARD let it through?"
+            )),
+            (true, Some(false)) | (false, _) => None,
+        };
+        let own = match (server_on_host, parent_is_bridge) {
+            (true, false) => Some(format!(
+                "a DHCP server runs on this host, whose own sockets a container on {parent} cannot reach: use a bridge, or put \
+                 the server elsewhere"
+            )),
+            (true, true) => Some(format!(
+                "a DHCP server runs on this host: does it serve {parent}, and does the host's firewall let UDP port 67 in?"
+            )),
+            (false, _) => None,
+        };
+        walled.into_iter().chain(own).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BRIDGE: Survey = Survey { parent_is_bridge: true, ..NOTHING };
+    const NOTHING: Survey = Survey {
+        carrier: Some(true),
+        received: None,
+        bridge_nf: None,
+        forward_drop: None,
+        server_on_host: false,
+        parent_is_bridge: false,
+    };
+
+    fn reasons(survey: Survey) -> Vec<String> {
+        let lan = Lan::Link { parent: "br0".to_owned(), vlan: 0 };
+        Silence { ifname: "eth0".to_owned(), before: 10, survey }.reasons(&lan)
+    }
+
+    #[test]
+    fn each_finding_has_its_sentence() {
+        let server_on_host = true;
+        let bridge_nf = Some(true);
+        let table: [(Survey, &[&str]); 11] = [
+            (NOTHING, &[]),
+            (Survey { carrier: Some(false), received: Some(10), ..NOTHING }, &["eth0 has lost its carrier"]),
+            (Survey { received: Some(10), ..NOTHING }, &["not one frame came in on eth0"]),
+            (Survey { received: Some(11), ..NOTHING }, &["one frame of others came in"]),
+            (Survey { received: Some(52), ..NOTHING }, &["42 frames of others came in"]),
+            (Survey { bridge_nf, forward_drop: Some(true), ..BRIDGE }, &["FORWARD drops by policy: set that to 0"]),
+            (Survey { bridge_nf, ..BRIDGE }, &["does its chain FORWARD let it through?"]),
+            (Survey { bridge_nf, forward_drop: Some(false), ..BRIDGE }, &[]),
+            (Survey { bridge_nf: Some(false), forward_drop: Some(true), ..BRIDGE }, &[]),
+            (Survey { server_on_host, ..NOTHING }, &["use a bridge, or put the server elsewhere"]),
+            (Survey { server_on_host, ..BRIDGE }, &["does it serve br0"]),
+        ];
+        for (survey, expected) in table {
+            let found = reasons(survey.clone());
+            assert_eq!(found.len(), expected.len(), "{survey:?}: {found:?}");
+            assert!(found.iter().zip(expected).all(|(found, part)| found.contains(part)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn all_that_was_found_is_named_the_likeliest_first() {
+        let forward_drop = Some(true);
+        let all = Survey { bridge_nf: forward_drop, forward_drop, server_on_host: true, received: Some(12), ..BRIDGE };
+        let found = reasons(all);
+        let order = ["FORWARD", "runs on this host", "2 frames"];
+        assert_eq!(found.len(), order.len());
+        assert!(found.iter().zip(order).all(|(found, part)| found.contains(part)), "{found:?}");
+    }
+
+    #[test]
+    fn of_a_network_without_a_host_link_the_host_says_nothing() {
+        let survey = Survey { server_on_host: true, received: Some(10), ..NOTHING };
+        let silence = Silence { ifname: "eth0".to_owned(), before: 10, survey };
+        let found = silence.reasons(&Lan::Network("lan".to_owned()));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("not one frame"), "{found:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Looking for what keeps DHCP servers from answering a container.
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use leasehold_core::link::{Link, Target};
+use leasehold_core::silence::Survey;
+use tracing::debug;
+
+use super::netns::Worker;
+
+/// Whether frames that a bridge carries go through iptables, in the namespace of who reads it.
+const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+/// The UDP sockets of the namespace of the thread that reads it.
+const UDP_SOCKETS: &str = "/proc/thread-self/net/udp";
+/// The UDP port of a DHCP server (RFC 2131 §4.1).
+const SERVER_PORT: u16 = 67;
+/// How long iptables may be silent. It does not wait for others unless it is told to.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// More than the policy and the rules of any chain that is to be read.
+const LONGEST: u64 = 64 * 1024;
+
+/// Looks at a container's link, at the host's link that is its LAN, and at the host.
+pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) -> Survey {
+    let own = worker.apply(&Target::Known(link), &[], || {}).ok();
+    let parent = lan_parent.and_then(|ifname| worker.apply(&Target::Host { ifname }, &[], || {}).ok());
+    let parent_is_bridge = parent.is_some_and(|view| view.bridge);
+    let bridge_nf = parent_is_bridge.then(|| setting(BRIDGE_NF)).flatten();
+    let survey = Survey {
+        carrier: own.as_ref().map(|view| view.carrier),
+        received: own.as_ref().map(|view| view.received),
+        bridge_nf,
+        // A policy that nothing passes says nothing.
+        forward_drop: (bridge_nf == Some(true)).then(forward_policy).flatten().map(|policy| policy == "DROP"),
+        server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
+        parent_is_bridge,
+    };
+    debug!(?survey, "looked for what keeps servers from answering");
+    survey
+}
+
+/// Reads a setting that is on or off; `None` where the kernel does not have it.
+fn setting(path: &str) -> Option<bool> {
+    match fs::read_to_string(path).ok()?.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// Tells whether a table of sockets (proc_net_tcp.txt) has one on the server's port.
+fn serves(table: &str) -> bool {
+    let port = format!(":{SERVER_PORT:04X}");
+    table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
+}
+
+/// Asks iptables for the policy of FORWARD, in the calling thread's namespace; `None` when it does not say.
+fn forward_policy() -> Option<String> {
+    let (ours, its) = UnixStream::pair().ok()?;
+    ours.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut iptables = Command::new("iptables");
+    iptables.args(["-S", "FORWARD"]).stdin(Stdio::null()).stdout(OwnedFd::from(its)).stderr(Stdio::null());
+    let mut running = iptables.spawn().ok()?;
+    // The command has the other end of ours too: reading would not end before it is dropped.
+    drop(iptables);
+    let mut said = String::new();
+    let read = ours.take(LONGEST).read_to_string(&mut said);
+    // One that has ended does not mind.
+    let _ = running.kill();
+    let ended = running.wait();
+    debug!(?read, ?ended, "asked iptables");
+    policy_of(&said)
+}
+
+/// Returns the policy that `iptables -S FORWARD` says: `-P FORWARD DROP`.
+fn policy_of(said: &str) -> Option<String> {
+    said.lines().find_map(|line| line.strip_prefix("-P FORWARD ")).map(|policy| policy.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_known_by_its_port() {
+        let header = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+        for (local, serving) in [("00000000:0043", true), ("0101000A:0043", true), ("00000000:0044", false)] {
+            let line = format!("  447: {local} 00000000:0000 07 00000000:00000000 00:00000000 00000000     0\n");
+            assert_eq!(serves(&format!("{header}{line}")), serving, "{local}");
+        }
+        let other_end = "  447: 00000000:0044 00000000:0043 07 00000000:00000000 00:00000000 00000000     0\n";
+        assert!(!serves(&format!("{header}{other_end}")) && !serves(header) && !serves(""));
+    }
+
+    #[test]
+    fn the_policy_is_what_iptables_says() {
+        assert_eq!(policy_of("-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n").as_deref(), Some("DROP"));
+        assert_eq!(policy_of("-P FORWARD ACCEPT\n").as_deref(), Some("ACCEPT"));
+        assert_eq!(policy_of("iptables: Permission denied\n"), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! Exchanges over a bridge, by a port of their own; and in a VLAN of a link.
+
+use leasehold_core::link::{Hears, Link, LinkCause, Sockets, Target};
+use leasehold_core::wire::Mac;
+
+use super::lab::{Answer, ArpFrame, DEADLINE, Lab, Netns, PLAIN, arp, in_lab, make_bridge};
+
+const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
+
+fn ip(arguments: &str) -> String {
+    Netns::here().ip(arguments)
+}
+
+fn host(ifname: &str) -> Target {
+    Target::Host { ifname: ifname.to_owned() }
+}
+
+fn port_of(bridge: u32) -> Link {
+    Link::Parent { ifindex: bridge, mac: OTHER, vlan: 0, port: true }
+}
+
+/// What is on the bridge itself, as a server on the same host is.
+async fn on_bridge(lab: &mut Lab, bridge: u32) -> leasehold_core::effect::ExchangeId {
+    let mac = lab.inspect(host("br0")).await.unwrap().mac;
+    let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
+    lab.open(Link::parent(bridge, mac), all).await.unwrap()
+}
+
+/// Waits until a link is gone.
+async fn gone(lab: &mut Lab, ifname: &str) {
+    let look = async {
+        // Each look turns the loop.
+        while !matches!(lab.inspect(host(ifname)).await, Err(LinkCause::NoLink(_))) {}
+    };
+    tokio::time::timeout(DEADLINE, look).await.expect("it goes by itself");
+}
+
+#[test]
+fn what_is_sent_by_a_port_reaches_the_bridge_and_its_other_ports_and_is_answered() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        ip("link set br0 up");
+        let (_netns, wire, _) = lab.pair().await;
+        ip("link set host0 master br0");
+        let server = on_bridge(&mut lab, bridge).await;
+        let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let exchange = lab.open(port_of(bridge), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
+        lab.net.send(exchange, arp());
+        for hearer in [server, wire] {
+            assert_eq!(lab.frame(hearer).await.0, arp());
+        }
+        let mut answer = ArpFrame { operation: 2, target_mac: OTHER, ..ArpFrame::QUESTION }.frame();
+        answer[..6].copy_from_slice(&OTHER.0);
+        lab.net.send(wire, answer.clone());
+        let (bytes, meta) = lab.frame(exchange).await;
+        assert_eq!((bytes, meta.other_host, meta.vlan), (answer, false, 0));
+    });
+}
+
+#[test]
+fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        ip("link set br0 up");
+        let (_netns, wire, _) = lab.pair().await;
+        ip("link set host0 master br0");
+        let server = on_bridge(&mut lab, bridge).await;
+        let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let direct = lab.open(Link::parent(bridge, OTHER), PLAIN).await.unwrap();
+        lab.net.send(direct, arp());
+        assert_eq!(lab.frame(wire).await.0, arp());
+        let by_port = lab.open(port_of(bridge), PLAIN).await.unwrap();
+        let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
+        lab.net.send(by_port, second.clone());
+        assert_eq!(lab.frame(server).await.0, second, "the first never came: this is what the port is for");
+    });
+}
+
+#[test]
+fn a_bridge_does_not_notice_its_port_and_the_port_goes_with_its_exchange() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        let (_netns, _, _) = lab.pair().await;
+        ip("link set host0 mtu 9000 master br0");
+        ip("link set br0 up");
+        let before = lab.look(host("br0")).await.unwrap();
+        assert_eq!(before.mtu, 9000);
+        let exchange = lab.open(port_of(bridge), PLAIN).await.unwrap();
+        assert_eq!(lab.look(host("br0")).await.unwrap(), before);
+        let port = ip("-d link show lh-0");
+        assert!(port.contains("alias leasehold") && port.contains("master br0"), "{port}");
+        assert_eq!(ip("addr show lh-0").matches("inet").count(), 0);
+        lab.net.close(exchange);
+        gone(&mut lab, "lh-0").await;
+        assert_eq!(lab.look(host("br0")).await.unwrap(), before);
+    });
+}
+
+#[test]
+fn a_port_that_cannot_be_made_leaves_nothing_behind() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        assert_eq!(lab.open(port_of(bridge), PLAIN).await, Err(LinkCause::Down));
+        let no_link = LinkCause::NoLink("with index 4711".to_owned());
+        assert_eq!(lab.open(port_of(4711), PLAIN).await, Err(no_link));
+        let (netns, _, _) = lab.pair().await;
+        let host0 = lab.inspect(host("host0")).await.unwrap().ifindex;
+        let refused = lab.open(port_of(host0), PLAIN).await;
+        assert!(matches!(refused, Err(LinkCause::Refused { doing: "make a port of the bridge", .. })), "{refused:?}");
+        gone(&mut lab, "lh-0").await;
+        // The threads came back.
+        for _ in 0..8 {
+            assert!(lab.inspect(host("host0")).await.is_ok() && lab.inspect(netns.eth0()).await.is_ok());
+        }
+    });
+}
+
+#[test]
+fn an_exchange_opens_only_when_a_bridge_that_learns_first_forwards() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        // Two seconds to listen, two to learn: the least that the kernel takes.
+        ip("link set br0 type bridge stp_state 1 forward_delay 200");
+        ip("link set br0 up");
+        let server = on_bridge(&mut lab, bridge).await;
+        let exchange = lab.open(port_of(bridge), PLAIN).await.unwrap();
+        let port = ip("-d link show lh-0");
+        assert!(port.contains("state forwarding"), "{port}");
+        lab.net.send(exchange, arp());
+        assert_eq!(lab.frame(server).await.0, arp());
+    });
+}
+
+#[test]
+fn a_port_that_is_closed_before_it_forwards_goes_too() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        ip("link set br0 type bridge stp_state 1 forward_delay 3000");
+        ip("link set br0 up");
+        let op = lab.op();
+        let exchange = leasehold_core::effect::ExchangeId(op.0);
+        lab.net.open(op, exchange, port_of(bridge), PLAIN);
+        let there = async { while lab.inspect(host("lh-0")).await.is_err() {} };
+        tokio::time::timeout(DEADLINE, there).await.unwrap();
+        lab.net.close(exchange);
+        let outcome = lab.done(op).await;
+        assert!(matches!(outcome, leasehold_core::effect::Outcome::Opened(Err(_))), "{outcome:?}");
+        gone(&mut lab, "lh-0").await;
+    });
+}
+
+#[test]
+fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let Link::Parent { ifindex, .. } = outside else { unreachable!() };
+        let in_vlan = Link::Parent { ifindex, mac: OTHER, vlan: 7, port: false };
+        let exchange = lab.open(in_vlan, PLAIN).await.unwrap();
+        let wire = lab.open(inside, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        lab.net.send(exchange, arp());
+        let (bytes, meta) = lab.frame(wire).await;
+        assert_eq!((bytes, meta.vlan), (arp(), 7));
+
+        let answer = Answer { chaddr: OTHER, to: OTHER, ..Answer::PLAIN }.frame();
+        for (vlan, expected) in [(7_u8, Some(0)), (8, None), (0, None)] {
+            let mut tagged = answer.clone();
+            if vlan > 0 {
+                tagged.splice(12..12, [0x81, 0x00, 0x60, vlan]);
+            }
+            lab.net.send(wire, tagged);
+            let (bytes, meta) = lab.frame(exchange).await;
+            assert_eq!(bytes, answer);
+            assert_eq!((meta.vlan == 0).then_some(0), expected, "the core takes what is in no other VLAN");
+        }
+    });
+}

@@ -1,0 +1,157 @@
+//! A neighbour has the address that the server gives out. dnsmasq, which does not ping here, says what it was told.
+
+use std::net::Ipv4Addr;
+
+use netns_fixtures::model::{Kind, code};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{
+    Arp, CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns, Packet, mac_text, sandbox,
+};
+
+const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
+/// The address that the server keeps for the container.
+const KEPT: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 77);
+const CONTAINER: Mac = [2, 0x6c, 0, 0, 9, 77];
+
+/// A LAN on which the server keeps [`KEPT`] for [`CONTAINER`].
+struct Stage {
+    lab: Lab,
+    server: Dnsmasq,
+    /// On the server's link.
+    seen: Capture,
+    neighbour: Netns,
+}
+
+impl Stage {
+    fn new(sandbox: &netns_fixtures::Sandbox, detection: Option<&str>) -> Result<Self, Error> {
+        let mut lab = Lab::new(sandbox)?;
+        if let Some(detection) = detection {
+            lab.config["ipam"]["conflictDetection"] = detection.into();
+        }
+        let mut config = DnsmasqConfig::default();
+        config.more.push(format!("--dhcp-host={},{KEPT}", mac_text(CONTAINER)));
+        let server = Dnsmasq::start(&lab.lan, config)?;
+        let seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+        let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+        Ok(Self { lab, server, seen, neighbour })
+    }
+
+    fn container(&self) -> Result<Container, Error> {
+        self.lab.lan.container_on(Lan::IFNAME, "c1", CONTAINER)
+    }
+
+    fn attach(&self) -> Result<Member, CallError> {
+        let member = self.lab.add(self.container()?)?;
+        member.container.configure(&member.result)?;
+        Ok(member)
+    }
+
+    /// The neighbour takes the address.
+    fn take(&self) -> Result<(), Error> {
+        self.neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))
+    }
+
+    /// Waits until the server was told that the address is in use.
+    fn declined(&mut self) -> Result<(), Error> {
+        let decline = self.seen.wait_for_dhcp(Kind::Decline, DEADLINE, |m| m.chaddr == CONTAINER)?;
+        assert_eq!(decline.address_option(code::REQUESTED), Some(KEPT));
+        assert_eq!(decline.address_option(code::SERVER), Some(Lan::SERVER));
+        assert!(
+            decline.ciaddr.is_unspecified() && decline.source.is_unspecified() && decline.destination.is_broadcast()
+        );
+        self.server.wait_for_line(&format!("DHCPDECLINE({}) {KEPT}", Lan::IFNAME))?;
+        self.server.wait_for_line(&format!("disabling DHCP static address {KEPT}"))
+    }
+
+    /// Waits for what the container says by ARP: from `sender`, about `target`.
+    fn asked(&mut self, sender: Ipv4Addr, target: Ipv4Addr) -> Result<(), Error> {
+        self.seen.wait_for(&format!("ARP from {sender} about {target}"), DEADLINE, |packet| {
+            is_from_container(packet).filter(|arp| (arp.sender, arp.target) == (sender, target)).map(drop)
+        })
+    }
+
+    /// Returns how many probes for an address there were so far.
+    fn probes(&mut self, address: Ipv4Addr) -> Result<usize, Error> {
+        let asked = self.seen.packets()?.iter().filter_map(is_from_container);
+        Ok(asked.filter(|arp| arp.sender.is_unspecified() && arp.target == address).count())
+    }
+}
+
+fn is_from_container(packet: &Packet) -> Option<&Arp> {
+    match packet {
+        Packet::Arp(arp) if arp.request && arp.sender_mac == CONTAINER => Some(arp),
+        Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+    }
+}
+
+#[test]
+fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, None)?;
+    let member = stage.attach()?;
+    assert_eq!(member.address, KEPT);
+    let none = Ipv4Addr::UNSPECIFIED;
+    stage.asked(none, KEPT)?;
+    // The main plugin has put the address on the interface.
+    stage.asked(KEPT, KEPT)?;
+    stage.asked(none, KEPT)?;
+    stage.asked(KEPT, KEPT)?;
+    stage.lab.detach(&member)?;
+    Ok(stage.server.wait_until_free()?)
+}
+
+#[test]
+fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, None)?;
+    stage.take()?;
+    let member = stage.attach()?;
+    assert_ne!(member.address, KEPT);
+    stage.declined()?;
+    let lease = stage.server.lease_of(&member.mac())?.expect("a lease");
+    assert_eq!(lease.address, member.address);
+    stage.lab.check(&member)
+}
+
+#[test]
+fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, None)?;
+    let member = stage.attach()?;
+    assert_eq!(member.address, KEPT);
+    stage.take()?;
+    stage.declined()?;
+    let next = stage.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == CONTAINER)?.yiaddr;
+    assert_ne!(next, KEPT);
+    // On the interface, or it would not be announced.
+    stage.asked(next, next)?;
+    assert_eq!(member.container.addresses()?, [Lan::on_lan(next)]);
+    Ok(())
+}
+
+#[test]
+fn strict_detection_answers_when_the_probes_are_over() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, Some("strict"))?;
+    stage.take()?;
+    let member = stage.lab.add(stage.container()?)?;
+    assert_ne!(member.address, KEPT);
+    assert_eq!(stage.probes(member.address)?, 3, "before the answer");
+    stage.declined()?;
+    member.container.configure(&member.result)?;
+    (0..2).try_for_each(|_| stage.asked(member.address, member.address))?;
+    stage.lab.check(&member)
+}
+
+#[test]
+fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, Some("off"))?;
+    stage.take()?;
+    let member = stage.lab.add(stage.container()?)?;
+    assert_eq!(member.address, KEPT);
+    stage.lab.detach(&member)?;
+    stage.seen.wait_for_release(KEPT, DEADLINE)?;
+    assert_eq!(stage.probes(KEPT)?, 0);
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Giving leases back from the host over a bridge, whose server may be on the bridge itself.
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Member, Need, Sandbox, sandbox};
+
+const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("ip")];
+/// The bridge's own address.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
+/// The daemon's port of the bridge.
+const PORT: &str = "lh-0";
+
+/// A host whose bridge has a server on it, and a container with a lease from there.
+struct Scene {
+    lab: Lab,
+    server: Dnsmasq,
+    member: Member,
+}
+
+impl Scene {
+    fn new(sandbox: &Sandbox) -> Result<Self, CallError> {
+        let mut lab = Lab::new(sandbox)?;
+        lab.config = Lan::bridge_config(&lab.daemon().socket());
+        lab.lan.add_host_bridge()?;
+        lab.lan.host.add_address(Lan::BRIDGE, Lan::on_lan(GATEWAY))?;
+        lab.lan.host.set_up(Lan::BRIDGE)?;
+        let config = DnsmasqConfig { ifname: Lan::BRIDGE.to_owned(), ..DnsmasqConfig::default() };
+        let server = Dnsmasq::start_in(&lab.lan.host, config)?;
+        let member = lab.add(lab.lan.bridged_container("c1")?)?;
+        member.container.configure(&member.result)?;
+        Ok(Self { lab, server, member })
+    }
+
+    /// Does what the bridge plugin does before it calls the IPAM plugin.
+    fn delete_link(&self) -> Result<(), Error> {
+        self.member.container.netns.delete_link("eth0")
+    }
+
+    fn has_port(&self) -> bool {
+        self.lab.lan.host.index(PORT).is_ok()
+    }
+
+    fn port_goes(&self) {
+        let began = Instant::now();
+        while self.has_port() {
+            assert!(began.elapsed() < DEADLINE, "{PORT} stays");
+        }
+    }
+
+    fn was_released(&self) -> Result<(), Error> {
+        self.server.wait_until_free()?;
+        let lines = self.server.log().expect("it runs").lines();
+        let release = format!("DHCPRELEASE({}) {} {}", Lan::BRIDGE, self.member.address, self.member.mac());
+        assert!(lines.iter().any(|line| line.contains(&release)), "{lines:#?}");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_server_on_the_bridge_itself_hears_the_release_of_a_link_that_is_gone() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let scene = Scene::new(&sandbox)?;
+    scene.delete_link()?;
+    scene.lab.detach(&scene.member)?;
+    scene.was_released()?;
+    scene.port_goes();
+    Ok(())
+}
+
+#[test]
+fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut scene = Scene::new(&sandbox)?;
+    let host = scene.lab.lan.host.clone();
+    let spanning_tree = |state: &str, delay: &str| {
+        let set = ["link", "set", Lan::BRIDGE, "type", "bridge", "forward_delay", delay, "stp_state", state];
+        host.run_command("ip", &set, "").map(drop)
+    };
+    // The new port is to listen and learn for a minute.
+    spanning_tree("1", "3000")?;
+    scene.delete_link()?;
+    scene.lab.wait_for_line("made a port of the bridge")?;
+    assert!(scene.has_port());
+    scene.lab.kill9()?;
+    scene.port_goes();
+
+    spanning_tree("0", "200")?;
+    scene.lab.start_daemon()?;
+    scene.lab.detach(&scene.member)?;
+    scene.was_released()?;
+    scene.port_goes();
+    Ok(())
+}

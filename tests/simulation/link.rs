@@ -1,0 +1,158 @@
+//! A link as the kernel has it, with the rules by which addresses and routes go when others go.
+//!
+//! * An address whose subnet and prefix length another one on the link has is its secondary (`__inet_insert_ifa`), and goes
+//!   with it (`inet_del_ifa`, `promote_secondaries` is 0).
+//! * A route needs its next hop on the link: in the subnet of an address, or behind a route without a next hop.
+//! * With the last address of a link all its routes go (`fib_disable_ip`).
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use leasehold_core::link::{LinkRoute, Step};
+use leasehold_core::wire::Mac;
+
+/// A link.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    /// Its name.
+    pub(crate) ifname: String,
+    /// Its Ethernet address.
+    pub(crate) mac: Mac,
+    /// Its MTU.
+    pub(crate) mtu: u32,
+    /// Administratively up.
+    pub(crate) up: bool,
+    /// Has carrier.
+    pub(crate) carrier: bool,
+    /// The addresses on it, in their order; each with whether it is another one's secondary.
+    addresses: Vec<(Ipv4Net, bool)>,
+    /// The routes over it, but for those that the kernel makes for addresses.
+    routes: Vec<LinkRoute>,
+    /// The LAN that it is on.
+    pub(crate) lan: usize,
+}
+
+/// What a step did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Did {
+    /// The link was down, and is up now.
+    pub(crate) raised: bool,
+    /// This address came.
+    pub(crate) came: Option<Ipv4Addr>,
+    /// These went.
+    pub(crate) went: Vec<Ipv4Addr>,
+}
+
+impl Wire {
+    /// Returns a link without addresses.
+    pub(crate) fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
+        let (addresses, routes) = (Vec::new(), Vec::new());
+        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, addresses, routes, lan }
+    }
+
+    /// Returns the addresses on it.
+    pub(crate) fn addresses(&self) -> Vec<Ipv4Net> {
+        self.addresses.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// Returns the routes over it.
+    pub(crate) fn routes(&self) -> &[LinkRoute] {
+        &self.routes
+    }
+
+    /// Tells whether an address is on it, with whatever prefix.
+    pub(crate) fn has(&self, ip: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|(address, _)| address.addr() == ip)
+    }
+
+    /// Takes a step. What the kernel refuses comes back as its reason.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<Did, &'static str> {
+        let mut did = Did::default();
+        match step {
+            Step::Up => did.raised = !std::mem::replace(&mut self.up, true),
+            Step::Mtu(mtu) => self.mtu = *mtu,
+            Step::AddAddress(address) => did.came = self.add_address(*address).then_some(address.addr()),
+            Step::RemoveAddress(address) => did.went = self.remove_address(*address),
+            Step::AddRoute(route) => self.add_route(route)?,
+            Step::RemoveRoute(route) => self.routes.retain(|there| !is_route(there, route)),
+        }
+        Ok(did)
+    }
+
+    fn add_address(&mut self, address: Ipv4Net) -> bool {
+        if self.addresses.iter().any(|(there, _)| *there == address) {
+            return false;
+        }
+        let secondary = self.addresses.iter().any(|(there, secondary)| !secondary && of_one_subnet(there, &address));
+        self.addresses.push((address, secondary));
+        true
+    }
+
+    fn remove_address(&mut self, address: Ipv4Net) -> Vec<Ipv4Addr> {
+        let Some(at) = self.addresses.iter().position(|(there, _)| *there == address) else { return Vec::new() };
+        let (_, was_secondary) = self.addresses.remove(at);
+        let mut went = vec![address.addr()];
+        if !was_secondary {
+            let with_it = self.addresses.extract_if(.., |(a, secondary)| *secondary && of_one_subnet(a, &address));
+            went.extend(with_it.map(|(address, _)| address.addr()));
+        }
+        if self.addresses.is_empty() {
+            self.routes.clear();
+        }
+        went
+    }
+
+    fn add_route(&mut self, route: &LinkRoute) -> Result<(), &'static str> {
+        if !self.up {
+            return Err("network is down");
+        }
+        if route.via.is_some_and(|via| !self.reaches(via)) {
+            return Err("next hop is not on the link");
+        }
+        if !self.routes.iter().any(|there| is_route(there, route)) {
+            self.routes.push(route.clone());
+        }
+        Ok(())
+    }
+
+    fn reaches(&self, hop: Ipv4Addr) -> bool {
+        let in_subnet = self.addresses.iter().any(|(address, _)| address.prefix_len() < 32 && address.contains(&hop));
+        in_subnet || self.routes.iter().any(|route| route.via.is_none() && route.destination.contains(&hop))
+    }
+}
+
+/// Tells whether two routes are the same to the kernel: the MTU is not of what it tells them apart by.
+pub(crate) fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
+    let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0));
+    key(a) == key(b)
+}
+
+fn of_one_subnet(a: &Ipv4Net, b: &Ipv4Net) -> bool {
+    a.prefix_len() == b.prefix_len() && a.network() == b.network()
+}
+
+#[test]
+fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
+    let net = |text: &str| text.parse::<Ipv4Net>().expect("an address");
+    let route = |to: &str, via: Option<&str>| LinkRoute {
+        destination: net(to),
+        via: via.map(|via| via.parse().expect("an address")),
+        metric: None,
+        mtu: None,
+    };
+    let mut wire = Wire::new("eth0", Mac([2; 6]), 1500, 0, true);
+    let default = route("0.0.0.0/0", Some("10.0.0.1"));
+    assert!(wire.step(&Step::AddRoute(default.clone())).is_err(), "the next hop is nowhere");
+    for address in ["10.0.0.5/24", "10.0.0.6/24", "10.0.0.6/32", "172.16.0.1/16"] {
+        wire.step(&Step::AddAddress(net(address))).expect("an address is never refused");
+    }
+    wire.step(&Step::AddRoute(default)).expect("the next hop is on the link");
+    let did = wire.step(&Step::RemoveAddress(net("10.0.0.5/24"))).expect("nor is its removal");
+    assert_eq!(did.went, ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse::<Ipv4Addr>().expect("an address")));
+    assert_eq!(wire.addresses(), [net("10.0.0.6/32"), net("172.16.0.1/16")]);
+    assert_eq!(wire.routes().len(), 1, "a route outlives the subnet of its next hop");
+    for address in ["10.0.0.6/32", "172.16.0.1/16"] {
+        wire.step(&Step::RemoveAddress(net(address))).expect("an address can go");
+    }
+    assert!(wire.routes().is_empty());
+}

@@ -1,0 +1,168 @@
+//! When clients may speak: T1, T2, and how long they wait before they say something again (RFC 2131 §4.1, §4.4.5).
+//!
+//! The rules are written down here once more, from the RFC and from what the README says of them, not from the core.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use netns_fixtures::model::{ClientKey, Message, Purpose, code};
+
+/// A second, in microseconds.
+const SECOND: u64 = 1_000_000;
+/// Clocks are read to the microsecond; what is computed from them may be one off.
+const GRAIN: u64 = 2;
+/// A client that has lost its lease, and is refused again and again, asks no more often than this in a minute.
+const MOST_DISCOVERS: usize = 20;
+/// A client is this late at most where nothing keeps it from its server: it has sockets to open, and ARP to ask.
+const PROMPT: u64 = 15 * SECOND;
+
+/// The times of a lease as its client knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// When the REQUEST was sent.
+    pub(crate) start: u64,
+    /// T1, T2 and the end, as times.
+    pub(crate) t1: u64,
+    pub(crate) t2: u64,
+    pub(crate) end: u64,
+}
+
+impl Times {
+    /// Returns what an ACK to a REQUEST sent at `start` says; `None` for a lease without end.
+    pub(crate) fn of(ack: &Message, start: u64) -> Option<Self> {
+        let seconds = ack.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX)?;
+        let lease = u64::from(seconds) * SECOND;
+        let given = |code| ack.number(code).map(|seconds| u64::from(seconds) * SECOND);
+        let (t1, t2) = match (given(code::T1), given(code::T2)) {
+            (Some(t1), Some(t2)) if 0 < t1 && t1 < t2 && t2 < lease => (t1, t2),
+            _ => (lease / 2, lease / 8 * 7),
+        };
+        Some(Self { start, t1: start + t1, t2: start + t2, end: start + lease })
+    }
+}
+
+/// What a client said last, and what it knows.
+#[derive(Debug, Default)]
+struct Client {
+    /// The last two leases: an ACK that comes at the turn of a phase may not have counted.
+    leases: VecDeque<Times>,
+    /// The last message: what for, its xid, when, and which of its kind in a row it was.
+    last: Option<(Purpose, u32, u64, u32)>,
+    discovers: VecDeque<u64>,
+}
+
+/// All clients, by LAN and identifier.
+#[derive(Debug, Default)]
+pub(crate) struct Timing {
+    clients: BTreeMap<(usize, ClientKey), Client>,
+    /// Since when nothing goes wrong any more.
+    healed: Option<u64>,
+}
+
+impl Timing {
+    /// Forgets what clients knew: their daemon ended.
+    pub(crate) fn daemon_ended(&mut self) {
+        self.clients.clear();
+    }
+
+    /// From now on nothing keeps clients from their servers.
+    pub(crate) fn healed(&mut self, now: u64) {
+        self.healed = Some(now);
+    }
+
+    /// A client knows of a lease: by an ACK that it heard, or by its record.
+    pub(crate) fn knows(&mut self, who: (usize, ClientKey), times: Times) {
+        let leases = &mut self.clients.entry(who).or_default().leases;
+        if leases.back() != Some(&times) {
+            leases.push_back(times);
+            while leases.len() > 2 {
+                leases.pop_front();
+            }
+        }
+    }
+
+    /// A client begins anew: somebody asked for it.
+    pub(crate) fn asked(&mut self, who: &(usize, ClientKey)) {
+        if let Some(client) = self.clients.get_mut(who) {
+            client.last = None;
+            client.discovers.clear();
+        }
+    }
+
+    /// Judges a message that a client sends. `waited_for`: a caller waits for it.
+    pub(crate) fn sent(
+        &mut self,
+        now: u64,
+        who: (usize, ClientKey),
+        purpose: Purpose,
+        xid: u32,
+        waited_for: bool,
+    ) -> Result<(), String> {
+        let healed = self.healed;
+        let client = self.clients.entry(who).or_default();
+        let before = client.last.filter(|(kind, ..)| *kind == purpose);
+        let same_xid = before.filter(|(_, other, ..)| *other == xid);
+        let nth = same_xid.map_or(1, |(.., nth)| nth + 1);
+        client.last = Some((purpose, xid, now, nth));
+        let gap = before.map(|(_, _, at, _)| now - at);
+        match purpose {
+            Purpose::Renew | Purpose::Rebind => client.extends(now, purpose, gap, healed),
+            Purpose::Discover => client.discovers(now, nth, gap.filter(|_| same_xid.is_some()), waited_for),
+            Purpose::Select | Purpose::Reboot => {
+                let most = if purpose == Purpose::Select { 3 } else { 2 };
+                let least = backoff(nth - 1, 8);
+                match gap.filter(|_| same_xid.is_some()) {
+                    _ if nth > most => Err(format!("{purpose:?} for the {nth}th time")),
+                    Some(gap) if gap + GRAIN < least => Err(format!("{purpose:?} again after {gap} µs")),
+                    _ => Ok(()),
+                }
+            }
+            Purpose::Decline | Purpose::Release => {
+                client.last = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Client {
+    /// RENEW from T1 to T2, REBIND from T2 to the end, and not too soon again.
+    fn extends(&self, now: u64, purpose: Purpose, gap: Option<u64>, healed: Option<u64>) -> Result<(), String> {
+        let window = |lease: &Times| match purpose {
+            Purpose::Renew => (lease.t1, lease.t2),
+            _ => (lease.t2, lease.end),
+        };
+        let fits = |lease: &&Times| (window(lease).0..window(lease).1).contains(&(now + GRAIN));
+        let Some(lease) = self.leases.iter().rev().find(fits) else {
+            return Err(format!("{purpose:?} outside of its window, of {:?}", self.leases));
+        };
+        let (from, until) = window(lease);
+        let floor = ((until - from) / 8).clamp(SECOND, 60 * SECOND);
+        match gap {
+            Some(gap) if gap + GRAIN < floor => Err(format!("{purpose:?} again after {gap} µs, least {floor}")),
+            None if healed.is_some_and(|healed| lease.start > healed) && now > from + PROMPT => {
+                Err(format!("{purpose:?} {} s late, of {lease:?}", (now - from) / SECOND))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// DISCOVER after 1, 2, 4, 8 s while somebody waits, up to a minute while nobody does; and never many.
+    fn discovers(&mut self, now: u64, nth: u32, gap: Option<u64>, waited_for: bool) -> Result<(), String> {
+        let least = backoff(nth.saturating_sub(1), if waited_for { 8 } else { 60 });
+        if let Some(gap) = gap.filter(|gap| gap + GRAIN < least) {
+            return Err(format!("DISCOVER number {nth} after {gap} µs, least {least}"));
+        }
+        self.discovers.retain(|at| now - at < 60 * SECOND);
+        self.discovers.push_back(now);
+        match self.discovers.len() {
+            many if many > MOST_DISCOVERS => Err(format!("{many} DISCOVER in a minute")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the least wait after the `sent`-th message: 1, 2, 4 … s up to `cap`, less an eighth.
+fn backoff(sent: u32, cap: u64) -> u64 {
+    let base = (1u64 << sent.saturating_sub(1).min(6)).min(cap) * SECOND;
+    if sent == 0 { 0 } else { base - base / 8 }
+}

@@ -1,0 +1,67 @@
+//! A store that is set aside: the daemon starts without leases, and adopts what runs.
+
+use std::time::Duration;
+
+use leasehold_core::effect::{Add, Adoptee};
+use leasehold_core::record::{Record, RecordState};
+
+use super::World;
+use super::actor::Phase;
+use super::ledger::Excuse;
+use crate::plan::happens;
+use crate::watch::Rule;
+
+/// How long an adoption may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl World {
+    /// The store may be found damaged by the next start.
+    pub(super) fn damage(&mut self) {
+        if !happens(&mut self.rng, self.plan.damages) || self.store.durable.is_empty() {
+            return;
+        }
+        self.note(|| "STORE DAMAGED".to_owned());
+        self.stats.count("damaged stores");
+        self.stats.count_many("bindings that were lost with their store", self.store.durable.len());
+        let plan = &self.plan;
+        let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
+        for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live) {
+            let bound = |record: &Record| record.attachment == actor.attachment && record.state == RecordState::Bound;
+            let must = sure && self.store.durable.values().any(bound);
+            actor.stranded = Some(must && actor.stranded != Some(false));
+            // Whoever is not adopted gets another lease by its next ADD.
+            actor.excused |= actor.stranded == Some(false);
+        }
+        if self.plan.sharers > 1 {
+            // Until it is adopted nobody knows that its identity is held: another may take it, and give it back.
+            self.watch.holders.clear();
+        }
+        self.store.durable.clear();
+        self.leave_all(Excuse::StoreLost, false);
+    }
+
+    /// Returns the containers that run with an address, for a daemon that knows of no lease.
+    pub(super) fn adoptees(&self) -> Vec<Adoptee> {
+        if !self.store.durable.is_empty() {
+            return Vec::new();
+        }
+        let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live);
+        let adoptee = |actor: &super::Actor| {
+            let address = actor.told.as_ref()?.address;
+            let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses().contains(&address);
+            let add: Add = actor.add(self.segments[actor.lan].lan.clone(), PATIENCE, &self.plan);
+            on_link.then(|| Adoptee { add: Box::new(add), address })
+        };
+        runs.filter_map(adoptee).collect()
+    }
+
+    /// An actor that the daemon does not know: that may be only where its adoption could fail.
+    pub(super) fn not_adopted(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        if actor.stranded == Some(false) {
+            return self.stats.count("not adopted");
+        }
+        let detail = format!("{} was told {:?}, but the daemon does not know it", actor.attachment, actor.told);
+        self.fail(Rule::LeaseLost, detail);
+    }
+}

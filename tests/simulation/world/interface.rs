@@ -1,0 +1,216 @@
+//! A container's interface: what its main plugin and others put there, and what the daemon may make of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
+use leasehold_core::link::{LinkRoute, Step, Target};
+use leasehold_core::record::{Record, RecordState};
+use netns_fixtures::model::ClientKey;
+
+use super::actor::{Actor, Phase};
+use super::{SECOND, World};
+use crate::kernel::{Applied, At};
+use crate::link::is_route;
+use crate::watch::Rule;
+
+/// What has to be done at an interface is done within this, where no operation on links fails.
+const A_WHILE: u64 = 20 * SECOND;
+
+impl World {
+    /// Others put something on an interface before anybody asks for a lease.
+    pub(super) fn furnish(&mut self, index: usize, at: At) {
+        if self.rng.u32(..4) > 0 {
+            return;
+        }
+        let host = self.rng.u32(1..0xffff);
+        let address = Ipv4Net::new((0xac14_0000 + host).into(), 16).expect("16 is a prefix length");
+        self.meddle(index, at, &[Step::AddAddress(address)]);
+    }
+
+    /// The main plugin puts on the interface what ADD was answered; then others may add to it.
+    pub(super) fn configure(&mut self, index: usize, at: At, lease: &Lease) {
+        self.plug(at, lease);
+        if !self.actors[index].foreign.is_empty() {
+            let via = Some(Ipv4Addr::new(172, 20, 0, 1));
+            let destination = "192.0.2.0/24".parse().expect("a network");
+            self.meddle(index, at, &[Step::AddRoute(LinkRoute { destination, via, metric: None, mtu: None })]);
+        }
+        if self.rng.u32(..8) == 0 {
+            // Of the lease's own subnet, so that it goes with the lease's address.
+            let host = lease.address.network().to_bits() | (0x3f0 - index as u32 % 16);
+            let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
+            self.meddle(index, at, &[Step::AddAddress(address)]);
+        }
+    }
+
+    /// The main plugin puts what a lease says on an interface.
+    pub(super) fn plug(&mut self, at: At, lease: &Lease) {
+        let steps = [Step::AddAddress(lease.address)];
+        let routes = routes_of(lease, self.plan.metric).into_iter().map(Step::AddRoute);
+        for step in steps.into_iter().chain(routes) {
+            self.change(at, &step);
+        }
+    }
+
+    /// Somebody else than plugins and the daemon changes an interface.
+    fn meddle(&mut self, index: usize, at: At, steps: &[Step]) {
+        for step in steps {
+            self.change(at, step);
+            match step {
+                Step::AddAddress(address) => self.actors[index].foreign.push(*address),
+                Step::AddRoute(route) => self.actors[index].foreign_routes.push(route.clone()),
+                Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::RemoveRoute(_) => {}
+            }
+        }
+    }
+
+    fn change(&mut self, at: At, step: &Step) {
+        let told = self.kernel.change(at, step);
+        told.into_iter().for_each(|told| self.tell(Some(told)));
+    }
+
+    /// An operator takes the leased address off the interface.
+    pub(super) fn strip(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let (Some(at), Some(record)) = (actor.at, self.record_of(actor)) else { return };
+        let address = record.lease.address;
+        self.actors[index].meddled = true;
+        self.stats.count("addresses removed by hand");
+        self.note(|| format!("actor {index} loses {address} by hand"));
+        self.change(at, &Step::RemoveAddress(address));
+    }
+
+    pub(super) fn record_of(&self, actor: &Actor) -> Option<&Record> {
+        let held = |record: &&Record| record.state != RecordState::Releasing && record.attachment == actor.attachment;
+        self.store.durable.values().find(held)
+    }
+
+    /// Judges steps as the kernel took them: none may leave the interface without the address that is valid.
+    /// Taking a lost lease's address off is another matter.
+    pub(super) fn judge_applied(&mut self, done: &Applied, steps: &[Step]) {
+        let Some((first, rest)) = done.addresses.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
+        let Some(actor) = self.actors.iter().find(|actor| actor.at == done.at && actor.at.is_some()) else { return };
+        if first == rest.last().unwrap_or(first) && rest.iter().all(|addresses| addresses == first) {
+            return;
+        }
+        self.stats.count("changed addresses");
+        let Some(record) = self.record_of(actor).filter(|record| record.state == RecordState::Bound) else { return };
+        if !steps.contains(&Step::AddAddress(record.lease.address)) {
+            return;
+        }
+        let former = record.former.iter().flat_map(|former| &former.leases);
+        let valid: Vec<_> = former.chain([&record.lease]).map(Lease::ip).collect();
+        let has_valid = |addresses: &Vec<Ipv4Net>| addresses.iter().any(|a| valid.contains(&a.addr()));
+        let bare = rest.iter().find(|addresses| has_valid(first) && !has_valid(addresses)).cloned();
+        if let Some(bare) = bare {
+            let detail = format!("{} was left with {bare:?} while {valid:?} are valid", actor.attachment);
+            self.fail(Rule::Interface, detail);
+        }
+    }
+
+    /// Judges what the daemon is about to do at an interface: no address before its lease is durable.
+    pub(super) fn judge_steps(&mut self, target: &Target, steps: &[Step]) {
+        let Target::Known(link) = target else { return };
+        let new = steps.iter().filter_map(|step| match step {
+            Step::AddAddress(address) => Some(*address),
+            _ => None,
+        });
+        for address in new {
+            let durable = self.store.durable.values().any(|record| {
+                let bound = record.state == RecordState::Bound && record.link.in_netns() == link.in_netns();
+                bound && record.lease.ip() == address.addr()
+            });
+            let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
+            if !durable && !actor.is_some_and(|actor| actor.foreign.contains(&address)) {
+                self.fail(Rule::NotDurable, format!("{address} is put on {target} before its lease is durable"));
+            }
+        }
+    }
+
+    /// No interface carries the address of a lease that has ended. What takes a while is given that.
+    pub(super) fn examine_expired(&mut self) {
+        let fresh = self.started.max(self.resumed) + A_WHILE > self.now;
+        if self.plan.link_faults > 0 || self.plan.on_expiry == OnExpiry::Keep || fresh {
+            return;
+        }
+        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.stranded != Some(false)) {
+            let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { continue };
+            for address in wire.addresses().iter().map(Ipv4Net::addr) {
+                let key = ClientKey::Id(actor.client_id.as_bytes().to_vec());
+                let until = self.heard.get(&(actor.lan, address, Some(key))).copied().flatten();
+                if let Some(until) = until.filter(|until| until + A_WHILE < self.now) {
+                    let since = (self.now - until) / SECOND;
+                    let detail = format!("{} carries {address}, whose lease ended {since} s ago", actor.attachment);
+                    return self.fail(Rule::Interface, detail);
+                }
+            }
+        }
+        self.stats.count("looks for addresses whose lease has ended");
+    }
+
+    /// What the host's programs read of name servers is what the durable lease of each attachment says.
+    pub(super) fn examine_published(&mut self) {
+        let held = |record: &&Record| record.state != RecordState::Releasing;
+        let bound = |record: &Record| record.lease.resolver().filter(|_| record.state == RecordState::Bound);
+        let said = self.store.durable.values().filter(held).filter_map(|r| Some((r.attachment.clone(), bound(r)?)));
+        let said: BTreeMap<_, _> = said.collect();
+        if said != self.published {
+            let detail = format!("published is {:?}, and leases say {said:?}", self.published);
+            self.fail(Rule::Published, detail);
+        }
+    }
+
+    /// The interface of a live attachment carries what its durable lease says, and what others put there; nothing else.
+    pub(super) fn examine_interface(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let applies = (self.plan.on_change, self.plan.on_expiry) == (OnChange::Apply, OnExpiry::Remove);
+        if actor.phase != Phase::Live || actor.meddled || actor.stranded == Some(false) || !applies {
+            return;
+        }
+        let (Some(wire), Some(record)) = (actor.at.and_then(|at| self.kernel.link(at)), self.record_of(actor)) else {
+            return;
+        };
+        let lease = Some(&record.lease).filter(|_| record.state == RecordState::Bound);
+        let ours = lease.map(|lease| lease.address);
+        let wanted: BTreeSet<_> = ours.into_iter().chain(actor.foreign.iter().copied()).collect();
+        let there: BTreeSet<_> = wire.addresses().into_iter().collect();
+        let routes = lease.map(|lease| routes_of(lease, self.plan.metric)).unwrap_or_default();
+        let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
+        let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
+        let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
+        // An MTU that could not be set is not tried again.
+        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
+        let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
+        let who = format!("{}, {:?}", actor.attachment, record.state);
+        let wrong = if there != wanted {
+            format!("{there:?}, not {wanted:?}")
+        } else if let Some(route) = missing {
+            format!("no route {route:?}, but {:?}", wire.routes())
+        } else if let Some(route) = excess {
+            format!("a route of before, {route:?}")
+        } else if let Some(mtu) = wrong_mtu {
+            format!("an MTU of {}, not {mtu}", wire.mtu)
+        } else {
+            return self.stats.count("interfaces that are as they should be");
+        };
+        self.fail(Rule::Interface, format!("{who}: its interface has {wrong}"));
+    }
+}
+
+/// Returns the routes that a lease means: those that it names, and first of all one to a router outside of its subnet.
+fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
+    let mtu = lease.mtu.map(u32::from);
+    let route = |destination, via| LinkRoute { destination, via, metric, mtu };
+    let mut routes: Vec<_> =
+        lease.routes.iter().filter(|r| r.via.is_none()).map(|r| route(r.destination, None)).collect();
+    for via in lease.routes.iter().filter_map(|route| route.via) {
+        if !lease.address.contains(&via) && !routes.iter().any(|route| route.destination.contains(&via)) {
+            routes.push(route(Ipv4Net::from(via), None));
+        }
+    }
+    routes.extend(lease.routes.iter().filter(|r| r.via.is_some()).map(|r| route(r.destination, r.via)));
+    routes
+}

@@ -1,0 +1,194 @@
+//! What servers have granted, and who is to give it back: no lease stays at a server without a holder, but for these causes.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_core::effect::Row;
+use leasehold_core::record::Record;
+use leasehold_core::wire::Mac;
+use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
+
+use super::{SECOND, World};
+use crate::watch::Rule;
+
+/// A lease as its server knows it: LAN, server identifier, address, client.
+pub(super) type Grant = (usize, Ipv4Addr, Ipv4Addr, ClientKey);
+
+/// Why a lease may stay at a server though nobody holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Excuse {
+    /// Its RELEASE did not reach the server.
+    ReleaseLost,
+    /// It was granted to a REQUEST that was late: its client had gone on.
+    GrantedLate,
+    /// Its client looked for another one: it never heard of this.
+    LeftBehind,
+    /// The daemon died before it could write it down.
+    DiedUnwritten,
+    /// The store was lost.
+    StoreLost,
+    /// After a reboot the wall clock said that it had ended.
+    WallClock,
+}
+
+impl Excuse {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ReleaseLost => "left at a server: RELEASE lost",
+            Self::GrantedLate => "left at a server: granted late",
+            Self::LeftBehind => "left at a server: left behind",
+            Self::DiedUnwritten => "left at a server: died unwritten",
+            Self::StoreLost => "left at a server: store lost",
+            Self::WallClock => "left at a server: wall clock",
+        }
+    }
+}
+
+/// A DECLINE follows the ARP packet for which it is sent within this.
+const CLAIMED: u64 = 60 * SECOND;
+
+impl World {
+    /// Takes note of a message that a client sends.
+    pub(super) fn client_spoke(&mut self, lan: usize, message: &Message) {
+        let (key, kind) = (message.key(), message.kind());
+        let xid = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some(message.xid);
+        self.speaking.insert((lan, key.clone()), xid);
+        match kind {
+            Some(Kind::Release) if !self.winding_down => {
+                if let Some(server) = message.address(code::SERVER) {
+                    self.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
+                }
+            }
+            Some(Kind::Decline) => self.client_declined(lan, message),
+            Some(Kind::Discover) => {
+                let left = self.grants(|l, _, k| l == lan && *k == key);
+                self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
+            }
+            _ => {}
+        }
+    }
+
+    /// A client declines an address: somebody else has it, or had it a moment ago.
+    fn client_declined(&mut self, lan: usize, message: &Message) {
+        let Some(address) = message.address(code::REQUESTED) else { return };
+        let own = Mac(message.hardware());
+        let mut claims = self.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
+        if !claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now) {
+            self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
+        }
+        self.excuse(lan, address, "declined by its client");
+    }
+
+    /// A server took a message in: one that it was to take.
+    pub(super) fn server_took(&mut self, lan: usize, station: usize, message: &Message) {
+        let server = self.server_id(lan, station);
+        if message.kind() == Some(Kind::Release) && message.address(code::SERVER) == Some(server) {
+            let grant = (lan, server, message.ciaddr, message.key());
+            if self.left.get(&grant) == Some(&Excuse::ReleaseLost) {
+                self.left.remove(&grant);
+            }
+        }
+    }
+
+    /// A server granted something.
+    pub(super) fn server_granted(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
+        let (lan, _, _, key) = &grant;
+        let current = self.speaking.get(&(*lan, key.clone())) == Some(&Some(xid));
+        if current {
+            self.left.remove(&grant);
+        } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
+            self.left.insert(grant, Excuse::GrantedLate);
+        }
+    }
+
+    pub(super) fn server_id(&self, lan: usize, station: usize) -> Ipv4Addr {
+        let server = self.segments[lan].stations[station].server();
+        server.map_or(Ipv4Addr::UNSPECIFIED, |server| server.config().id)
+    }
+
+    /// Returns the leases that servers may have granted to a client at any time.
+    fn grants(&self, which: impl Fn(usize, Ipv4Addr, &ClientKey) -> bool) -> Vec<Grant> {
+        let known = self.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
+        let known = known.filter(|(lan, address, key)| which(*lan, *address, key));
+        let servers =
+            |lan: usize| (0..self.segments[lan].honest().len()).map(move |station| self.server_id(lan, station));
+        known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
+    }
+
+    /// Tells whether a record of a client's lease is durable.
+    fn is_written(&self, (_, server, address, key): &Grant) -> bool {
+        let of_client = |record: &Record| {
+            let lease = &record.lease;
+            let client = ClientKey::Id(record.identity.client_id.as_bytes().to_vec());
+            (client, lease.server, lease.ip()) == (key.clone(), *server, *address)
+        };
+        self.store.durable.values().any(of_client)
+    }
+
+    /// Excuses all leases that are granted now, or those that are not written down.
+    pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
+        let mut left = self.grants(|_, _, _| true);
+        left.retain(|grant| !unwritten_only || !self.is_written(grant));
+        self.left.extend(left.into_iter().map(|grant| (grant, excuse)));
+        // What is still on its way is nobody's any more.
+        if unwritten_only {
+            self.speaking.values_mut().for_each(|xid| *xid = None);
+        }
+    }
+
+    /// Finds leases at servers that nobody holds.
+    pub(super) fn examine_servers(&mut self, rows: &[Row]) {
+        let now = self.model_time();
+        let mut found = Vec::new();
+        for (lan, segment) in self.segments.iter().enumerate() {
+            for server in segment.honest().iter().filter_map(|station| station.server()) {
+                for (address, lease) in server.leases(now) {
+                    let ClientKey::Id(id) = &lease.client else { continue };
+                    let holds = |row: &&Row| {
+                        row.identity.client_id.as_bytes() == id
+                            && row
+                                .lease
+                                .as_ref()
+                                .is_some_and(|held| (held.ip(), held.server) == (address, server.config().id))
+                    };
+                    if !rows.iter().any(|row| holds(&row)) {
+                        found.push((lan, server.config().id, address, lease.client.clone()));
+                    }
+                }
+            }
+        }
+        for grant in found {
+            match self.left.get(&grant) {
+                Some(excuse) => self.stats.count(excuse.name()),
+                None => {
+                    let (lan, server, address, client) = grant;
+                    self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
+                }
+            }
+        }
+    }
+
+    /// No two attachments of a LAN hold one address, unless servers gave it twice.
+    pub(super) fn examine_shared(&mut self, rows: &[Row]) {
+        let held = |row: &&Row| row.state != "RELEASING" && row.expires != Some(Duration::ZERO);
+        let held = rows.iter().filter(held).filter_map(|row| Some((row, row.lease.as_ref()?.ip())));
+        let held = held.collect::<Vec<_>>();
+        for (at, (row, address)) in held.iter().enumerate() {
+            let others = held[at + 1..].iter();
+            for (other, _) in others.filter(|(o, a)| a == address && o.identity.lan == row.identity.lan) {
+                let lan = self.segments.iter().position(|segment| segment.lan == row.identity.lan).unwrap_or(0);
+                let given = |row: &Row| {
+                    let key = ClientKey::Id(row.identity.client_id.as_bytes().to_vec());
+                    let until = self.granted.get(&(lan, *address, Some(key)));
+                    until.is_some_and(|until| until.is_none_or(|until| until > self.now))
+                };
+                if given(row) && given(other) {
+                    self.stats.count("addresses that were given twice");
+                } else {
+                    let detail = format!("{} and {} both hold {address}", row.attachment, other.attachment);
+                    return self.fail(Rule::Twice, detail);
+                }
+            }
+        }
+    }
+}

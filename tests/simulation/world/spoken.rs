@@ -1,0 +1,112 @@
+//! What passes between clients and servers, judged where clients say it and where they hear it.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_core::effect::Call;
+use leasehold_core::identity::Attachment;
+use leasehold_core::record::RecordState;
+use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
+
+use super::actor::Actor;
+use super::{SECOND, World};
+use crate::timing::Times;
+use crate::trace::Brief;
+use crate::watch::{Holder, Rule};
+
+impl World {
+    /// Judges a frame that a client sends.
+    pub(super) fn spoken(&mut self, lan: usize, frame: &[u8]) {
+        let now = self.model_time();
+        if let Some((to, message)) = addressed(frame) {
+            self.client_spoke(lan, &message);
+            self.judge_timing(lan, to, &message);
+            if message.kind() == Some(Kind::Request) {
+                self.judge_rogue(lan, message.address(code::SERVER));
+                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
+                if latest.0 != message.xid {
+                    *latest = (message.xid, self.now);
+                }
+            }
+        }
+        if let Some(violation) = self.segments[lan].judge.client_frame(now, frame).into_iter().next() {
+            self.fail(Rule::Client(Box::new(violation)), Brief(frame).to_string());
+        }
+    }
+
+    fn judge_timing(&mut self, lan: usize, to: Ipv4Addr, message: &Message) {
+        let Some(purpose) = Purpose::of(message, Some(to)) else { return };
+        let key = message.key();
+        let waited_for = purpose == Purpose::Discover && self.watch.waits_for(self.now, &key);
+        if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, message.xid, waited_for) {
+            self.fail(Rule::Timing, how);
+        }
+    }
+
+    /// A client that a caller asks for begins anew. So does one whose DEL the store refuses.
+    pub(super) fn asked_anew(&mut self, call: &Call) {
+        let concerns = |attachment: &Attachment| match call {
+            Call::Add(add) => add.attachment == *attachment,
+            Call::Del { attachment: deleted } => deleted == attachment,
+            Call::Collect { network, .. } => *network == attachment.network,
+            Call::Check { .. } | Call::Status { .. } | Call::List => false,
+        };
+        for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
+            self.timing.asked(&(actor.lan, ClientKey::Id(actor.client_id.as_bytes().to_vec())));
+        }
+    }
+
+    /// A daemon that starts knows the times of its records.
+    pub(super) fn remember_times(&mut self) {
+        let boot = format!("boot-{}", self.boot);
+        let bound = self.store.durable.values().filter(|r| r.state == RecordState::Bound && r.boot.0 == boot);
+        let known = bound.filter_map(|record| {
+            let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan)?;
+            let (start, times) = (self.world_time(record.lease.start), record.lease.times?);
+            let at = |after: Duration| start + after.as_micros() as u64;
+            let times = Times { start, t1: at(times.t1), t2: at(times.t2), end: at(times.end) };
+            Some(((lan, ClientKey::Id(record.identity.client_id.as_bytes().to_vec())), times))
+        });
+        for (who, times) in known.collect::<Vec<_>>() {
+            self.timing.knows(who, times);
+        }
+    }
+
+    /// Notes that a server's message reached its client.
+    pub(super) fn heard(&mut self, lan: usize, bytes: &[u8]) {
+        let payload = bytes.get(42..).unwrap_or_default();
+        let Ok(message) = Message::decode(payload) else { return };
+        if self.segments[lan].is_of_rogue(bytes) {
+            return;
+        }
+        self.segments[lan].judge.heard(payload);
+        let key = message.key();
+        if message.kind() == Some(Kind::Nak) {
+            let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
+            self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
+        }
+        if message.kind() == Some(Kind::Ack) {
+            // An ACK that comes after the end comes too late.
+            let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
+            let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
+            concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
+            let Some((xid, sent)) = self.latest.get(&(lan, message.key())).copied() else { return };
+            if xid == message.xid {
+                if let Some(times) = Times::of(&message, sent) {
+                    self.timing.knows((lan, message.key()), times);
+                }
+                let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
+                let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
+                self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+            }
+        }
+    }
+}
+
+/// Returns the DHCP message in a frame, and the IP address that it goes to.
+fn addressed(frame: &[u8]) -> Option<(Ipv4Addr, Message)> {
+    match decode(frame).ok()?.packet {
+        Packet::Udp { destination, payload, .. } => Some((*destination.ip(), Message::decode(payload).ok()?)),
+        Packet::Arp(_) | Packet::Other(_) => None,
+    }
+}
