@@ -1,0 +1,115 @@
+//! What befalls a container's interface while it holds a lease, with the server's own view as witness.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, sandbox};
+use serde_json::Value;
+
+use crate::witness;
+
+const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("ip")];
+
+fn ip(member: &Member, arguments: &str) -> Result<(), Error> {
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    member.container.netns.run_command("ip", &arguments, "").map(drop)
+}
+
+/// Waits until the server has told a member what it asked by INIT-REBOOT: yes.
+fn is_confirmed(seen: &mut Capture, member: &Member) -> Result<(), Error> {
+    witness::init_reboot(seen, member, DEADLINE)?;
+    let ack = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == member.container.mac)?;
+    assert_eq!(ack.yiaddr, member.address);
+    Ok(())
+}
+
+#[test]
+fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let timers = Some((Duration::from_secs(4), Duration::from_secs(60)));
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let member = lab.attach("c1")?;
+
+    // As KubeVirt does it. A link that is up cannot be renamed by every kernel.
+    ip(&member, "link set eth0 down")?;
+    ip(&member, "link set eth0 name net1")?;
+    ip(&member, "link set net1 up")?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    witness::renewal(&mut seen, &member, DEADLINE)?;
+    seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == member.container.mac)?;
+    lab.check(&member)?;
+    assert_eq!(member.container.netns.addresses("net1")?, [Lan::on_lan(member.address)]);
+    lab.detach(&member)?;
+    witness::release(&mut seen, &member, DEADLINE)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_reboot() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let member = lab.attach("c1")?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+
+    ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
+    lab.wait_for_line("was taken off the interface")?;
+    // At T1, and not by a RENEW: its answer would reach nobody.
+    is_confirmed(&mut seen, &member)?;
+    let error = lab.check(&member).expect_err("the address is not there").cni();
+    assert!(error.msg.contains("is not on interface"), "{error}");
+    assert_eq!(member.container.addresses()?, []);
+    assert_eq!(server.lease_of(&member.mac())?.map(|lease| lease.address), Some(member.address));
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_lease_is_confirmed_when_carrier_is_back_after_a_while() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let member = lab.attach("c1")?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+
+    lab.lan.interrupt(&lab.lan.host, Lan::LONG)?;
+    is_confirmed(&mut seen, &member)?;
+    lab.check(&member)?;
+    assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn three_hundred_namespaces_that_die_at_once_give_back_every_lease() -> Result<(), CallError> {
+    const CONTAINERS: usize = 300;
+    const CALLERS: usize = 20;
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { verbose: false, ..DnsmasqConfig::default() })?;
+    let attach = |caller| (caller..CONTAINERS).step_by(CALLERS).map(|i| lab.attach(&format!("c{i}"))).collect();
+    let members: Result<Vec<Vec<Member>>, CallError> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || attach(caller))).collect();
+        callers.into_iter().map(|caller| caller.join().expect("no thread panics")).collect()
+    });
+    let members: Vec<Member> = members?.into_iter().flatten().collect();
+    let addresses: BTreeSet<Ipv4Addr> = members.iter().map(|member| member.address).collect();
+    assert_eq!((addresses.len(), server.leases()?.len()), (CONTAINERS, CONTAINERS));
+
+    drop(members);
+    server.wait_until_free()?;
+    let log = server.log().expect("it runs").lines();
+    let released = addresses.iter().filter(|address| {
+        let release = format!("DHCPRELEASE({}) {address} ", Lan::IFNAME);
+        log.iter().any(|line| line.contains(&release))
+    });
+    assert_eq!(released.count(), CONTAINERS);
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! An ADD that gets no offer says what keeps servers from answering.
+
+use std::net::Ipv4Addr;
+
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{CallError, Lab, Lan, Need, Sandbox, sandbox};
+
+const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+/// The host's own address, where a server is to be there.
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
+
+/// A LAN on which an ADD waits for three seconds.
+fn lab(sandbox: &Sandbox) -> Result<Lab, CallError> {
+    let mut lab = Lab::new(sandbox)?;
+    lab.config["ipam"]["timeout"] = 3.into();
+    Ok(lab)
+}
+
+/// Has the containers of a LAN hang on a bridge of the host's.
+fn bridged(lab: &mut Lab) -> Result<(), CallError> {
+    lab.lan.add_host_bridge()?;
+    let ipam = lab.config["ipam"].clone();
+    lab.config = Lan::bridge_config(&lab.daemon().socket());
+    lab.config["ipam"]["timeout"] = ipam["timeout"].clone();
+    Ok(())
+}
+
+#[test]
+fn a_wire_without_a_server_is_told_by_the_frames_that_came_in() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let lab = lab(&sandbox)?;
+    let container = lab.lan.container("c1")?;
+    let error = lab.shim.add(&container, &lab.config).expect_err("nobody answers").cni();
+    assert_eq!(error.code, 11);
+    assert!(error.msg.contains("no DHCP offer") && error.msg.contains("came in"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_carrier_that_was_lost_meanwhile_is_named() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let mut lab = lab(&sandbox)?;
+    // The kernel may tell of the loss a second late.
+    lab.config["ipam"]["timeout"] = 6.into();
+    let container = lab.lan.container("c1")?;
+    let call = lab.shim.start("ADD", &container, &lab.config)?;
+    lab.wait_for_line("exchange opened")?;
+    lab.lan.unplug(&lab.lan.host)?;
+    let error = call.wait().expect_err("nobody answers").cni();
+    assert!(error.msg.contains("interface eth0 has lost its carrier"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallError> {
+    let needs = [Need::Program("dnsmasq"), Need::Program("iptables"), Need::File(BRIDGE_NF)];
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let mut lab = lab(&sandbox)?;
+    bridged(&mut lab)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    // As dockerd leaves it.
+    lab.lan.host.run_command("sh", &["-c", &format!("echo 1 > {BRIDGE_NF}")], "")?;
+    lab.lan.host.run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
+    let container = lab.lan.bridged_container("c1")?;
+    let error = lab.shim.add(&container, &lab.config).expect_err("its frames are dropped").cni();
+    assert!(error.msg.contains("bridge-nf-call-iptables=1"), "{error}");
+    assert!(error.msg.contains("FORWARD drops by policy"), "{error}");
+
+    // The way out that it names.
+    let allow = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
+    lab.lan.host.run_command("iptables", &allow, "")?;
+    let member = lab.add(container)?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_server_on_the_host_is_named_where_its_containers_cannot_reach_it() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let lab = lab(&sandbox)?;
+    lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan(HOST))?;
+    let _server = Dnsmasq::start_in(&lab.lan.host, DnsmasqConfig::default())?;
+    let container = lab.lan.container("c1")?;
+    let error = lab.shim.add(&container, &lab.config).expect_err("a macvlan does not reach its parent").cni();
+    assert!(error.msg.contains("use a bridge, or put the server elsewhere"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("iptables")]) else { return Ok(()) };
+    let mut lab = lab(&sandbox)?;
+    bridged(&mut lab)?;
+    lab.lan.host.add_address(Lan::BRIDGE, Lan::on_lan(HOST))?;
+    let config = DnsmasqConfig { ifname: Lan::BRIDGE.to_owned(), ..DnsmasqConfig::default() };
+    let server = Dnsmasq::start_in(&lab.lan.host, config)?;
+    let wall = ["INPUT", "-p", "udp", "--dport", "67", "-j", "DROP"];
+    lab.lan.host.run_command("iptables", &[&["-I"], &wall[..]].concat(), "")?;
+    let container = lab.lan.bridged_container("c1")?;
+    let error = lab.shim.add(&container, &lab.config).expect_err("the host's firewall drops what it asks").cni();
+    assert!(error.msg.contains("does the host's firewall let UDP port 67 in?"), "{error}");
+
+    lab.lan.host.run_command("iptables", &[&["-D"], &wall[..]].concat(), "")?;
+    let member = lab.add(container)?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
