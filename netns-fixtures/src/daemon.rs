@@ -1,5 +1,6 @@
 //! The daemon as a child: started on a host's namespace, ended in any of the ways that daemons end.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -49,6 +50,18 @@ impl Home {
             state_dir: "/var/lib/leasehold".into(),
             cni_cache: "/var/lib/cni/results".into(),
         })
+    }
+
+    /// Returns a home with the same store and a socket of its own: for a daemon that should not be.
+    pub fn of_a_rival(&self, netns: &Netns) -> Result<Self, Error> {
+        Ok(Self { state_dir: self.state_dir(), ..Self::new(netns)? })
+    }
+
+    /// Puts the store on a small disk of its own, of `size` as mount(8) has it. Before the first daemon.
+    pub fn on_a_small_disk(&self, netns: &Netns, size: &str) -> Result<(), Error> {
+        fs::create_dir_all(&self.state_dir).doing(|| format!("make {}", self.state_dir.display()))?;
+        let (options, place) = (format!("size={size},mode=0700"), self.state_dir.to_string_lossy());
+        netns.run_command("mount", &["-t", "tmpfs", "-o", &options, "none", &place], "").map(drop)
     }
 
     /// Returns the path of the daemon's socket.
@@ -135,6 +148,22 @@ impl Daemon {
             },
             _ => Err(bad()),
         }
+    }
+
+    /// Returns its events from the first on, as `leasehold events` prints them.
+    pub fn events(&self) -> Result<Vec<String>, Error> {
+        Ok(self.operator(&["events"])?.lines().map(str::to_owned).collect())
+    }
+
+    /// Starts `leasehold events --follow`, from the event on that comes next.
+    pub fn follow(&self) -> Result<Process, Error> {
+        let known = self.operator(&["events", "--json"])?;
+        let last = known.lines().last().map(serde_json::from_str::<Value>).transpose();
+        let last = last.map_err(|_| Error::Unreadable { what: "an event", text: known.clone() })?;
+        let after = last.and_then(|event| event["number"].as_u64()).unwrap_or_default();
+        let mut command = Command::new(binary("leasehold")?);
+        command.args(["events", "--follow", "--after", &after.to_string(), "--socket"]).arg(self.socket());
+        Process::start(&self.netns, "leasehold events", command)
     }
 
     /// Runs one of the operator's commands and returns what it prints.

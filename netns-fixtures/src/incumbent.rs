@@ -63,7 +63,7 @@ impl Incumbent {
 }
 
 /// Writes a file as libcni 1.1 does (`cachedInfo` in its api.go).
-fn write_cache(cache: &Path, container: &Container, config: &Value, result: &Value) -> Result<(), Error> {
+pub(crate) fn write_cache(cache: &Path, container: &Container, config: &Value, result: &Value) -> Result<(), Error> {
     let network = config["name"].as_str().unwrap_or_default();
     let entry = json!({
         "kind": "cniCacheV1",

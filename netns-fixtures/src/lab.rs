@@ -3,11 +3,12 @@
 use std::net::Ipv4Addr;
 use std::process::ExitStatus;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::container::{Container, result_addresses};
 use crate::daemon::{Daemon, Home};
 use crate::error::Error;
+use crate::incumbent::write_cache;
 use crate::lan::Lan;
 use crate::link::mac_text;
 use crate::sandbox::Sandbox;
@@ -107,6 +108,16 @@ impl Lab {
         let member = self.add(self.lan.container(id)?)?;
         member.container.configure(&member.result)?;
         Ok(member)
+    }
+
+    /// Writes a container down in libcni's cache, as a runtime does whose main plugin made its interface.
+    pub fn cache(&self, member: &Member) -> Result<(), Error> {
+        let Member { container, result, .. } = member;
+        let mut result = result.clone();
+        result["interfaces"] =
+            json!([{ "name": container.ifname, "mac": member.mac(), "sandbox": container.netns.path() }]);
+        result["ips"].as_array_mut().into_iter().flatten().for_each(|ip| ip["interface"] = 0.into());
+        write_cache(&self.home.cni_cache(), container, &self.config, &result)
     }
 
     /// Asks for the address of a container, and leaves its interface as it is then.

@@ -204,6 +204,10 @@ impl<'a> Life<'a> {
             self.sent(frame);
         }
         self.turned(&out);
+        // The sockets of a lease that is lost are closed: those of the next exchange are others.
+        if matches!(out.verdict, Some(Verdict::Lost(..))) {
+            self.line = Line::Closed;
+        }
         self.line = match (out.listen, self.line) {
             (true, Line::Closed) => Line::Opening,
             (true, line) => line,

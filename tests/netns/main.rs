@@ -14,5 +14,6 @@ mod parent;
 mod reasons;
 mod release;
 mod servers;
+mod store;
 mod view;
 mod witness;

@@ -201,7 +201,7 @@ type Case = (Mutation, fn(&Rule) -> bool);
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 17] = [
+    let cases: [Case; 18] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -219,6 +219,7 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::RogueBelieved, |rule| *rule == Rule::Rogue),
         (Mutation::StormAnswered, |rule| *rule == Rule::Timing),
         (Mutation::PublishForgotten, |rule| *rule == Rule::Published),
+        (Mutation::EventFirst, |rule| *rule == Rule::EventAhead),
     ];
     for (mutation, expected) in cases {
         let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use leasehold_core::effect::OpId;
-use leasehold_core::event::Event;
+use leasehold_core::event::{Event, EventKind};
 use leasehold_core::record::{BindingId, Change, Record};
 
 /// A store that outlives the daemon.
@@ -20,8 +20,9 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Makes a transaction's changes durable.
-    pub(crate) fn commit(&mut self, changes: Vec<Change>) {
+    /// Makes a transaction's changes durable. Returns an event that tells of a lease which the store does not have.
+    pub(crate) fn commit(&mut self, changes: Vec<Change>) -> Option<Event> {
+        let before = self.events.len();
         for change in changes {
             match change {
                 Change::Put(id, record) => {
@@ -33,6 +34,19 @@ impl Store {
                 Change::Note(event) => self.events.push(*event),
             }
         }
+        self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
+    }
+
+    /// Tells whether an event among those from `first` on, the last about its attachment, tells of another lease than the
+    /// record that the store has of it. By the time that an extension is written, its record may be gone; not so that of
+    /// a new lease.
+    fn runs_ahead(&self, event: &Event, first: usize) -> bool {
+        let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
+        let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
+        let last = self.events[first..].iter().rfind(|other| other.attachment == event.attachment) == Some(event);
+        let records: Vec<_> = self.durable.values().filter(|record| record.attachment == event.attachment).collect();
+        let is_there = records.iter().any(|record| Some(record.lease.address) == event.address);
+        last && !is_there && (new || extended && !records.is_empty())
     }
 
     /// Loses what was not durable: the daemon ended.

@@ -51,6 +51,8 @@ pub(crate) enum Mutation {
     StormAnswered,
     /// Name servers are not published.
     PublishForgotten,
+    /// An event of a lease is written before the lease.
+    EventFirst,
 }
 
 /// Operations that a mutation makes of itself have ids from here on.
@@ -230,6 +232,12 @@ impl Subject {
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })
+            }
+            (Mutation::EventFirst, Effect::Persist { op, changes }) => {
+                let (events, records) = changes.into_iter().partition(|change| matches!(change, Change::Note(_)));
+                self.own.push_back(Effect::Persist { op, changes: records });
+                // Nobody waits for the end of this one.
+                Some(Effect::Persist { op: OpId(u64::MAX - op.0), changes: events })
             }
             (_, effect) => Some(effect),
         }

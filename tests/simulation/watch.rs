@@ -71,6 +71,8 @@ pub(crate) enum Rule {
     NotReleased,
     /// A call failed though nothing was wrong.
     Failed,
+    /// An event tells of a lease that the store does not have.
+    EventAhead,
     /// Something is left when all is gone.
     Residue,
     /// Callers do not come to an end.

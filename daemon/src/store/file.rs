@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::record::{BindingId, Change, Record};
@@ -27,6 +27,11 @@ const FORMAT_KEY: &str = "format";
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
 const CACHE: usize = 1 << 20;
+/// After a commit that failed the next one comes no sooner than this, and twice as long after each further failure: it
+/// opens the file again, which reads all of it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such pause: so much longer an ADD waits to hear that the disk is full.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A change in the shape in which it is written.
 pub(super) enum Encoded {
@@ -61,7 +66,15 @@ pub(super) struct LeaseFile {
     path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     database: Option<Database>,
+    /// The last commit, if it failed.
+    failure: Option<Failure>,
     last_event: u64,
+}
+
+/// A commit that failed.
+struct Failure {
+    pause: Duration,
+    next_try: Instant,
 }
 
 /// Why the file cannot be used as it is.
@@ -93,7 +106,7 @@ impl LeaseFile {
         // A new file is durable only when its name is.
         sync_dir(&path)?;
         let Contents { records, unreadable, last_event } = contents;
-        let mut file = Self { path, database: Some(database), last_event };
+        let mut file = Self { path, database: Some(database), failure: None, last_event };
         file.keep_aside(unreadable)?;
         Ok((file, records))
     }
@@ -101,6 +114,13 @@ impl LeaseFile {
     /// Returns the number of the last event, 0 when there is none.
     pub(super) fn last_event(&self) -> u64 {
         self.last_event
+    }
+
+    /// Returns how long the next commit is to wait.
+    pub(super) fn pause(&self) -> Duration {
+        self.failure
+            .as_ref()
+            .map_or(Duration::ZERO, |failure| failure.next_try.saturating_duration_since(Instant::now()))
     }
 
     /// Carries a reading out and answers it.
@@ -121,14 +141,21 @@ impl LeaseFile {
         if changes.is_empty() {
             return Ok(());
         }
-        let database = self.database()?;
-        let written = guarded(|| transact(database, changes)).map_err(|error| {
-            // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
-            self.database = None;
-            cause(&error)
-        });
-        self.last_event = written?.unwrap_or(self.last_event);
-        Ok(())
+        let write = |database: &Database| guarded(|| transact(database, changes)).map_err(|error| cause(&error));
+        match self.database().and_then(write) {
+            Ok(last_event) => {
+                self.failure = None;
+                self.last_event = last_event.unwrap_or(self.last_event);
+                Ok(())
+            }
+            Err(cause) => {
+                // After an I/O error redb refuses everything (`PreviousIo`) until it is opened again.
+                self.database = None;
+                let pause = self.failure.take().map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
+                self.failure = Some(Failure { pause, next_try: Instant::now() + pause });
+                Err(cause)
+            }
+        }
     }
 
     /// Returns the database, opened again if it failed before.

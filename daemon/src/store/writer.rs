@@ -1,6 +1,7 @@
 //! The writer thread: takes what waits, commits it as one, answers each; then reads for whoever asks.
 
 use std::sync::mpsc::Receiver;
+use std::thread;
 
 use leasehold_core::effect::{OpId, StoreCause};
 use leasehold_core::record::Change;
@@ -26,6 +27,8 @@ impl Writer {
     /// Runs until it is told to end, and what was asked for before is done.
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(first) = queue.recv() {
+            // After a failure: what comes meanwhile shares the next try.
+            thread::sleep(self.file.pause());
             let (mut writes, mut readings, mut closing) = (Vec::new(), Vec::new(), false);
             for job in std::iter::once(first).chain(queue.try_iter()).take(GROUP) {
                 match job {

@@ -8,6 +8,7 @@ use super::actor::Role;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, happens};
+use crate::watch::Rule;
 
 /// The sockets of an exchange.
 #[derive(Debug)]
@@ -210,7 +211,9 @@ impl World {
             } else if happens(&mut self.rng, self.plan.store_faults) {
                 Err(StoreCause::Failed("simulated".to_owned()))
             } else {
-                self.store.commit(changes);
+                if let Some(event) = self.store.commit(changes) {
+                    self.fail(Rule::EventAhead, format!("{event:?}"));
+                }
                 Ok(())
             };
             if result.is_err() {

@@ -279,11 +279,9 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease() else { return };
         match (acquire.adopts, acquire.replaces.is_empty()) {
-            (true, _) => self.note_at_stake(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => self.note_at_stake(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => {
-                self.note_at_stake(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
-            }
+            (true, _) => self.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => self.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => self.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx),
         }
     }
 
@@ -348,7 +346,7 @@ impl Binding {
                 cx.out.report(self.id, Report::ExchangeOver);
                 match runs_on {
                     true => self.close(cx),
-                    false if self.owes_unsaid(cx) => return self.give_back_asked(link_gone, cx),
+                    false if self.owes_unsaid(link_gone, cx) => return self.give_back_asked(link_gone, cx),
                     false => self.undo_exchange(cx),
                 }
                 cx.out.report(self.id, Report::Over);
@@ -382,10 +380,11 @@ impl Binding {
     }
 
     /// Tells whether a server was asked to commit an address, and no RELEASE can go out on the same sockets.
-    fn owes_unsaid(&self, cx: &Cx<'_>) -> bool {
+    fn owes_unsaid(&self, link_gone: bool, cx: &Cx<'_>) -> bool {
         let Life::Acquiring(acquire) = &self.life else { return false };
         let alone = acquire.replaces.is_empty() && !self.held_by_other(cx);
-        alone && !self.exchange.can_send() && acquire.client.owed().is_some()
+        let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
+        alone && mute && acquire.client.owed().is_some()
     }
 
     /// Gives back what a server was asked to commit, by another way than the sockets over which it was asked.

@@ -183,6 +183,8 @@ impl Binding {
         if let Some(address) = self.expected_address() {
             self.on_address(view.addresses.iter().any(|there| there.addr() == address), cx);
         }
+        // The message that told of it may be lost.
+        view.addresses.iter().for_each(|there| self.on_address_added(there.addr(), cx));
     }
 
     /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without

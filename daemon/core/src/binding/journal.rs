@@ -8,18 +8,43 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::effect::OpId;
 use crate::event::{self, Event};
-use crate::record::{BindingId, Change};
+use crate::record::{BindingId, Change, RecordState};
 
 /// Events that wait for the store, at most. Beyond that the oldest are dropped.
 const MAX_WAITING: usize = 1000;
+
+/// What an event is told with, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stake {
+    /// Nothing: it happened.
+    Nothing,
+    /// Its binding's record as bound: until that is durable, nobody has the lease.
+    Bound,
+    /// The end of its binding's record.
+    Gone,
+}
+
+impl Stake {
+    /// Tells whether this transaction of a binding is what the event is to be told with.
+    fn is_met(self, binding: BindingId, changes: &[Change]) -> bool {
+        let is_bound = |change: &Change| match change {
+            Change::Put(id, record) => *id == binding && record.state == RecordState::Bound,
+            Change::Remove(_) | Change::Note(_) => false,
+        };
+        match self {
+            Self::Nothing => true,
+            Self::Bound => changes.iter().any(is_bound),
+            Self::Gone => changes.contains(&Change::Remove(binding)),
+        }
+    }
+}
 
 /// An event that is not in the store yet.
 #[derive(Debug)]
 struct Note {
     binding: BindingId,
     event: Box<Event>,
-    /// It only happened if the transaction that it rides with succeeds.
-    at_stake: bool,
+    stake: Stake,
     /// A transaction with it failed: it waits for another cause to write.
     tried: bool,
 }
@@ -36,9 +61,9 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn note(&mut self, binding: BindingId, mut event: Event, at_stake: bool) {
+    pub(super) fn note(&mut self, binding: BindingId, mut event: Event, stake: Stake) {
         event.cause = event::cut(event.cause);
-        self.waiting.push_back(Note { binding, event: Box::new(event), at_stake, tried: false });
+        self.waiting.push_back(Note { binding, event: Box::new(event), stake, tried: false });
         self.bound();
     }
 
@@ -85,8 +110,7 @@ impl Journal {
         self.own.take_if(|own| *own == op);
         let notes = self.riding.remove(&op).unwrap_or_default();
         if !done {
-            let still_true = notes.into_iter().filter(|note| !note.at_stake);
-            self.put_back(Ready(still_true.map(|note| Note { tried: true, ..note }).collect()));
+            self.put_back(Ready(notes.into_iter().map(|note| Note { tried: true, ..note }).collect()));
             self.bound();
         }
     }
@@ -111,11 +135,18 @@ impl Ready {
         self.0.is_empty()
     }
 
-    /// Takes out those of one binding.
-    pub(super) fn of(&mut self, binding: BindingId) -> Self {
-        let (own, others) = std::mem::take(&mut self.0).into_iter().partition(|note| note.binding == binding);
+    /// Takes out those of a binding that may be written with this transaction of its own. Those that were at stake for
+    /// another are dropped: that will not come.
+    pub(super) fn of(&mut self, binding: BindingId, changes: &[Change]) -> Self {
+        let (own, others): (VecDeque<_>, _) =
+            std::mem::take(&mut self.0).into_iter().partition(|note| note.binding == binding);
         self.0 = others;
-        Self(own)
+        Self(own.into_iter().filter(|note| note.stake.is_met(binding, changes)).collect())
+    }
+
+    /// Drops those that are at stake for a transaction which is not there.
+    pub(super) fn without_stake(self) -> Self {
+        Self(self.0.into_iter().filter(|note| note.stake == Stake::Nothing).collect())
     }
 
     /// Returns the bindings that they are about.

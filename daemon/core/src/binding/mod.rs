@@ -341,7 +341,7 @@ impl Binding {
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {
-                self.note_at_stake(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
+                self.note_gone(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
                 (lease, Owed::Nothing)
             }
             (Some(lease), _) => (lease, Owed::Leased),

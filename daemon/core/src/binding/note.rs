@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::journal::Stake;
 use super::{Binding, Cx, Leave};
 use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
@@ -9,12 +10,17 @@ use crate::event::{Event, EventKind};
 impl Binding {
     /// Notes an event about a lease. It is written with the binding's record where that is to be written.
     pub(super) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
-        cx.out.note(self.id, self.event(kind, lease, cause, cx));
+        cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
     }
 
-    /// Notes an event that only happens if it can be written with the binding's record.
-    pub(super) fn note_at_stake(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
-        cx.out.note_at_stake(self.id, self.event(kind, lease, cause, cx));
+    /// Notes that there is a lease, or another one: told with the record that says so, or not at all.
+    pub(super) fn note_bound(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+        cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
+    }
+
+    /// Notes that a lease is let go: told when the record goes, or not at all.
+    pub(super) fn note_gone(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+        cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
     }
 
     fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &Cx<'_>) -> Event {
@@ -35,8 +41,9 @@ impl Binding {
         };
         let changes = differences(before, lease);
         match changes.is_empty() {
+            true if kind == EventKind::Acquired => self.note_bound(kind, lease, cause, cx),
             true => self.note(kind, lease, cause, cx),
-            false => self.note(EventKind::Changed, lease, format_args!("{cause}: {}", changes.join(", ")), cx),
+            false => self.note_bound(EventKind::Changed, lease, format_args!("{cause}: {}", changes.join(", ")), cx),
         }
     }
 }

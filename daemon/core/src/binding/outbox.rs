@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use super::journal::{Journal, Ready};
+use super::journal::{Journal, Ready, Stake};
 use crate::dhcpv4::lease::{Dns, Lease};
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
@@ -94,12 +94,19 @@ pub(crate) struct Outbox {
     pub(crate) resolvers: BTreeSet<Attachment>,
 }
 
+/// Effects that the queue keeps room for. A start has ten thousand at once, and never again.
+const ROOM: usize = 256;
+
 /// Different causes that are counted apart; some bear a number that a packet chose.
 const MAX_CAUSES: usize = 64;
 
 impl Outbox {
     pub(crate) fn pop(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let effect = self.effects.pop_front();
+        if self.effects.is_empty() && self.effects.capacity() > ROOM {
+            self.effects.shrink_to(ROOM);
+        }
+        effect
     }
 
     /// Takes out who waits for an outcome; `None` for an id that is no longer known.
@@ -125,13 +132,8 @@ impl Outbox {
     }
 
     /// Notes an event about a binding, for the store's journal: see [`Outbox::write_notes`].
-    pub(crate) fn note(&mut self, binding: BindingId, event: Event) {
-        self.journal.note(binding, event, false);
-    }
-
-    /// Notes an event that happened only if the transaction which it is written with succeeds.
-    pub(crate) fn note_at_stake(&mut self, binding: BindingId, event: Event) {
-        self.journal.note(binding, event, true);
+    pub(crate) fn note(&mut self, binding: BindingId, event: Event, stake: Stake) {
+        self.journal.note(binding, event, stake);
     }
 
     /// Gives the events of the input at hand to its transactions: each to its own binding's, else to the first; without
@@ -143,11 +145,14 @@ impl Outbox {
         }
         let mut ready = self.journal.ready(record_is_due);
         for binding in ready.bindings() {
-            if let Some((_, at)) = writes.iter().find(|(owner, _)| *owner == binding) {
-                let own = ready.of(binding);
-                self.ride(*at, own);
+            let own = writes.iter().find(|(owner, _)| *owner == binding);
+            let own = own.and_then(|(_, at)| self.effects.get_mut(*at));
+            if let Some(Effect::Persist { op, changes }) = own {
+                let notes = ready.of(binding, changes);
+                self.journal.ride(*op, notes, changes);
             }
         }
+        let ready = ready.without_stake();
         if ready.is_empty() {
             return;
         }

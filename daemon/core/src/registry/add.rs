@@ -326,7 +326,9 @@ impl Registry {
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
         // It became durable before it was the attachment's: its link had to be made fit first.
-        self.out.resolvers.insert(attachment.clone());
+        if lease.resolver().is_some() {
+            self.out.resolvers.insert(attachment.clone());
+        }
         self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
     }
 

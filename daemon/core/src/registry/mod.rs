@@ -83,7 +83,8 @@ pub struct Registry {
     boot: BootId,
     rng: Rng,
     out: Outbox,
-    bindings: BTreeMap<BindingId, Binding>,
+    /// Boxed: the nodes of a map are half empty.
+    bindings: BTreeMap<BindingId, Box<Binding>>,
     last_binding: u64,
     /// The live holder of each identity (invariant 4).
     holders: BTreeMap<IdentityKey, BindingId>,
@@ -278,12 +279,12 @@ impl Registry {
             }
         }
         let bindings = &self.bindings;
-        self.out.write_notes(|id| bindings.get(&id).is_some_and(Binding::record_is_due));
+        self.out.write_notes(|id| bindings.get(&id).is_some_and(|binding| binding.record_is_due()));
         for attachment in std::mem::take(&mut self.out.resolvers) {
             self.publish(attachment);
         }
         for id in std::mem::take(&mut self.touched) {
-            let deadline = self.bindings.get(&id).and_then(Binding::deadline);
+            let deadline = self.bindings.get(&id).and_then(|binding| binding.deadline());
             self.timers.set(Key::Binding(id), deadline);
         }
     }
@@ -291,7 +292,7 @@ impl Registry {
     /// Tells what the durable lease of an attachment says of name servers, whichever of its bindings that is by now.
     fn publish(&mut self, attachment: Attachment) {
         let holder = self.slots.get(&attachment).and_then(|slot| slot.holder);
-        let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(Binding::resolver);
+        let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(|binding| binding.resolver());
         self.out.publish(attachment, dns);
     }
 
@@ -354,7 +355,7 @@ impl Registry {
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
         }
-        self.bindings.insert(id, binding);
+        self.bindings.insert(id, Box::new(binding));
         self.touched.insert(id);
     }
 

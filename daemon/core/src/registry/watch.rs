@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::{Binding, Life, Owner, Purpose};
+use crate::binding::{Life, Owner, Purpose};
 use crate::dhcpv4::timing;
 use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
@@ -79,7 +79,7 @@ impl Registry {
     /// A link (or with `None` all links) of a namespace is gone.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for id in self.of_link(cookie, ifindex) {
-            let path = self.bindings.get(&id).and_then(Binding::netns_path);
+            let path = self.bindings.get(&id).and_then(|binding| binding.netns_path());
             let Some(path) = path else { continue };
             let cause = match ifindex {
                 Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
@@ -101,7 +101,8 @@ impl Registry {
 
     /// Returns the bindings of a link that should carry an address.
     fn with_address(&self, cookie: Cookie, ifindex: u32, address: Ipv4Addr) -> Vec<BindingId> {
-        let expects = |id: &BindingId| self.bindings.get(id).and_then(Binding::expected_address) == Some(address);
+        let expects =
+            |id: &BindingId| self.bindings.get(id).and_then(|binding| binding.expected_address()) == Some(address);
         self.of_link(cookie, Some(ifindex)).into_iter().filter(expects).collect()
     }
 

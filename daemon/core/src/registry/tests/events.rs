@@ -226,3 +226,40 @@ fn a_restart_writes_no_event() {
     rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());
     assert_eq!(rig.persists.len(), before);
 }
+
+#[test]
+fn a_new_lease_that_was_never_durable_is_told_to_nobody() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.server = Server::Naks;
+    rig.run_until(1050.5);
+    rig.disk = Disk::Full;
+    rig.server = Server::Up;
+    while rig.state("a") != ["BOUND"] {
+        rig.run_until(rig.at.as_secs_f64() + 0.1);
+    }
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.disk = Disk::Good;
+    rig.run_until(1200.0);
+    use EventKind::*;
+    assert_eq!(rig.kinds(), [Acquired, Lost, OrphanFound, Released]);
+}
+
+#[test]
+fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
+    let mut rig = Rig::new(8);
+    rig.lease = 86400;
+    rig.profile.release = false;
+    rig.add("a", 1, "a");
+    rig.add("b", 2, "b");
+    rig.disk = Disk::Full;
+    rig.del("a");
+    rig.live.remove(&2);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(2) }));
+    rig.disk = Disk::Good;
+    rig.run_until(1200.0);
+    let released: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::Released).collect();
+    assert_eq!(released.len(), 1, "the DEL of a failed: {released:?}");
+    assert_eq!(released[0].attachment, attachment("b"));
+}

@@ -2,9 +2,11 @@
 
 mod calls;
 mod change;
+mod clock;
 mod conflict;
 mod events;
 mod loss;
+mod races;
 mod resolver;
 mod rig;
 mod silence;

@@ -121,3 +121,11 @@ fn what_is_left_of_an_attachments_former_lease_does_not_withdraw_the_present_one
     assert_eq!(rig.state("a"), ["BOUND"]);
     assert_eq!(published(&mut rig).last(), one("a", with(FIRST)).last());
 }
+
+#[test]
+fn a_lease_whose_link_gets_another_mtu_first_is_published_too() {
+    let mut rig = rig();
+    rig.options = vec![26, 2, 0x05, 0x78];
+    rig.add("a", 1, "id");
+    assert_eq!(published(&mut rig).last(), one("a", with(FIRST)).last());
+}

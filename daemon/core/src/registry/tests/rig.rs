@@ -43,6 +43,8 @@ pub(super) struct Rig {
     pub(super) reg: Registry,
     config: Config,
     pub(super) at: Duration,
+    /// How far the wall clock was set, in seconds.
+    pub(super) wall_set: i64,
     pub(super) disk: Disk,
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
@@ -91,6 +93,7 @@ impl Rig {
             reg: Registry::new(Config { permits, ..Config::default() }, 7),
             config: Config { permits, ..Config::default() },
             at: Duration::from_secs(1000),
+            wall_set: 0,
             disk: Disk::Good,
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
@@ -127,7 +130,8 @@ impl Rig {
         rig
     }
     pub(super) fn now(&self) -> Now {
-        Now { boot: Instant::from_boot(self.at), wall: WallTime::from_epoch(self.at + Duration::from_secs(1 << 30)) }
+        let epoch = Duration::from_secs((1_u64 << 30).saturating_add_signed(self.wall_set));
+        Now { boot: Instant::from_boot(self.at), wall: WallTime::from_epoch(self.at + epoch) }
     }
     pub(super) fn input(&mut self, input: Input<'_>) {
         self.reg.handle(self.now(), input);

@@ -1,0 +1,76 @@
+//! Two things at once, as the simulation found them.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::Failure;
+use crate::link::{KernelEvent, Link};
+
+fn refused() -> LinkCause {
+    LinkCause::Refused { doing: "try", reason: "a test".to_owned() }
+}
+
+#[test]
+fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.blind = Some(refused());
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.del("a");
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.blind = None;
+    rig.run_until(1300.0);
+    let left: Vec<_> = rig.reg.kept().into_iter().filter(|kept| kept.count > 0).collect();
+    assert_eq!(left, []);
+}
+
+#[test]
+fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_lost() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.server = Server::Naks;
+    rig.disk = Disk::Slow;
+    rig.run_until(1050.2);
+    rig.server = Server::Up;
+    rig.run_until(1053.0);
+    assert_eq!(rig.state("a"), ["BOUND"], "the same lease again");
+    let (op, changes) = rig.slow.pop_front().expect("the loss is being written");
+    let again = rig.add("a", 1, "a");
+    rig.written(op, changes);
+    let bound = |rig: &Rig| rig.stored.values().any(|record| record.state == crate::record::RecordState::Bound);
+    assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased(_))));
+    rig.flush();
+    rig.flush();
+    assert!(bound(&rig) && matches!(rig.answers.get(&again), Some(Answer::Leased(_))), "{:?}", rig.answers.get(&again));
+}
+
+#[test]
+fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.server = Server::Naks;
+    rig.faults.push_back((0, refused()));
+    rig.run_until(1050.2);
+    assert_eq!(rig.addresses.len(), 1, "it could not be taken off");
+    (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
+    let again = rig.add("a", 1, "a");
+    assert!(matches!(&rig.answers[&again], Answer::Leased(lease) if lease.ip() == rig.give));
+    assert_eq!(rig.addresses, []);
+}
+
+#[test]
+fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::OffersOnly;
+    let add = rig.add("a", 1, "a");
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
+    rig.run_until(1005.0);
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
+    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}

@@ -1,0 +1,158 @@
+//! The store fails; the leases do not.
+//!
+//! A wall clock that jumps is not among these: it cannot be set for one process, and within a boot nothing but the times
+//! of records and events comes from it. The core's tests (`registry/tests/clock.rs`) have the jumps.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
+use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Daemon, Lab, Lan, Member, Need, sandbox};
+use serde_json::Value;
+
+#[test]
+fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().on_a_small_disk(&lab.lan.host, "3m")?;
+    let timers = Some((Duration::from_secs(3), Duration::from_secs(8)));
+    let config = KeaConfig { lease_time: Duration::from_secs(12), timers, ..KeaConfig::default() };
+    let server = Kea::start(&lab.lan, config)?;
+    lab.start_daemon()?;
+    let members = [lab.attach("c1")?, lab.attach("c2")?];
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+
+    let ballast = fill(&lab.home().state_dir());
+    let (refused, lucky) = add_until_refused(&lab)?;
+    assert_eq!((refused.code, refused.msg.as_str()), (11, "store full"));
+    // What the store knows of both has ended by then; what they hold has not.
+    let history = server.history()?;
+    for member in &members {
+        let end = last_grant(&history, member).expires;
+        server.wait_for("an extension on a full disk", DEADLINE, |history| {
+            last_grant(history, member).began.filter(|began| *began >= end)
+        })?;
+        lab.check(member)?;
+    }
+
+    fs::remove_file(ballast).expect("the ballast is there");
+    let mut follower = lab.daemon().follow()?;
+    let late = lab.attach("late")?;
+    for id in ["c1", "c2"] {
+        // An event and the record that it is about are written together.
+        follower.wait_for_line(&format!("lan/{id}/eth0 renewed "))?;
+    }
+    seen.clear()?;
+    lab.kill9()?;
+    lab.start_daemon()?;
+    let expected = addresses(members.iter().chain(&lucky).chain([&late]));
+    assert_eq!(held(&lab)?, expected);
+    for member in &members {
+        let renewed = last_grant(&server.history()?, member).began;
+        server.wait_for("a renewal after the restart", DEADLINE, |history| {
+            (last_grant(history, member).began > renewed).then_some(())
+        })?;
+        lab.check(member)?;
+    }
+    assert!(!seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover), "no lease was lost:\n{seen}");
+    lab.detach(&late)?;
+    follower.wait_for_line("lan/late/eth0 released ")?;
+    Ok(())
+}
+
+#[test]
+fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let members = [lab.attach("c1")?, lab.attach("c2")?];
+    for member in &members {
+        lab.cache(member)?;
+    }
+    lab.kill9()?;
+    let file = lab.home().state_dir().join("leases.redb");
+    let mut bytes = fs::read(&file).expect("the store is there");
+    bytes[4096..].fill(0xa5);
+    fs::write(&file, &bytes).expect("the store can be written");
+
+    lab.start_daemon()?;
+    lab.wait_for_line("lease file damaged: set aside")?;
+    let said = lab.daemon().log().lines();
+    let line = said.iter().find(|line| line.contains("lease file damaged")).expect("it was waited for");
+    let kept = line.split("kept=").nth(1).and_then(|rest| rest.split(' ').next()).expect("the error names the copy");
+    assert_eq!(fs::read(kept).expect("the copy is there"), bytes);
+    for member in &members {
+        lab.wait_for_line(&format!("adopted attachment=lan/{}/eth0", member.container.id))?;
+    }
+    assert_eq!(held(&lab)?, addresses(&members));
+    for member in &members {
+        assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+        lab.check(member)?;
+    }
+    let adopted = lab.daemon().events()?.iter().filter(|line| line.contains("/eth0 adopted ")).count();
+    assert_eq!(adopted, 2);
+    for member in &members {
+        lab.detach(member)?;
+    }
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_second_daemon_is_told_who_has_the_store() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let rival = lab.home().of_a_rival(&lab.lan.host)?;
+    let error = Daemon::start(&lab.lan.host, &rival).expect_err("the store is held").to_string();
+    let holder = fs::read_to_string(lab.home().state_dir().join("leases.lock")).expect("the lock is there");
+    let named = format!("is in use by process {} (leasehold): stop it", holder.trim());
+    assert!(error.contains(&named), "no \"{named}\" in:\n{error}");
+    assert_eq!(lab.daemon().list()?, Vec::<Value>::new(), "the first one goes on");
+    Ok(())
+}
+
+/// Fills the disk of a directory.
+fn fill(dir: &Path) -> PathBuf {
+    let ballast = dir.join("ballast");
+    let error = fs::write(&ballast, vec![1; 64 << 20]).expect_err("the disk is small");
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    ballast
+}
+
+/// Adds containers until one is refused; the store's file has room for some. Returns why, and those that were not.
+fn add_until_refused(lab: &Lab) -> Result<(CniError, Vec<Member>), CallError> {
+    let mut lucky = Vec::new();
+    for n in 0..300 {
+        match lab.attach(&format!("more{n}")) {
+            Ok(member) => lucky.push(member),
+            Err(error @ CallError::Cni { .. }) => return Ok((error.cni(), lucky)),
+            Err(error) => return Err(error),
+        }
+    }
+    panic!("300 containers fit on a full disk");
+}
+
+/// Returns the last grant to a member.
+fn last_grant(history: &[Lease], member: &Member) -> Lease {
+    let mac = member.mac();
+    let last = history.iter().rfind(|lease| lease.mac == mac && lease.held);
+    last.expect("the member was granted its address").clone()
+}
+
+fn addresses<'a>(members: impl IntoIterator<Item = &'a Member>) -> BTreeMap<String, Ipv4Addr> {
+    members.into_iter().map(|member| (member.container.id.clone(), member.address)).collect()
+}
+
+/// Returns what the daemon holds, by container.
+fn held(lab: &Lab) -> Result<BTreeMap<String, Ipv4Addr>, CallError> {
+    let rows = lab.daemon().list()?;
+    let row = |row: &Value| {
+        let address = row["address"].as_str().and_then(|a| a.split('/').next()?.parse().ok());
+        (row["attachment"]["container"].as_str().unwrap_or_default().to_owned(), address.expect("an address"))
+    };
+    Ok(rows.iter().map(row).collect())
+}
