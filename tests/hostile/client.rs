@@ -204,10 +204,11 @@ impl<'a> Life<'a> {
             self.sent(frame);
         }
         self.turned(&out);
-        // The sockets of a lost lease are closed; the next exchange has others.
-        let lost = matches!(out.verdict, Some(Verdict::Lost(..)));
+        // The sockets of a lease that is lost are closed: those of the next exchange are others.
+        if matches!(out.verdict, Some(Verdict::Lost(..))) {
+            self.line = Line::Closed;
+        }
         self.line = match (out.listen, self.line) {
-            (true, _) if lost => Line::Opening,
             (true, Line::Closed) => Line::Opening,
             (true, line) => line,
             (false, _) => Line::Closed,

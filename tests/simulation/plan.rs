@@ -224,6 +224,10 @@ impl Plan {
             self.crashes = (0..1 + rng.usize(..3))
                 .map(|_| CrashPoint { kind: pick(rng, &EffectKind::ALL), nth: 1 + rng.u32(..most), after: rng.bool() })
                 .collect();
+            if self.renumbers.is_some() && rng.bool() {
+                // What was to be done at interfaces is cut short.
+                self.crashes.iter_mut().for_each(|crash| crash.kind = EffectKind::Apply);
+            }
             self.reboots = pick(rng, &[0, 200_000]);
             self.damages = pick(rng, &[0, 0, 300_000]);
         }

@@ -97,6 +97,9 @@ pub struct Judge {
 /// Older exchanges than these are forgotten; likewise clients and grants.
 const REMEMBERED: usize = 1 << 14;
 
+/// Of one client's choices, older ones than these are forgotten.
+const SELECTED: usize = 4;
+
 /// What went under one xid.
 #[derive(Debug)]
 struct Exchange {
@@ -115,8 +118,8 @@ struct Exchange {
 #[derive(Debug, Default)]
 struct Client {
     latest: u32,
-    /// What its last REQUEST in SELECTING asked for: it may be granted before the client hears of it.
-    selected: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// What its last REQUESTs in SELECTING asked for: each may be granted before the client hears of it.
+    selected: VecDeque<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
     max_size: Option<Vec<u8>>,
 }
@@ -245,7 +248,11 @@ impl Judge {
         }
         // What a server was asked to commit it may have committed, for all that the client knows, until it asks for more.
         if let Some(selected) = message.address(code::SERVER).zip(message.address(code::REQUESTED)) {
-            client.selected = Some(selected);
+            client.selected.retain(|before| *before != selected);
+            client.selected.push_back(selected);
+            if client.selected.len() > SELECTED {
+                client.selected.pop_front();
+            }
         }
         for (known, code, violation) in [
             (&mut client.list, code::PARAMETERS, Violation::ListChanged),
@@ -322,8 +329,9 @@ impl Judge {
         };
         let Some(address) = claimed else { return };
         let named = message.address(code::SERVER).filter(|_| purpose.gives_back());
-        let selected = self.clients.get(&message.key()).and_then(|client| client.selected);
-        if named.is_some() && selected == named.map(|server| (server, address)) {
+        let client = self.clients.get(&message.key());
+        let selected = |server| client.is_some_and(|client| client.selected.contains(&(server, address)));
+        if named.is_some_and(selected) {
             if let Some(grant) = self.grants.get_mut(&(message.key(), address)) {
                 grant.given_back = true;
             }

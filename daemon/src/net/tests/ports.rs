@@ -1,5 +1,8 @@
 //! Exchanges over a bridge, by a port of their own; and in a VLAN of a link.
 
+use std::process::Command;
+
+use leasehold_core::effect::{ExchangeId, Outcome};
 use leasehold_core::link::{Hears, Link, LinkCause, Sockets, Target};
 use leasehold_core::wire::Mac;
 
@@ -20,7 +23,7 @@ fn port_of(bridge: u32) -> Link {
 }
 
 /// What is on the bridge itself, as a server on the same host is.
-async fn on_bridge(lab: &mut Lab, bridge: u32) -> leasehold_core::effect::ExchangeId {
+async fn on_bridge(lab: &mut Lab, bridge: u32) -> ExchangeId {
     let mac = lab.inspect(host("br0")).await.unwrap().mac;
     let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
     lab.open(Link::parent(bridge, mac), all).await.unwrap()
@@ -138,13 +141,13 @@ fn a_port_that_is_closed_before_it_forwards_goes_too() {
         ip("link set br0 type bridge stp_state 1 forward_delay 3000");
         ip("link set br0 up");
         let op = lab.op();
-        let exchange = leasehold_core::effect::ExchangeId(op.0);
+        let exchange = ExchangeId(op.0);
         lab.net.open(op, exchange, port_of(bridge), PLAIN);
         let there = async { while lab.inspect(host("lh-0")).await.is_err() {} };
         tokio::time::timeout(DEADLINE, there).await.unwrap();
         lab.net.close(exchange);
         let outcome = lab.done(op).await;
-        assert!(matches!(outcome, leasehold_core::effect::Outcome::Opened(Err(_))), "{outcome:?}");
+        assert!(matches!(outcome, Outcome::Opened(Err(_))), "{outcome:?}");
         gone(&mut lab, "lh-0").await;
     });
 }
@@ -172,5 +175,33 @@ fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
             assert_eq!(bytes, answer);
             assert_eq!((meta.vlan == 0).then_some(0), expected, "the core takes what is in no other VLAN");
         }
+    });
+}
+
+#[test]
+fn a_port_is_in_its_vlan_of_a_bridge_that_keeps_them_apart() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        let filtering =
+            Command::new("ip").args("link set br0 type bridge vlan_filtering 1".split(' ')).output().unwrap();
+        if !filtering.status.success() {
+            assert!(std::env::var_os("CI").is_none(), "no VLANs on bridges");
+            eprintln!("skipped: this kernel has no CONFIG_BRIDGE_VLAN_FILTERING");
+            return;
+        }
+        ip("link set br0 up");
+        let (_netns, wire, _) = lab.pair().await;
+        ip("link set host0 master br0");
+        for change in ["vlan add vid 7 pvid untagged dev host0", "vlan del vid 1 dev host0"] {
+            assert!(Command::new("bridge").args(change.split(' ')).status().unwrap().success(), "{change}");
+        }
+        let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let untagged = lab.open(port_of(bridge), PLAIN).await.unwrap();
+        lab.net.send(untagged, arp());
+        let in_vlan = Link::Parent { ifindex: bridge, mac: OTHER, vlan: 7, port: true };
+        let in_vlan = lab.open(in_vlan, PLAIN).await.unwrap();
+        let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
+        lab.net.send(in_vlan, second.clone());
+        assert_eq!(lab.frame(wire).await.0, second, "the first is in another VLAN");
     });
 }
