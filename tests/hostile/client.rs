@@ -92,9 +92,9 @@ impl<'a> Life<'a> {
             }
             3 => Client::seek(sender, now, rng),
             4 => Client::adopt(sender.clone(), before().address, now, rng),
-            5 => Client::reacquire(sender.clone(), before(), now, rng),
-            6 => Client::resume(sender.clone(), before(), now, rng),
-            _ => Client::confirm(sender.clone(), before(), now, rng),
+            5 => Client::reacquire(sender.clone(), before().into(), now, rng),
+            6 => Client::resume(sender.clone(), before().into(), now, rng),
+            _ => Client::confirm(sender.clone(), before().into(), now, rng),
         };
         Self { script, client, now, line: Line::Closed, judge, said: None, sought: None, addresses: vec![ADDRESS] }
     }
@@ -232,9 +232,9 @@ impl<'a> Life<'a> {
         match &out.verdict {
             Some(Verdict::Won(lease)) => {
                 assert!(out.frames.is_empty(), "used before it is durable");
-                assert_eq!(held, Some(lease));
+                assert_eq!(held, Some(&**lease));
             }
-            Some(Verdict::Kept(lease)) => assert_eq!(held, Some(lease)),
+            Some(Verdict::Kept(lease)) => assert_eq!(held, Some(&**lease)),
             Some(Verdict::Lost(..)) => assert_eq!(held, None),
             Some(Verdict::Unwanted { wanted, offered }) => assert_ne!(wanted, offered),
             None => {}

@@ -82,7 +82,10 @@ fn the_core_touches_nothing() {
 const LAYERS: [(&str, &[&str]); 13] = [
     (
         "registry",
-        &["registry", "binding", "dhcpv4", "wire", "effect", "silence", "event", "record", "identity", "link", "time"],
+        &[
+            "registry", "binding", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record", "identity",
+            "link", "time",
+        ],
     ),
     (
         "binding",

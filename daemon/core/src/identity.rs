@@ -1,6 +1,7 @@
 //! Who asks for a lease, and what the server knows the asker by.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -76,10 +77,10 @@ impl fmt::Display for Lan {
     }
 }
 
-/// A client identifier: the value of option 61, type byte first (RFC 2132 §9.14). Shown as hexadecimal.
+/// A client identifier: the value of option 61, type byte first (RFC 2132 §9.14). Shown as hexadecimal. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct ClientId(Vec<u8>);
+pub struct ClientId(Arc<[u8]>);
 
 /// Bytes that cannot be a client identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +101,7 @@ impl ClientId {
     pub fn new(bytes: Vec<u8>) -> Result<Self, BadClientId> {
         match bytes.len() {
             n @ 0..=1 => Err(BadClientId::TooShort(n)),
-            2..=255 => Ok(Self(bytes)),
+            2..=255 => Ok(Self(bytes.into())),
             n => Err(BadClientId::TooLong(n)),
         }
     }

@@ -457,11 +457,11 @@ impl Binding {
     /// The lease is durable and its link ready: the ADD may hear of it.
     fn held(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.lease().cloned() else { return };
+        let Some(lease) = acquire.client.shared() else { return };
         log_acquired(&self.attachment, &lease);
         let mut client = acquire.client.clone();
         client.not_waited_for();
-        cx.out.report(self.id, Report::Leased(Box::new(lease.clone())));
+        cx.out.report(self.id, Report::Leased(Box::new((*lease).clone())));
         let adopts = acquire.adopts;
         self.guard_lease(lease.ip(), adopts, cx);
         self.life = Life::Held(Box::new(Hold::new(client, lease)));

@@ -86,7 +86,7 @@ impl Binding {
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
-        let hold = Hold::new(resume(holder.sender(), &lease, cx), lease.clone());
+        let hold = Hold::new(resume(holder.sender(), lease.clone(), cx), lease.clone());
         let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
         let lost = hold.client.lease().is_none();
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
@@ -157,7 +157,7 @@ impl Binding {
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        let Some(lease) = hold.client.lease().cloned() else { return };
+        let Some(lease) = hold.client.shared() else { return };
         tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };
@@ -253,7 +253,7 @@ impl Binding {
     /// Nobody else uses the address that waited for that: it may be used. `before`: how it was when it was granted.
     pub(super) fn hold_free(&mut self, before: Before, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &self.life else { return };
-        if let Some(lease) = hold.client.lease().cloned() {
+        if let Some(lease) = hold.client.shared() {
             self.hold_extended(before, lease, cx);
         }
     }
@@ -310,9 +310,8 @@ impl Binding {
     }
 
     /// A lease was extended, or there is one where there was none, and it may be used.
-    fn hold_extended(&mut self, before: Before, lease: Lease, cx: &mut Cx<'_>) {
+    fn hold_extended(&mut self, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
-        let lease = Arc::new(lease);
         let last = std::mem::replace(&mut hold.last, lease.clone());
         let (attachment, was, address, server) = (&self.attachment, last.address, lease.address, lease.server);
         let had = before.used.is_some();
@@ -361,6 +360,6 @@ pub(super) fn seek(sender: Sender, cx: &mut Cx<'_>) -> Client {
 }
 
 /// Returns a client that goes on with a lease.
-pub(super) fn resume(sender: Sender, lease: &Lease, cx: &mut Cx<'_>) -> Client {
-    Client::resume(sender, lease.clone(), cx.now.boot, cx.rng.fork())
+pub(super) fn resume(sender: Sender, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Client {
+    Client::resume(sender, lease, cx.now.boot, cx.rng.fork())
 }

@@ -113,10 +113,12 @@ impl Binding {
 
     /// Returns a lease that a record holds, as shared with the rest of the binding where that is the same.
     fn share(&self, lease: &Lease) -> Arc<Lease> {
-        match &self.life {
-            Life::Held(hold) if *hold.last == *lease => hold.last.clone(),
-            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => Arc::new(lease.clone()),
-        }
+        let own = match &self.life {
+            Life::Acquiring(acquire) => acquire.client.shared(),
+            Life::Held(hold) => Some(hold.last.clone()),
+            Life::Releasing(_) => None,
+        };
+        own.filter(|own| **own == *lease).unwrap_or_else(|| Arc::new(lease.clone()))
     }
 
     /// Writes the record once more, because what is to be done at the interface changed.

@@ -4,6 +4,7 @@
 //! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold::{Hold, resume, seek};
@@ -212,9 +213,9 @@ impl Binding {
             return self.persist_later(&cause, cx);
         }
         if release.why == Leave::Deleted && !self.held_by_other(cx) {
-            let lease = release.lease.clone();
+            let lease = Arc::new(release.lease.clone());
             let client = match release.owed {
-                Owed::Leased => resume(self.sender(), &lease, cx),
+                Owed::Leased => resume(self.sender(), lease.clone(), cx),
                 Owed::Asked | Owed::Nothing => seek(self.sender(), cx),
             };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));

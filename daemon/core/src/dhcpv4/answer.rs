@@ -1,5 +1,7 @@
 //! What a client makes of an answer, by state (RFC 2131 §4.4.1 to §4.4.5).
 
+use std::sync::Arc;
+
 use super::accept::{self, Expect, Refusal};
 use super::lease::Lease;
 use super::state::{Attempt, State, Transaction};
@@ -49,7 +51,7 @@ impl Client {
                     return Ok(());
                 }
                 // The REQUEST is the first message of its own, under the same xid.
-                self.select(now, Transaction { began: now, sent: 0, ..tx }, offer, out);
+                self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(offer), out);
                 Ok(())
             }
             State::Requesting { tx, offer, taken } => {
@@ -100,7 +102,7 @@ impl Client {
     }
 
     /// Returns the lease whose very address an extension asks for: in INIT-REBOOT form it does.
-    fn confirms(&self, lease: Lease) -> Option<Lease> {
+    fn confirms(&self, lease: Arc<Lease>) -> Option<Arc<Lease>> {
         (!self.addressed).then_some(lease)
     }
 
@@ -112,7 +114,7 @@ impl Client {
         message: &Message,
         udp: &Udp<'_>,
         start: Instant,
-        asked: Option<Lease>,
+        asked: Option<Arc<Lease>>,
         out: &mut Output,
     ) -> Result<(), Refused> {
         let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
@@ -129,6 +131,7 @@ impl Client {
             return Err(Refusal::Ended.into());
         }
         (self.asked, self.insists) = (None, None);
+        let lease = Arc::new(lease);
         let extended = self.state.lease().is_some() && asked.is_none();
         self.tally = Tally::default();
         self.state = State::Bound { lease: lease.clone() };
@@ -143,11 +146,11 @@ impl Client {
         now: Instant,
         server: std::net::Ipv4Addr,
         message: Option<String>,
-        asked: Option<Lease>,
+        asked: Option<Arc<Lease>>,
         out: &mut Output,
     ) {
         let held = self.state.lease().cloned();
-        let address = held.as_ref().or(asked.as_ref()).map(Lease::ip);
+        let address = held.as_ref().or(asked.as_ref()).map(|lease| lease.ip());
         let naks = self.tally.naks + 1;
         if let Some(lease) = held {
             self.lose(now, lease, Loss::Nak { server, message: message.clone() }, out);
@@ -163,7 +166,7 @@ impl Client {
     }
 
     fn addressee(&self, message: &Message, xid: u32) -> Result<std::net::Ipv4Addr, Refusal> {
-        let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: &self.sender.client_id };
+        let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: self.sender.client_id.as_bytes() };
         let server = accept::addressee(message, &expect)?;
         if self.sender.profile.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted) }
     }

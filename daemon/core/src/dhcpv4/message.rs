@@ -39,7 +39,7 @@ pub struct Sender {
     /// The client's hardware address: chaddr and Ethernet source.
     pub chaddr: Mac,
     /// The client identifier (61).
-    pub client_id: Vec<u8>,
+    pub client_id: ClientId,
     /// What the client says and wants beside.
     pub profile: Arc<Profile>,
 }
@@ -56,7 +56,7 @@ pub struct Hop {
 impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
-        Self { chaddr, client_id: client_id.as_bytes().to_vec(), profile }
+        Self { chaddr, client_id: client_id.clone(), profile }
     }
 
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
@@ -154,7 +154,7 @@ impl Sender {
             broadcast: false,
             ciaddr: Ipv4Addr::UNSPECIFIED,
             chaddr: self.chaddr,
-            client_id: &self.client_id,
+            client_id: self.client_id.as_bytes(),
             requested: None,
             server_id: None,
             request_list: &[],

@@ -17,6 +17,7 @@ mod tests;
 pub mod timing;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -72,11 +73,11 @@ pub struct Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is a lease where there was none, or a lease of before was confirmed.
-    Won(Lease),
+    Won(Arc<Lease>),
     /// The lease was extended; whatever came with it may have changed.
-    Kept(Lease),
-    /// There is no lease any more. The client looks for a new one.
-    Lost(Lease, Loss),
+    Kept(Arc<Lease>),
+    /// There is no lease any more. The client looks for a new one, over other sockets: those that are open are closed.
+    Lost(Arc<Lease>, Loss),
     /// Another address than the wanted one was offered, and none but that would do.
     Unwanted {
         /// The address that was asked for.
@@ -157,7 +158,7 @@ pub struct Client {
     /// The only address that will do, until there is a lease.
     insists: Option<Ipv4Addr>,
     /// What a server was asked to commit, as long as it may have done so without our knowing.
-    asked: Option<Lease>,
+    asked: Option<Arc<Lease>>,
     tally: Tally,
     rng: Rng,
     /// The leased address is on the interface, or is about to be.
@@ -174,19 +175,19 @@ impl Client {
 
     /// Returns a client in INIT-REBOOT that takes over an address which it knows nothing else of. No other will do.
     pub fn adopt(sender: Sender, address: Ipv4Net, now: Instant, rng: Rng) -> Self {
-        let lease = Lease::unknown(address, now);
+        let lease = Arc::new(Lease::unknown(address, now));
         Self { insists: Some(address.addr()), ..Self::reacquire(sender, lease, now, rng) }
     }
 
     /// Returns a client in INIT-REBOOT that takes over a lease of before, because a caller waits for it.
-    pub fn reacquire(sender: Sender, lease: Lease, now: Instant, rng: Rng) -> Self {
+    pub fn reacquire(sender: Sender, lease: Arc<Lease>, now: Instant, rng: Rng) -> Self {
         let state = State::InitReboot { at: now, lease, silence: Silence::Discover };
         Self::new(sender, state, true, rng)
     }
 
     /// Returns a client that goes on with a lease where it stands. What is overdue is put off a little, so that all
     /// the leases of a restart do not ask at once.
-    pub fn resume(sender: Sender, lease: Lease, now: Instant, mut rng: Rng) -> Self {
+    pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
             Phase::Held { .. } => State::Bound { lease },
@@ -204,7 +205,7 @@ impl Client {
     }
 
     /// Returns a client that confirms a lease of before, soon, and uses it meanwhile.
-    pub fn confirm(sender: Sender, lease: Lease, now: Instant, mut rng: Rng) -> Self {
+    pub fn confirm(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         if lease.expired(now) {
             return Self::resume(sender, lease, now, rng);
         }
@@ -277,7 +278,12 @@ impl Client {
 
     /// Returns the lease that may be used now.
     pub fn lease(&self) -> Option<&Lease> {
-        self.state.lease()
+        self.state.lease().map(|lease| &**lease)
+    }
+
+    /// Returns the same, shared.
+    pub fn shared(&self) -> Option<Arc<Lease>> {
+        self.state.lease().cloned()
     }
 
     /// Returns the address that a server is being asked to commit, and whether somebody else is known to use it.
@@ -307,7 +313,7 @@ impl Client {
     /// Returns the lease that a server holds for this client, as far as can be known: the one held, or else the last
     /// one that a server was asked to commit and did not refuse.
     pub fn owed(&self) -> Option<&Lease> {
-        self.state.lease().or(self.asked.as_ref())
+        self.state.lease().or(self.asked.as_ref()).map(|lease| &**lease)
     }
 
     /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
@@ -383,7 +389,7 @@ impl Client {
     }
 
     /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
-    fn lose(&mut self, now: Instant, lease: Lease, loss: Loss, out: &mut Output) {
+    fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired).then(|| lease.ip()) };
         self.tally = Tally { naks: self.tally.naks, ..Tally::default() };
@@ -405,12 +411,12 @@ impl Client {
         let Some((offer, _)) = second.take() else { return };
         match self.insists {
             Some(wanted) => out.verdict = Some(Verdict::Unwanted { wanted, offered: offer.ip() }),
-            None => self.select(now, Transaction { began: now, sent: 0, ..tx }, *offer, out),
+            None => self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out),
         }
     }
 
     /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
-    fn select(&mut self, now: Instant, before: Transaction, offer: Lease, out: &mut Output) {
+    fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
         let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
         self.tally.requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
@@ -434,7 +440,7 @@ impl Client {
     }
 
     /// Refuses an address that was granted, and goes back to INIT: at once while a caller waits, whose time is short.
-    fn decline(&mut self, now: Instant, lease: Lease, by: Mac, out: &mut Output) {
+    fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
         out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
         self.lose(now, lease, Loss::Conflict { by }, out);
@@ -445,7 +451,14 @@ impl Client {
     }
 
     /// Sends REQUEST in INIT-REBOOT form, the first one or the next one of `before`, or stops waiting for an answer.
-    fn reboot(&mut self, now: Instant, lease: Lease, silence: Silence, before: Option<Transaction>, out: &mut Output) {
+    fn reboot(
+        &mut self,
+        now: Instant,
+        lease: Arc<Lease>,
+        silence: Silence,
+        before: Option<Transaction>,
+        out: &mut Output,
+    ) {
         if before.is_some_and(|tx| tx.sent >= timing::MAX_REBOOTS) {
             match silence {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),

@@ -1,6 +1,7 @@
 //! The eight states of RFC 2131 figure 5, each with what it needs.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::lease::Lease;
 use super::resolve::Resolver;
@@ -16,17 +17,17 @@ pub(crate) enum State {
     /// DISCOVER is out. An offer of another address than the wanted one, `second`, waits for a better one until then.
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
     /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined.
-    Requesting { tx: Transaction, offer: Lease, taken: Option<Mac> },
+    Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<Mac> },
     /// A lease of before is to be confirmed, from `at` on.
-    InitReboot { at: Instant, lease: Lease, silence: Silence },
+    InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
     /// REQUEST in INIT-REBOOT form is out.
-    Rebooting { tx: Transaction, lease: Lease, silence: Silence },
+    Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence },
     /// A lease is held.
-    Bound { lease: Lease },
+    Bound { lease: Arc<Lease> },
     /// T1 has passed.
-    Renewing { lease: Lease, attempt: Attempt },
+    Renewing { lease: Arc<Lease>, attempt: Attempt },
     /// T2 has passed.
-    Rebinding { lease: Lease, attempt: Attempt },
+    Rebinding { lease: Arc<Lease>, attempt: Attempt },
 }
 
 /// What a client does when nobody answers its INIT-REBOOT.
@@ -90,7 +91,7 @@ impl State {
     }
 
     /// Returns the lease that the client may use now.
-    pub(crate) fn lease(&self) -> Option<&Lease> {
+    pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
         match self {
             Self::Init { .. } | Self::Selecting { .. } | Self::Requesting { .. } => None,
             Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
@@ -128,7 +129,7 @@ impl State {
         let due = |at: Instant, timer| (!opening && !open).then_some((at, timer));
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
-            Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(Lease::expires)),
+            Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(|lease| lease.expires())),
             // While an offer waits nothing is sent again; and it waits on for the sockets.
             Self::Selecting { second: Some((_, at)), .. } => {
                 return (!opening).then_some((*at, Timer::Choose));
@@ -137,7 +138,7 @@ impl State {
                 (window(tx.until, tx.next, Timer::Retransmit), None)
             }
             Self::Rebooting { tx, .. } => {
-                (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(Lease::expires))
+                (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(|lease| lease.expires()))
             }
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {

@@ -201,7 +201,7 @@ impl Registry {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
             }
             if same_place {
-                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses) };
+                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };
                 if !steps.is_empty() {
                     return self.clear(attachment, steps);
                 }
@@ -290,7 +290,7 @@ impl Registry {
                 let Some(address) = adopts else { return };
                 Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
             }
-            Some(lease) => Client::reacquire(holder.sender(), lease, now.boot, self.rng.fork()),
+            Some(lease) => Client::reacquire(holder.sender(), lease.into(), now.boot, self.rng.fork()),
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);

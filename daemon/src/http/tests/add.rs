@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Error, Request};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{Detection, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{Add, Call};
 use leasehold_core::wire::Mac;
 
@@ -67,8 +67,28 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
                 ..default()
             },
         ),
-        (r#"{"conflictDetection": "strict"}"#, Profile { detection: Detection::Strict, ..default() }),
-        (r#"{"conflictDetection": "off"}"#, Profile { detection: Detection::Off, ..default() }),
+        (r#"{"hostname": "", "conflictDetection": "strict"}"#, Profile { detection: Detection::Strict, ..default() }),
+        (r#"{"hostname": "", "conflictDetection": "off"}"#, Profile { detection: Detection::Off, ..default() }),
+        (
+            r#"{"hostname": "", "onChange": "keep", "onExpiry": "keep", "priority": 7, "suppressDefaultRoute": true,
+                "routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.9", "mtu": 1400, "priority": 3}]}"#,
+            Profile {
+                on_change: OnChange::Keep,
+                on_expiry: OnExpiry::Keep,
+                metric: Some(7),
+                suppress_default_route: true,
+                routes: vec![ExtraRoute {
+                    destination: "10.0.0.0/8".parse().unwrap(),
+                    gateway: Some("10.0.0.9".parse().unwrap()),
+                    metric: Some(3),
+                    mtu: Some(1400),
+                    advmss: None,
+                    table: None,
+                    scope: None,
+                }],
+                ..default()
+            },
+        ),
     ];
     for (ipam, expected) in table {
         assert_eq!(profile(ipam, POD), expected, "{ipam}");

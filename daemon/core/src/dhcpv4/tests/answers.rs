@@ -1,6 +1,7 @@
 //! Which answers are believed, and what becomes of them.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::super::accept::Refusal;
 use fastrand::Rng;
@@ -21,7 +22,7 @@ fn requesting() -> (Stage, u32) {
     (stage, xid)
 }
 
-fn won(reply: impl Fn(Reply) -> Reply) -> Lease {
+fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
     let (mut stage, xid) = requesting();
     let output = stage.answer(at(0.0), &reply(Reply::new(ACK, xid, 600)));
     match output.verdict {

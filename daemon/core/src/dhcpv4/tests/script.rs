@@ -178,7 +178,7 @@ impl Stage {
     /// A client that has held a lease since zero, with these seconds to T1, T2 and the end.
     pub(super) fn bound(t1: u32, t2: u32, end: u32) -> Self {
         let times = super::super::timing::times(end, Some(t1), Some(t2));
-        Self::new(Client::resume(plain(), Lease { times, ..lease() }, at(0.0), Rng::with_seed(7)))
+        Self::new(Client::resume(plain(), Arc::new(Lease { times, ..lease() }), at(0.0), Rng::with_seed(7)))
     }
 
     /// Lets the time be `now`; sockets that are wanted open at once.

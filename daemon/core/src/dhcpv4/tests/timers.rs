@@ -49,7 +49,7 @@ fn request_is_sent_three_times_then_discovery_begins_again() {
 
 #[test]
 fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
-    let mut stage = Stage::new(Client::reacquire(plain(), lease(), at(0.0), Rng::with_seed(7)));
+    let mut stage = Stage::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
     let first = sent(&stage.clock(at(0.0)).frames[0]);
     assert_eq!((first.kind(), first.option(50), first.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
     stage.next(Timer::Retransmit, &["REQUEST"]);
@@ -59,7 +59,7 @@ fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
 
 #[test]
 fn a_lease_being_confirmed_is_kept_when_nobody_answers() {
-    let mut stage = Stage::new(Client::confirm(plain(), lease(), at(0.0), Rng::with_seed(7)));
+    let mut stage = Stage::new(Client::confirm(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
     assert!(stage.client.lease().is_some(), "used meanwhile");
     let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
     assert!(when <= at(10.0));
@@ -246,7 +246,7 @@ fn what_is_overdue_after_a_restart_is_put_off_a_little() {
     for (now, latest, state) in [(600.0, 610.0, "RENEWING"), (899.0, 899.5, "RENEWING"), (950.0, 960.0, "REBINDING")] {
         let times = super::super::timing::times(1000, Some(500), Some(900));
         let held = super::super::lease::Lease { times, ..lease() };
-        let client = Client::resume(plain(), held, at(now), Rng::with_seed(3));
+        let client = Client::resume(plain(), held.into(), at(now), Rng::with_seed(3));
         let stage = Stage::new(client);
         assert_eq!(stage.client.state(), state);
         let (when, timer) = stage.deadline();

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{OnExpiry, Profile};
+use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::link::{KernelEvent, Step};
 use crate::record::RecordState;
 
@@ -95,6 +95,25 @@ fn a_loss_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
     rig.hold_looks = false;
     rig.restart();
     assert_eq!((rig.on_link().len(), rig.only_record().former.is_some()), (0, false));
+}
+
+#[test]
+fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_changes_do() {
+    let mut rig = bound(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    rig.server = Server::Silent;
+    rig.run_until(1099.0);
+    rig.hold_looks = true;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1100.1);
+    rig.hold_looks = false;
+    rig.server = Server::Up;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    // The ADD has its link before the work on the old lease has looked at it.
+    while let Some((op, outcome)) = rig.looks.pop_front() {
+        rig.input(Input::Done { op, outcome });
+    }
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.rows());
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod clock;
 mod conflict;
 mod events;
 mod loss;
+mod memory;
 mod races;
 mod resolver;
 mod rig;
