@@ -115,12 +115,20 @@ impl Binding {
         binding
     }
 
-    /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1).
+    /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1). Another
+    /// address means that the one before is no more, even while the store still has it.
     pub(super) fn told(&self, now: Instant) -> Option<&Lease> {
         let Life::Held(hold) = &self.life else { return None };
         let (lease, durable) = (hold.client.lease()?, self.persistence.durable()?);
         let told = if lease.grants_the_same(durable) { lease } else { durable };
-        Some(told).filter(|lease| !lease.expired(now))
+        Some(told).filter(|told| told.address == lease.address && !told.expired(now))
+    }
+
+    /// Tells whether there is a lease of which nobody may hear yet, because the store has not written it.
+    pub(crate) fn waits_for_store(&self, now: Instant) -> bool {
+        let Life::Held(hold) = &self.life else { return false };
+        let lease = hold.client.lease().filter(|lease| !lease.expired(now) && !self.is_probing());
+        lease.is_some() && self.told(now).is_none()
     }
 
     pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {

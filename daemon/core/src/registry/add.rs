@@ -191,6 +191,7 @@ impl Registry {
     fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
+        let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.get(attachment).and_then(|slot| slot.holder);
         let rivals = [own, self.holders.get(&identity.key()).copied()];
         for rival in rivals.into_iter().flatten() {
@@ -199,6 +200,10 @@ impl Registry {
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
+            }
+            if same_place && binding.identity == identity && binding.waits_for_store(now.boot) {
+                let failure = Failure::TimedOut { waiting_for: "the store to write the lease", waited };
+                return self.refuse(now, attachment, failure);
             }
             if same_place {
                 let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };

@@ -41,9 +41,25 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
     rig.written(op, changes);
     let bound = |rig: &Rig| rig.stored.values().any(|record| record.state == crate::record::RecordState::Bound);
     assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased(_))));
+    rig.disk = Disk::Good;
     rig.flush();
-    rig.flush();
+    let again = rig.add("a", 1, "a");
     assert!(bound(&rig) && matches!(rig.answers.get(&again), Some(Answer::Leased(_))), "{:?}", rig.answers.get(&again));
+}
+
+#[test]
+fn a_lease_that_was_refused_is_told_to_nobody_while_the_store_cannot_write_the_next_one() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    (rig.server, rig.disk) = (Server::Naks, Disk::Full);
+    rig.run_until(1050.2);
+    (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
+    rig.run_until(1053.0);
+    assert_eq!(rig.state("a"), ["BOUND"], "another lease");
+    let again = rig.add("a", 1, "a");
+    assert!(matches!(&rig.answers[&again], Answer::Failed(Failure::TimedOut { .. })), "{:?}", rig.answers[&again]);
+    assert_eq!(rig.state("a"), ["BOUND"], "and it is kept");
 }
 
 #[test]
