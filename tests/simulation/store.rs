@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use leasehold_core::effect::OpId;
 use leasehold_core::event::{Event, EventKind};
-use leasehold_core::record::{BindingId, Change, Record};
+use leasehold_core::record::{BindingId, Change, Record, RecordState};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
@@ -38,15 +38,16 @@ impl Store {
     }
 
     /// Tells whether an event among those from `first` on, the last about its attachment, tells of another lease than the
-    /// record that the store has of it. By the time that an extension is written, its record may be gone; not so that of
-    /// a new lease.
+    /// record that the store has of it. By the time that an extension is written, its lease may be on
+    /// its way back, or gone; not so a new lease.
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
         let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
         let last = self.events[first..].iter().rfind(|other| other.attachment == event.attachment) == Some(event);
         let records: Vec<_> = self.durable.values().filter(|record| record.attachment == event.attachment).collect();
         let is_there = records.iter().any(|record| Some(record.lease.address) == event.address);
-        last && !is_there && (new || extended && !records.is_empty())
+        let held = records.iter().any(|record| record.state == RecordState::Bound);
+        last && !is_there && (new || extended && held)
     }
 
     /// Loses what was not durable: the daemon ended.

@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000;
 /// Clocks are read to the microsecond; what is computed from them may be one off.
 const GRAIN: u64 = 2;
 /// A client that has lost its lease, and is refused again and again, asks no more often than this in a minute.
-const MOST_DISCOVERS: usize = 20;
+const MOST_DISCOVERS: usize = 30;
 /// A client is this late at most where nothing keeps it from its server: it has sockets to open, and ARP to ask.
 const PROMPT: u64 = 15 * SECOND;
 

@@ -295,7 +295,7 @@ impl Watch {
             // Two bindings can share the host's link, even with one Ethernet address. Conflict detection has sockets of
             // its own beside those for DHCP.
             (Under::Open(_, a, x), Under::Open(_, b, y)) => {
-                let same = a == b && a.in_netns().is_some() && is_window(x) == is_window(y);
+                let same = a == b && a.in_netns().is_some() && !is_window(x) && !is_window(y);
                 same.then_some(EffectKind::Open)
             }
             (Under::Apply(a), Under::Apply(b)) => (a == b).then_some(EffectKind::Apply),
@@ -362,7 +362,8 @@ impl Watch {
     }
 }
 
-/// Tells whether sockets are a conflict window's, or a RELEASE's, which come one after the other.
+/// Tells whether sockets may be a conflict window's, which come beside others. Those of a RELEASE look the same, and those of
+/// a renewal whose address is not on the interface.
 fn is_window(want: &Sockets) -> bool {
     matches!(want.arp, Hears::About(_)) && want.hold_port.is_none()
 }

@@ -100,6 +100,11 @@ impl Station {
     }
 
     fn arp(&mut self, now: Duration, packet: &Arp) -> Vec<Out> {
+        // Who is known by another Ethernet address, and announces this one, is known by this one (Linux does so, with
+        // `arp_accept` at 0 too).
+        if let Some((mac, _)) = self.neighbours.get_mut(&packet.sender) {
+            *mac = packet.sender_mac;
+        }
         if packet.target != self.address || packet.sender.is_unspecified() && !packet.request {
             return Vec::new();
         }

@@ -11,8 +11,9 @@ use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
 use crate::watch::Rule;
 
-/// A namespace that died is noticed within this where no message is lost.
-const NOTICED: Micros = 5 * SECOND;
+/// A namespace that died is noticed within this where no message is lost: the sockets of conflict detection keep it for up to
+/// a dozen seconds.
+const NOTICED: Micros = 20 * SECOND;
 
 impl World {
     /// The core knows that a caller went away. `open`: it had not answered before.

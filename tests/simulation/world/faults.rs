@@ -111,8 +111,9 @@ impl World {
         match what {
             "pool" => {
                 let subnet = Ipv4Net::new(config.routers[0], 22).expect("22 is a prefix length");
-                let first = 10 + draw % 8 * 100;
-                config.pool = (at(subnet, first), at(subnet, first + 90));
+                // There has to be room for all.
+                let first = 10 + draw % 8 * 90;
+                config.pool = (at(subnet, first), at(subnet, first + 330));
             }
             "subnet" => {
                 let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, draw as u8 & 0xfc, 0), 22);

@@ -22,7 +22,7 @@ const RELEASED: u64 = 1200 * SECOND;
 /// Whoever was told something within a minute of its server's getting another configuration may have been told the old.
 const MINUTE: u64 = 60 * SECOND;
 /// A namespace that died without a DEL is noticed within this where nothing fails.
-const NOTICED: u64 = 5 * SECOND;
+const NOTICED: u64 = 20 * SECOND;
 
 impl World {
     /// Lets everything happen, ends the faults, waits for quiet, looks, ends all, and looks again.

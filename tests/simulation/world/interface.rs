@@ -133,7 +133,8 @@ impl World {
     /// No interface carries the address of a lease that has ended. What takes a while is given that.
     pub(super) fn examine_expired(&mut self) {
         let fresh = self.started.max(self.resumed) + A_WHILE > self.now;
-        if self.plan.link_faults > 0 || self.plan.on_expiry == OnExpiry::Keep || fresh {
+        let keeps = self.plan.on_expiry == OnExpiry::Keep || self.plan.on_change == OnChange::Keep;
+        if self.plan.link_faults > 0 || keeps || fresh {
             return;
         }
         for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.stranded != Some(false)) {

@@ -201,7 +201,7 @@ impl Registry {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
             }
             if same_place {
-                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };
+                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses) };
                 if !steps.is_empty() {
                     return self.clear(attachment, steps);
                 }
