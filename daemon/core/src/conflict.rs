@@ -12,7 +12,8 @@
 //! Probes of others count in a strict window only: switches that track devices send such probes for every address that
 //! they see, from 0.0.0.0 as RFC 5227 itself asks them to.
 //!
-//! Whoever has one of our own Ethernet addresses is not somebody else. On ipvlan all containers of a parent share one,
+//! Whoever has one of our own Ethernet addresses is not somebody else; nor is the interface that held the address before
+//! under the same identity: that of a sandbox whose end the kernel is still at work on answers ARP until it is gone. On ipvlan all containers of a parent share one,
 //! so a conflict between two of them cannot be seen here; one with a host beyond the parent can, over the parent's link.
 //! On macvlan a conflict with an address of the parent itself cannot be seen: the two do not hear each other.
 
@@ -56,8 +57,8 @@ pub const APPEARANCE: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct Window {
     address: Ipv4Addr,
-    /// The Ethernet address that our frames bear, and the one that our messages name. Mostly the same.
-    own: [Mac; 2],
+    /// The Ethernet address that our frames bear, then all others that are not somebody else's.
+    own: Box<[Mac]>,
     strict: bool,
     probes: u32,
     /// When the next probe is due or, after the last, the probing is over; `None` when it is.
@@ -99,11 +100,12 @@ pub enum Heard {
 }
 
 impl Window {
-    /// Returns a window that begins with a probe at once.
+    /// Returns a window that begins with a probe at once. `own` begins with the Ethernet address that our frames bear;
+    /// the others that it names are not somebody else's.
     ///
     /// RFC 5227 wants a random wait before the first one, so that the hosts of a building that gets its power back do
     /// not probe as one. Here the first probe goes with a REQUEST, and those take permits.
-    pub fn optimistic(address: Ipv4Addr, own: [Mac; 2], now: Instant) -> Self {
+    pub fn optimistic(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
         Self {
             address,
             own,
@@ -119,7 +121,7 @@ impl Window {
     }
 
     /// Returns a window by the letter of the RFC: free four to seven seconds from `now`, and others' probes count.
-    pub fn strict(address: Ipv4Addr, own: [Mac; 2], now: Instant, rng: &mut Rng) -> Self {
+    pub fn strict(address: Ipv4Addr, own: Box<[Mac]>, now: Instant, rng: &mut Rng) -> Self {
         let first = now + between(Duration::ZERO, PROBE_WAIT, rng);
         Self { strict: true, probe_at: Some(first), ..Self::optimistic(address, own, now) }
     }
@@ -252,12 +254,12 @@ mod tests {
 
     impl Stage {
         fn optimistic(now: f64) -> Self {
-            Self { window: Window::optimistic(ADDRESS, [LINK, CHADDR], at(now)), rng: Rng::with_seed(3) }
+            Self { window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)), rng: Rng::with_seed(3) }
         }
 
         fn strict(seed: u64) -> Self {
             let mut rng = Rng::with_seed(seed);
-            Self { window: Window::strict(ADDRESS, [LINK, CHADDR], at(0.0), &mut rng), rng }
+            Self { window: Window::strict(ADDRESS, Box::new([LINK, CHADDR]), at(0.0), &mut rng), rng }
         }
 
         fn turn(&mut self, now: Instant) -> Turn {

@@ -143,8 +143,10 @@ impl Acquire {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    pub(crate) fn acquiring(id: BindingId, holder: Holder, acquire: Acquire) -> Self {
-        Self::new(id, holder, Life::Acquiring(Box::new(acquire)))
+    ///
+    /// `predecessors`: the Ethernet addresses of those that it takes the identity over from.
+    pub(crate) fn acquiring(id: BindingId, holder: Holder, acquire: Acquire, predecessors: Box<[Mac]>) -> Self {
+        Self { predecessors, ..Self::new(id, holder, Life::Acquiring(Box::new(acquire))) }
     }
 
     /// Begins the exchange: there is a permit.

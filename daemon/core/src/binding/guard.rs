@@ -255,8 +255,10 @@ impl Binding {
         if self.profile.on_parent { self.parent.as_ref() } else { Some(&self.link) }
     }
 
-    fn own_macs(&self) -> [Mac; 2] {
-        [self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr]
+    /// Returns the Ethernet address of the window's frames, then those of our messages and of the identity's holders before.
+    fn own_macs(&self) -> Box<[Mac]> {
+        let own = [self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr];
+        own.into_iter().chain(self.predecessors.iter().copied()).collect()
     }
 
     fn open_guard(&mut self, cx: &mut Cx<'_>) {

@@ -40,6 +40,7 @@ use crate::identity::{Attachment, Identity, IdentityKey};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
+use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
 /// What a binding works with while it handles one event.
@@ -72,6 +73,8 @@ pub(crate) struct Binding {
     guard: Option<Box<Guard>>,
     /// Addresses in a row that had to be declined.
     declines: u8,
+    /// The Ethernet addresses of those that held the identity before and that this binding took it over from.
+    predecessors: Box<[Mac]>,
 }
 
 /// How an exchange for which no caller waits stands to the permits of its LAN.
@@ -118,7 +121,7 @@ impl Binding {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
         let (work, permit) = (None, Permit::default());
-        let (parent, guard, declines) = (None, None, 0);
+        let (parent, guard, declines, predecessors) = (None, None, 0, Box::default());
         Self {
             id,
             attachment,
@@ -133,6 +136,7 @@ impl Binding {
             permit,
             guard,
             declines,
+            predecessors,
         }
     }
 

@@ -287,6 +287,7 @@ impl Registry {
         let replaces: Vec<_> = self.releasing.get(&identity.key()).into_iter().flatten().copied().collect();
         let profile = self.share_profile(profile);
         let holder = Holder { attachment: attachment.clone(), identity, profile, link };
+        let predecessors = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac()).collect();
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());
         let client = match lease.filter(will_do) {
@@ -308,7 +309,7 @@ impl Registry {
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
-        self.insert(Binding::acquiring(id, holder, acquire));
+        self.insert(Binding::acquiring(id, holder, acquire, predecessors));
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
         if self.pacing.ask(&lan, id, Urgency::Caller) {
             self.with(now, id, |binding, cx| binding.on_permit(cx));

@@ -404,3 +404,17 @@ fn a_del_during_the_window_closes_its_sockets() {
         assert_eq!(rig.messages(), [1, 3, 7]);
     }
 }
+
+#[test]
+fn the_interface_of_the_holder_before_is_nobody_else() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("old", 1, "a");
+    rig.live.remove(&1);
+    let dying = Mac([2, 0, 0, 0, 1, 1]);
+    rig.stations.insert(FIRST, dying);
+    let add = rig.add("new", 2, "a");
+    assert_eq!(rig.leased(add), FIRST, "it is taken over");
+    rig.run_until(1020.0);
+    assert_eq!(rig.state("new"), ["BOUND"]);
+    assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
+}
