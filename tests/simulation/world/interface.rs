@@ -123,8 +123,9 @@ impl World {
                 let bound = record.state == RecordState::Bound && record.link.in_netns() == link.in_netns();
                 bound && record.lease.ip() == address.addr()
             });
-            let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
-            if !durable && !actor.is_some_and(|actor| actor.foreign.contains(&address)) {
+            // What is there goes with another address for a moment, and is put back.
+            let wire = link.in_netns().and_then(|at| self.kernel.link(at));
+            if !durable && !wire.is_some_and(|wire| wire.addresses().contains(&address)) {
                 self.fail(Rule::NotDurable, format!("{address} is put on {target} before its lease is durable"));
             }
         }

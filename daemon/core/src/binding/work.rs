@@ -140,14 +140,12 @@ impl Binding {
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, addresses: &[ipnet::Ipv4Net], now: Instant) -> Vec<Step> {
+    pub(crate) fn leavings(&self, addresses: &[ipnet::Ipv4Net]) -> Vec<Step> {
         let Life::Held(hold) = &self.life else { return Vec::new() };
-        let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
-        let stays = self.profile.on_expiry == OnExpiry::Keep || (is_held && self.profile.on_change == OnChange::Keep);
         let former = self.work.iter().flat_map(|work| &work.former.leases);
         let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
         let leases: Vec<_> = there.cloned().collect();
-        if leases.is_empty() || stays {
+        if leases.is_empty() || self.profile.on_expiry == OnExpiry::Keep {
             return Vec::new();
         }
         plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)

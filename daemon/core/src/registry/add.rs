@@ -1,8 +1,6 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
 //! identity. From there on the ADD is its binding's.
 
-use std::sync::Arc;
-
 use ipnet::Ipv4Net;
 
 use super::Registry;
@@ -206,7 +204,7 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             if same_place {
-                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };
+                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses) };
                 if !steps.is_empty() {
                     return self.clear(attachment, steps);
                 }
@@ -285,8 +283,9 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
-        let profile = Arc::new(admission.add.profile.clone());
+        let profile = admission.add.profile.clone();
         let replaces: Vec<_> = self.releasing.get(&identity.key()).into_iter().flatten().copied().collect();
+        let profile = self.share_profile(profile);
         let holder = Holder { attachment: attachment.clone(), identity, profile, link };
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());

@@ -20,6 +20,7 @@ mod timers;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -32,6 +33,7 @@ use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Outbox, Owner, Report};
+use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey};
 use crate::link::{Cookie, LinkCause};
@@ -103,6 +105,8 @@ pub struct Registry {
     last_errand: u64,
     not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
+    /// The profile that was met last: most of a network are alike, and share it.
+    profile: Arc<Profile>,
     timers: Timers,
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
@@ -133,6 +137,7 @@ impl Registry {
             last_errand: OWN_REQUESTS,
             not_adopted: BTreeMap::new(),
             pacing,
+            profile: Arc::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
             audit: Audit::default(),
@@ -396,6 +401,14 @@ impl Registry {
             Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
             Errand::Adopt(attachment) => self.adopted(attachment, answer),
         }
+    }
+
+    /// Returns a profile, shared with the binding before where that has the same.
+    fn share_profile(&mut self, profile: Profile) -> Arc<Profile> {
+        if *self.profile != profile {
+            self.profile = Arc::new(profile);
+        }
+        self.profile.clone()
     }
 
     fn mint_binding(&mut self) -> BindingId {

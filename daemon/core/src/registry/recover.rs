@@ -5,7 +5,6 @@
 //! over by INIT-REBOOT, and is given back otherwise.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use super::Registry;
 use crate::binding::{Binding, Cx, Holder};
@@ -43,7 +42,7 @@ impl Registry {
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
         }
-        let holder = Holder { attachment, identity, profile: Arc::new(profile), link };
+        let holder = Holder { attachment, identity, profile: self.share_profile(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
         let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
         let binding = match (state, same_boot) {
