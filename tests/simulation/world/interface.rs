@@ -125,7 +125,9 @@ impl World {
             });
             // What is there goes with another address for a moment, and is put back.
             let wire = link.in_netns().and_then(|at| self.kernel.link(at));
-            if !durable && !wire.is_some_and(|wire| wire.addresses().contains(&address)) {
+            let there = wire.is_some_and(|wire| wire.addresses().contains(&address));
+            let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
+            if !durable && !there && !actor.is_some_and(|actor| actor.foreign.contains(&address)) {
                 self.fail(Rule::NotDurable, format!("{address} is put on {target} before its lease is durable"));
             }
         }
