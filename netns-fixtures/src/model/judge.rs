@@ -130,7 +130,7 @@ struct Grant {
     /// Who granted it: of several with one pool it may be more than one.
     servers: Vec<Ipv4Addr>,
     until: Option<Duration>,
-    given_back: bool,
+    given_back: Option<Purpose>,
     refused: bool,
 }
 
@@ -195,7 +195,7 @@ impl Judge {
                 let key = (exchange.key.clone(), message.yiaddr);
                 let before = self.grants.remove(&key).map(|grant| grant.servers).unwrap_or_default();
                 let servers = before.into_iter().filter(|other| *other != server).chain([server]).collect();
-                self.grants.insert(key, Grant { servers, until, given_back: false, refused: false });
+                self.grants.insert(key, Grant { servers, until, given_back: None, refused: false });
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -231,9 +231,12 @@ impl Judge {
         }
     }
 
-    /// Takes in that the clients ended and began again: they need not remember a NAK.
+    /// Takes in that the clients ended and began again: they need not remember a NAK, nor that they declined.
     pub fn clients_restarted(&mut self) {
-        self.grants.values_mut().for_each(|grant| grant.refused = false);
+        for grant in self.grants.values_mut() {
+            grant.refused = false;
+            grant.given_back.take_if(|purpose| *purpose == Purpose::Decline);
+        }
     }
 
     /// Judges what has to stay the same from a client's DISCOVER on (RFC 2131 §3.5).
@@ -333,7 +336,7 @@ impl Judge {
         let selected = |server| client.is_some_and(|client| client.selected.contains(&(server, address)));
         if named.is_some_and(selected) {
             if let Some(grant) = self.grants.get_mut(&(message.key(), address)) {
-                grant.given_back = true;
+                grant.given_back = Some(purpose);
             }
             return;
         }
@@ -349,7 +352,7 @@ impl Judge {
         if uses && grant.refused {
             found.push(Violation::NakIgnored(purpose, address));
         }
-        if uses && grant.given_back {
+        if uses && grant.given_back.is_some() {
             found.push(Violation::GivenBack(purpose, address));
         }
         let to = datagram.destination.map(|to| *to.ip()).filter(|_| purpose.unicast());
@@ -357,6 +360,6 @@ impl Judge {
         if let Some(other) = [to, named].into_iter().flatten().find(|server| !grant.servers.contains(server)) {
             found.push(Violation::WrongServer(purpose, other));
         }
-        grant.given_back |= purpose.gives_back();
+        grant.given_back = grant.given_back.or(purpose.gives_back().then_some(purpose));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
 use super::actor::{Act, Phase, Role, Spooled};
@@ -51,7 +52,8 @@ impl World {
             return self.found(id, &asked.role, answer);
         }
         if let Role::Intruder(cookie) = asked.role {
-            return self.intruded(cookie, &answer);
+            let Some(attachment) = attachment_of(&asked.call) else { return };
+            return self.intruded(cookie, attachment, &answer);
         }
         if asked.role == Role::Collect {
             return self.collected(&asked, answer);
@@ -68,12 +70,18 @@ impl World {
     }
 
     /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
-    fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
+    fn intruded(&mut self, cookie: Cookie, attachment: &Attachment, answer: &Answer) {
         let died = self.kernel.doom(cookie);
         self.tell(died);
         match answer {
             Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
             Answer::Failed(_) if !self.calm => {}
+            // Nobody knew that the attachment was held, or it was not adopted.
+            Answer::Leased(_) if self.was_damaged => {
+                let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == *attachment);
+                robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
+                self.watch.holders.remove(attachment);
+            }
             answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
         }
     }
@@ -248,5 +256,14 @@ impl World {
             (Role::Collect, Phase::Ending) => self.end_by_del(index),
             _ => {}
         }
+    }
+}
+
+/// Returns the attachment that a call is for, where it is for one.
+fn attachment_of(call: &Call) -> Option<&Attachment> {
+    match call {
+        Call::Add(add) => Some(&add.attachment),
+        Call::Del { attachment } | Call::Check { attachment, .. } => Some(attachment),
+        Call::Collect { .. } | Call::Status { .. } | Call::List => None,
     }
 }

@@ -27,7 +27,8 @@ impl World {
         let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
         for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live) {
             let bound = |record: &Record| record.attachment == actor.attachment && record.state == RecordState::Bound;
-            let must = sure && self.store.durable.values().any(bound);
+            // Without its address on the interface nothing shows that it runs.
+            let must = sure && !actor.meddled && self.store.durable.values().any(bound);
             actor.stranded = Some(must && actor.stranded != Some(false));
             // Whoever is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
@@ -37,6 +38,7 @@ impl World {
             self.watch.holders.clear();
         }
         self.store.durable.clear();
+        self.was_damaged = true;
         self.leave_all(Excuse::StoreLost, false);
     }
 

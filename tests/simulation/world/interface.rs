@@ -123,8 +123,11 @@ impl World {
                 let bound = record.state == RecordState::Bound && record.link.in_netns() == link.in_netns();
                 bound && record.lease.ip() == address.addr()
             });
+            // What is there goes with another address for a moment, and is put back.
+            let Some(wire) = link.in_netns().and_then(|at| self.kernel.link(at)) else { return };
+            let there = wire.addresses().contains(&address);
             let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
-            if !durable && !actor.is_some_and(|actor| actor.foreign.contains(&address)) {
+            if !durable && !there && !actor.is_some_and(|actor| actor.foreign.contains(&address)) {
                 self.fail(Rule::NotDurable, format!("{address} is put on {target} before its lease is durable"));
             }
         }
@@ -182,8 +185,11 @@ impl World {
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
-        // An MTU that could not be set is not tried again.
-        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
+        // An MTU that could not be set is not tried again, nor is a route that the kernel refused; nor an MTU that a daemon
+        // died before setting.
+        let missing = missing.filter(|_| !self.links_fail);
+        let sets_mtu = !self.links_fail && self.stats.crashes == 0;
+        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && sets_mtu);
         let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
         let who = format!("{}, {:?}", actor.attachment, record.state);
         let wrong = if there != wanted {

@@ -184,6 +184,8 @@ pub(crate) struct World {
     calm: bool,
     /// Operations on links fail.
     links_fail: bool,
+    /// A daemon has started without the leases of the one before.
+    was_damaged: bool,
     /// A lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
     breach: Option<Breach>,
@@ -237,6 +239,7 @@ impl World {
             winding_down: false,
             calm: plan.is_calm(),
             links_fail: plan.link_faults > 0,
+            was_damaged: false,
             may_lapse: plan.may_lapse(),
             breach: None,
             stats: Stats::default(),
