@@ -152,7 +152,7 @@ impl Binding {
 
     /// Returns when the window next has something to do, as far as it can.
     pub(super) fn guard_deadline(&self) -> Option<(Instant, Why)> {
-        let guard = self.guard.as_ref()?;
+        let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
         let at = match guard.way {
             Way::Own { at } if guard.exchange.is_closed() => at,
             Way::Own { .. } if guard.exchange.can_send() => guard.window.deadline(),
@@ -163,7 +163,8 @@ impl Binding {
     }
 
     pub(super) fn guard_on_clock(&mut self, cx: &mut Cx<'_>) {
-        while let Some(guard) = &mut self.guard {
+        // One that has heard of a conflict is kept until that can be acted on.
+        while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
             let can_send = match guard.way {
                 Way::Own { at } if guard.exchange.is_closed() && cx.now.boot >= at => return self.open_guard(cx),
                 Way::Own { .. } => guard.exchange.can_send(),

@@ -1,0 +1,45 @@
+//! What is left of a lease, and of what was heard about it, where two things happen at once.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Profile;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp};
+
+const A: &str = "192.0.2.50/24";
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+
+fn rig(profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = profile;
+    rig
+}
+
+impl Rig {
+    /// A neighbour answers our probe.
+    fn neighbour_answers(&mut self, address: Ipv4Addr) {
+        let own = Mac([2, 0, 0, 0, 1, 1]);
+        let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
+        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+    }
+
+    fn spoken(&self) -> Vec<u8> {
+        self.sent.iter().map(|(kind, _)| *kind).collect()
+    }
+}
+
+#[test]
+fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_is_over() {
+    let mut rig = rig(Profile::default());
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.neighbour_answers(FIRST);
+    rig.run_until(1010.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
+    assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
+}
