@@ -224,9 +224,9 @@ impl Binding {
                 self.decline_won(Stage::Exchanging, by, cx);
                 self.acquire_again(cx);
             }
-            // The write has to be over first.
-            Stage::Persisting { .. } => {}
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Sizing | Stage::Over => {}
+            // The write, or the change of the link, has to be over first.
+            Stage::Persisting { .. } | Stage::Sizing => {}
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => {}
         }
     }
 
@@ -239,6 +239,12 @@ impl Binding {
         if let Some(Verdict::Lost(lease, _)) = verdict {
             self.acquire_declined(&lease, by, cx);
         }
+    }
+
+    /// Declines the lease that the store holds already, and has it forgotten there.
+    fn decline_durable(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        self.decline_won(Stage::Forgetting { aborted: false }, by, cx);
+        self.persist(Want::Gone, cx);
     }
 
     /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
@@ -297,10 +303,7 @@ impl Binding {
             cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
         }
         match (result, aborted) {
-            (Ok(()), false) if let Some(by) = self.heard_conflict() => {
-                self.decline_won(Stage::Forgetting { aborted }, by, cx);
-                self.persist(Want::Gone, cx);
-            }
+            (Ok(()), false) if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
             (Ok(()), false) => {
                 self.exchange.close(cx);
                 self.make_fit(cx);
@@ -446,6 +449,7 @@ impl Binding {
         self.work = None;
         match result {
             Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
+            _ if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
             Err(cause) => {
                 tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
                 self.held(cx);

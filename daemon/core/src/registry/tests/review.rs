@@ -4,11 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
+use crate::dhcpv4::profile::{Detection, Profile};
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
-const A: &str = "192.0.2.50/24";
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
@@ -29,6 +28,14 @@ impl Rig {
     fn spoken(&self) -> Vec<u8> {
         self.sent.iter().map(|(kind, _)| *kind).collect()
     }
+
+    /// Ends all looks and changes that are held back.
+    fn look_up(&mut self) {
+        self.hold_looks = false;
+        while let Some((op, outcome)) = self.looks.pop_front() {
+            self.input(Input::Done { op, outcome });
+        }
+    }
 }
 
 #[test]
@@ -40,6 +47,21 @@ fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_i
     rig.run_until(1010.0);
     rig.disk = Disk::Good;
     rig.flush();
+    assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
+    assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
+}
+
+#[test]
+fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.options = vec![26, 2, 0x05, 0x78]; // 1400
+    let add = rig.add("a", 1, "a");
+    rig.hold_looks = true;
+    rig.run_until(1007.5);
+    assert_eq!(rig.looks.len(), 1, "the MTU");
+    rig.neighbour_answers(FIRST);
+    rig.look_up();
+    rig.run_until(1020.0);
     assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
     assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
 }
