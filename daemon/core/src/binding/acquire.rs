@@ -92,13 +92,17 @@ impl Acquire {
             | Stage::Sizing
             | Stage::Over => None,
         };
-        // What a server has confirmed to a container that runs is held on to.
+        let limit = self.is_limited().then_some((self.limit, Why::Call));
+        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
+    fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
             Stage::Persisting { .. } | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
-        let limit = (self.is_wanted() && !confirmed).then_some((self.limit, Why::Call));
-        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        self.is_wanted() && !confirmed
     }
 
     /// Returns why there is no lease although the time is up.
@@ -159,7 +163,7 @@ impl Binding {
 
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
-        if cx.now.boot < acquire.limit {
+        if cx.now.boot < acquire.limit || !acquire.is_limited() {
             self.survey(cx);
             return self.acquire_event(Event::Clock, cx);
         }

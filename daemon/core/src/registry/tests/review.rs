@@ -5,9 +5,11 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{Detection, Profile};
+use crate::effect::Adoptee;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
+const A: &str = "192.0.2.50/24";
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
@@ -64,4 +66,21 @@ fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
     rig.run_until(1020.0);
     assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
     assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
+}
+
+#[test]
+fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.addresses.push(A.parse().unwrap());
+    let mut add = rig.call("a", 1, "a");
+    add.timeout = Duration::from_secs(8);
+    let adoptees = vec![Adoptee { add, address: A.parse().unwrap() }];
+    rig.disk = Disk::Slow;
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.run_until(1015.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1020.0);
+    assert_eq!((rig.state("a"), rig.not_adopted().len()), (vec!["BOUND"], 0));
+    assert!(!rig.spoken().contains(&7), "released under a container that runs: {:?}", rig.spoken());
 }
