@@ -22,7 +22,8 @@ use crate::time::Instant;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Leases of which something may be on an interface. Beyond that the oldest is forgotten.
+/// Leases of which something may be on an interface. Beyond that one is forgotten, but not the oldest: that is on it for
+/// certain, while those after it may never have come so far.
 const MAX_FORMER: usize = 4;
 
 /// What is to be done at an interface, and how far it is.
@@ -78,7 +79,7 @@ impl Work {
             leases.push(lease.clone());
         }
         if leases.len() > MAX_FORMER {
-            leases.remove(0);
+            leases.remove(1);
         }
         self.expect_bare(bare);
     }

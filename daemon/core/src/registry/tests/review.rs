@@ -84,3 +84,19 @@ fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
     assert_eq!((rig.state("a"), rig.not_adopted().len()), (vec!["BOUND"], 0));
     assert!(!rig.spoken().contains(&7), "released under a container that runs: {:?}", rig.spoken());
 }
+
+#[test]
+fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_be_forgotten() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    for n in 1..8_u8 {
+        rig.give = Ipv4Addr::new(192, 0, 2, 60 + n);
+        rig.run_until(1000.0 + 50.5 * f64::from(n));
+    }
+    assert_eq!(rig.on_link(), [A], "a changed address waits");
+    rig.disk = Disk::Good;
+    rig.run_until(1420.0);
+    assert_eq!(rig.on_link(), [format!("{}/24", rig.give)]);
+}
