@@ -93,7 +93,7 @@ impl Binding {
         if lost {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
-            binding.lease_lost(&lease);
+            binding.lease_lost(&lease, false);
             binding.record_again(cx);
         }
         binding.work(cx);
@@ -337,9 +337,13 @@ impl Binding {
     fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // What waited for its probes was never used, but what was there before it may be there still.
-        let left = match &self.life {
-            Life::Held(hold) if self.is_probing() => hold.last.clone(),
-            Life::Held(_) | Life::Acquiring(_) | Life::Releasing(_) => Arc::new(lease.clone()),
+        let (left, taken) = match &self.life {
+            Life::Held(hold) => {
+                let was_used = hold.last.ip() == lease.ip() && hold.on_link();
+                let left = if self.is_probing() { hold.last.clone() } else { Arc::new(lease.clone()) };
+                (left, was_used && matches!(loss, Loss::Conflict { .. }))
+            }
+            Life::Acquiring(_) | Life::Releasing(_) => return,
         };
         self.close_guard(cx);
         match loss {
@@ -348,7 +352,7 @@ impl Binding {
             Loss::Conflict { by } => self.declined(lease, *by, cx),
         }
         self.end_exchange(cx);
-        self.lease_lost(&left);
+        self.lease_lost(&left, taken);
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
         self.work(cx);
     }

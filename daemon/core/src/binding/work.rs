@@ -124,18 +124,24 @@ impl Binding {
     /// Takes note that there is a lease where there was none; `last` is the one before.
     pub(super) fn lease_returned(&mut self, last: &Lease) {
         if self.profile.on_expiry == OnExpiry::Keep {
-            return self.lease_changed(last);
+            if !self.work.as_ref().is_some_and(|work| work.former.bare || work.former.taken) {
+                return self.lease_changed(last);
+            }
+            self.due().leave_behind(last, true);
         }
+        self.due().former.taken = false;
         self.due().expect_bare(true);
         if let Life::Held(hold) = &mut self.life {
             hold.expect_address(true);
         }
     }
 
-    /// Takes note that the lease `lost` is no more.
-    pub(super) fn lease_lost(&mut self, lost: &Lease) {
-        if self.profile.on_expiry == OnExpiry::Remove {
+    /// Takes note that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
+    pub(super) fn lease_lost(&mut self, lost: &Lease, taken: bool) {
+        let keeps = self.profile.on_expiry == OnExpiry::Keep;
+        if !keeps || taken {
             self.due().leave_behind(lost, false);
+            self.due().former.taken |= keeps;
         }
     }
 
@@ -146,7 +152,8 @@ impl Binding {
         let former = self.work.iter().flat_map(|work| &work.former.leases);
         let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
         let leases: Vec<_> = there.cloned().collect();
-        if leases.is_empty() || self.profile.on_expiry == OnExpiry::Keep {
+        let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
+        if leases.is_empty() || self.profile.on_expiry == OnExpiry::Keep && !taken {
             return Vec::new();
         }
         plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
@@ -162,7 +169,7 @@ impl Binding {
             return None;
         };
         match hold.client.lease() {
-            None => (self.profile.on_expiry == OnExpiry::Remove).then_some(None),
+            None => (self.profile.on_expiry == OnExpiry::Remove || work.former.taken).then_some(None),
             Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
             Some(next) => self.persistence.holds(next).then_some(Some(next)),
         }
@@ -249,9 +256,13 @@ impl Binding {
             (Stage::Looking(..), Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
             (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
-                self.due().former =
-                    Former { bare: next.is_none(), leases: next.map(|next| *next).into_iter().collect() };
-                self.work(cx);
+                let (bare, taken) = (next.is_none(), self.due().former.taken && next.is_some());
+                self.due().former = Former { bare, taken, leases: next.map(|next| *next).into_iter().collect() };
+                // Where the profile keeps what ends, that nothing is there does not go without saying.
+                match bare && self.profile.on_expiry == OnExpiry::Keep {
+                    true => self.record_again(cx),
+                    false => self.work(cx),
+                }
             }
             (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {

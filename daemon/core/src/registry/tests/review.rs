@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, Profile};
+use crate::dhcpv4::profile::{Detection, OnExpiry, Profile};
 use crate::effect::Adoptee;
+use crate::event::EventKind;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
@@ -31,6 +32,10 @@ impl Rig {
         self.sent.iter().map(|(kind, _)| *kind).collect()
     }
 
+    fn has_event(&self, kind: EventKind) -> bool {
+        self.events.iter().any(|event| event.kind == kind)
+    }
+
     /// Ends all looks and changes that are held back.
     fn look_up(&mut self) {
         self.hold_looks = false;
@@ -38,6 +43,55 @@ impl Rig {
             self.input(Input::Done { op, outcome });
         }
     }
+}
+
+#[test]
+fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_expires() {
+    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.run_until(1000.5);
+    rig.neighbour_answers(FIRST);
+    assert!(rig.has_event(EventKind::Declined) && rig.on_link().is_empty(), "{:?}", rig.on_link());
+    // The server gives the same one again, and nobody else uses it any more.
+    rig.give = FIRST;
+    rig.restart();
+    rig.run_until(1030.0);
+    assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
+    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.run_until(1000.5);
+    rig.hold_looks = true;
+    rig.neighbour_answers(FIRST);
+    assert_eq!(rig.on_link(), [A]);
+    rig.hold_looks = false;
+    rig.restart();
+    assert!(rig.on_link().is_empty());
+}
+
+#[test]
+fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
+    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.stations.insert(rig.give, NEIGHBOUR);
+    rig.server = Server::Up;
+    while !rig.has_event(EventKind::Declined) {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    assert_eq!(rig.on_link(), [A]);
 }
 
 #[test]
