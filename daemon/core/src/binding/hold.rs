@@ -184,7 +184,24 @@ impl Binding {
             self.on_address(view.addresses.iter().any(|there| there.addr() == address), cx);
         }
         // The message that told of it may be lost.
-        view.addresses.iter().for_each(|there| self.on_address_added(there.addr(), cx));
+        for there in &view.addresses {
+            self.on_address_added(there.addr(), cx);
+            self.on_address_late(there.addr(), cx);
+        }
+    }
+
+    /// Takes note that an address is on the interface. A main plugin may put one on that is lost already: it goes again.
+    pub(crate) fn on_address_late(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &self.life else { return };
+        if hold.client.lease().is_some() || hold.last.ip() != address {
+            return;
+        }
+        let taken = hold.client.tally().declined.is_some_and(|(declined, _)| declined == address);
+        let last = hold.last.clone();
+        if self.lease_lost(&last, taken) {
+            self.record_again(cx);
+            self.work(cx);
+        }
     }
 
     /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without

@@ -137,12 +137,15 @@ impl Binding {
     }
 
     /// Takes note that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
-    pub(super) fn lease_lost(&mut self, lost: &Lease, taken: bool) {
+    /// Returns whether anything is to be taken off that was not before.
+    pub(super) fn lease_lost(&mut self, lost: &Lease, taken: bool) -> bool {
         let keeps = self.profile.on_expiry == OnExpiry::Keep;
+        let before = self.work.as_ref().and_then(|work| work.former());
         if !keeps || taken {
             self.due().leave_behind(lost, false);
             self.due().former.taken |= keeps;
         }
+        self.work.as_ref().and_then(|work| work.former()) != before
     }
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before

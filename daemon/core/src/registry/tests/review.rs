@@ -154,3 +154,19 @@ fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_
     rig.run_until(1420.0);
     assert_eq!(rig.on_link(), [format!("{}/24", rig.give)]);
 }
+
+#[test]
+fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
+    for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
+        let mut rig = rig(Profile { on_expiry, ..Profile::default() });
+        rig.lease = 4000;
+        rig.add("a", 1, "a");
+        rig.run_until(1000.02);
+        rig.neighbour_answers(FIRST);
+        assert_eq!(rig.state("a"), ["INIT"]);
+        rig.configure(A);
+        assert!(rig.on_link().is_empty(), "{on_expiry:?}: {:?}", rig.on_link());
+        rig.run_until(1030.0);
+        assert_eq!((rig.on_link(), rig.state("a")), (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"]));
+    }
+}
