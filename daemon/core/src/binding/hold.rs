@@ -200,8 +200,8 @@ impl Binding {
         let last = hold.last.clone();
         if self.lease_lost(&last, taken) {
             self.record_again(cx);
-            self.work(cx);
         }
+        self.work(cx);
     }
 
     /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without
