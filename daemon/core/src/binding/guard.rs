@@ -79,6 +79,12 @@ impl Binding {
         self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
+    /// Tells whether a lease waits for its probes where there was none.
+    pub(super) fn probes_after_loss(&self) -> bool {
+        let waits = self.guard.as_ref().map(|guard| guard.waits);
+        matches!(waits, Some(Waits::Lease(before)) if before.used.is_none())
+    }
+
     /// Returns who uses the address, if that was heard before the lease could be declined.
     pub(super) fn heard_conflict(&self) -> Option<Mac> {
         self.guard.as_ref().and_then(|guard| guard.heard)

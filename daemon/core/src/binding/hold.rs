@@ -52,7 +52,7 @@ pub(super) struct Before {
     /// The client's state, by its RFC 2131 name.
     state: &'static str,
     /// The address that was used.
-    used: Option<Ipv4Addr>,
+    pub(super) used: Option<Ipv4Addr>,
 }
 
 impl Hold {
@@ -119,8 +119,8 @@ impl Binding {
     pub(super) fn told(&self, now: Instant) -> Option<&Lease> {
         let Life::Held(hold) = &self.life else { return None };
         let (lease, durable) = (hold.client.lease()?, self.persistence.durable()?);
-        let told = if lease.grants_the_same(durable) { lease } else { durable };
-        Some(told).filter(|lease| !lease.expired(now))
+        let told = if lease.grants_the_same(durable) { Some(lease) } else { self.persistence.still_good() };
+        told.filter(|lease| !lease.expired(now))
     }
 
     pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {
@@ -369,6 +369,7 @@ impl Binding {
             Loss::Conflict { by } => self.declined(lease, *by, cx),
         }
         self.end_exchange(cx);
+        self.persistence.lost();
         self.lease_lost(&left, taken);
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
         self.work(cx);

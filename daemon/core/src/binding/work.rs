@@ -174,8 +174,16 @@ impl Binding {
         match hold.client.lease() {
             None => (self.profile.on_expiry == OnExpiry::Remove || work.former.taken).then_some(None),
             Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
-            Some(next) => self.persistence.holds(next).then_some(Some(next)),
+            Some(next) if !self.is_probing() && self.persistence.holds(next) => Some(Some(next)),
+            // What was lost before it does not wait for it.
+            Some(_) => (self.follows_loss() && !work.former.leases.is_empty()).then_some(None),
         }
+    }
+
+    /// Tells whether the lease that is not used yet is one after a loss, whose traces go in any case.
+    fn follows_loss(&self) -> bool {
+        let bare = self.work.as_ref().is_some_and(|work| work.former.bare);
+        self.profile.on_expiry == OnExpiry::Remove && if self.is_probing() { self.probes_after_loss() } else { bare }
     }
 
     /// Tells whether the interface is being changed, or is to be.

@@ -156,6 +156,53 @@ fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_
 }
 
 #[test]
+fn a_refused_address_goes_before_the_next_one_is_probed_for() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.run_until(1008.0);
+    rig.configure(A);
+    rig.hold_looks = true;
+    rig.server = Server::Naks;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1050.01);
+    assert_eq!(rig.looks.len(), 1, "the refused address is to go");
+    rig.server = Server::Up;
+    while !rig.spoken().ends_with(&[1, 3]) || rig.state("a") != ["BOUND"] {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    rig.look_up();
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+    rig.run_until(1080.0);
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+}
+
+#[test]
+fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.run_until(1010.0);
+    rig.disk = Disk::Full;
+    rig.hold_looks = true;
+    rig.server = Server::Naks;
+    rig.run_until(3000.01);
+    assert_eq!(rig.looks.len(), 1);
+    rig.server = Server::Up;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(3040.0);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.look_up();
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+    let add = rig.add("a", 1, "a");
+    assert!(
+        !matches!(rig.answers.get(&add), Some(Answer::Leased(lease)) if lease.ip() == FIRST),
+        "nobody may hear of what was refused"
+    );
+}
+
+#[test]
 fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
     for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
         let mut rig = rig(Profile { on_expiry, ..Profile::default() });
