@@ -120,7 +120,7 @@ impl Binding {
         let Life::Held(hold) = &self.life else { return None };
         let (lease, durable) = (hold.client.lease()?, self.persistence.durable()?);
         let told = if lease.grants_the_same(durable) { Some(lease) } else { self.persistence.still_good() };
-        told.filter(|lease| !lease.expired(now))
+        told.filter(|lease| !lease.expired(now) && !self.probes_after_loss())
     }
 
     pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {

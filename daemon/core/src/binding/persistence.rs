@@ -61,6 +61,8 @@ impl Persistence {
     /// Takes note that the lease which the store holds is no more.
     pub(super) fn lost(&mut self) {
         self.lost = true;
+        // Nor is one that is being written.
+        self.writing = None;
     }
 
     /// Returns the lease of the store, which is still good though there is another by now.
