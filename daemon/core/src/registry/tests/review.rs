@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{Detection, OnExpiry, Profile};
-use crate::effect::Adoptee;
+use crate::effect::{Adoptee, Failure};
 use crate::event::EventKind;
+use crate::record::RecordState;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
@@ -200,6 +201,20 @@ fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
         !matches!(rig.answers.get(&add), Some(Answer::Leased(lease)) if lease.ip() == FIRST),
         "nobody may hear of what was refused"
     );
+}
+
+#[test]
+fn a_del_that_the_store_refuses_leaves_a_lease_that_is_not_to_be_given_back_held() {
+    let mut rig = rig(Profile { release: false, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.disk = Disk::Good;
+    rig.run_until(1040.0);
+    assert_eq!((rig.on_link(), rig.only_record().state), (vec![A.to_owned()], RecordState::Bound));
 }
 
 #[test]
