@@ -425,7 +425,11 @@ impl<'a> Life<'a> {
         };
         let former = self.script.flag().then(|| {
             let other = Lease { address: self.net(), ..lease.clone() };
-            Box::new(Former { leases: vec![other; usize::from(self.script.u8() % 3)], bare: self.script.flag() })
+            Box::new(Former {
+                leases: vec![other; usize::from(self.script.u8() % 3)],
+                bare: self.script.flag(),
+                taken: self.script.flag(),
+            })
         });
         Record {
             attachment,

@@ -52,6 +52,9 @@ pub struct Former {
     /// Nothing is there for certain, not even what the record's lease has in common with these.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
+    /// Somebody else uses an address of these: they go, though the profile keeps what ends (RFC 5227 §2.4).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
 }
 
 /// Whether a lease is held or on its way back.

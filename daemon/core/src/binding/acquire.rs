@@ -92,13 +92,17 @@ impl Acquire {
             | Stage::Sizing
             | Stage::Over => None,
         };
-        // What a server has confirmed to a container that runs is held on to.
+        let limit = self.is_limited().then_some((self.limit, Why::Call));
+        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
+    fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
             Stage::Persisting { .. } | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
-        let limit = (self.is_wanted() && !confirmed).then_some((self.limit, Why::Call));
-        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        self.is_wanted() && !confirmed
     }
 
     /// Returns why there is no lease although the time is up.
@@ -161,7 +165,7 @@ impl Binding {
 
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
-        if cx.now.boot < acquire.limit {
+        if cx.now.boot < acquire.limit || !acquire.is_limited() {
             self.survey(cx);
             return self.acquire_event(Event::Clock, cx);
         }
@@ -226,9 +230,9 @@ impl Binding {
                 self.decline_won(Stage::Exchanging, by, cx);
                 self.acquire_again(cx);
             }
-            // The write has to be over first.
-            Stage::Persisting { .. } => {}
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Sizing | Stage::Over => {}
+            // The write, or the change of the link, has to be over first.
+            Stage::Persisting { .. } | Stage::Sizing => {}
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => {}
         }
     }
 
@@ -241,6 +245,12 @@ impl Binding {
         if let Some(Verdict::Lost(lease, _)) = verdict {
             self.acquire_declined(&lease, by, cx);
         }
+    }
+
+    /// Declines the lease that the store holds already, and has it forgotten there.
+    fn decline_durable(&mut self, by: Mac, cx: &mut Cx<'_>) {
+        self.decline_won(Stage::Forgetting { aborted: false }, by, cx);
+        self.persist(Want::Gone, cx);
     }
 
     /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
@@ -299,10 +309,7 @@ impl Binding {
             cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
         }
         match (result, aborted) {
-            (Ok(()), false) if let Some(by) = self.heard_conflict() => {
-                self.decline_won(Stage::Forgetting { aborted }, by, cx);
-                self.persist(Want::Gone, cx);
-            }
+            (Ok(()), false) if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
             (Ok(()), false) => {
                 self.exchange.close(cx);
                 self.make_fit(cx);
@@ -452,6 +459,7 @@ impl Binding {
         self.work = None;
         match result {
             Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
+            _ if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
             Err(cause) => {
                 tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
                 self.held(cx);

@@ -79,6 +79,12 @@ impl Binding {
         self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
+    /// Tells whether a lease waits for its probes where there was none.
+    pub(super) fn probes_after_loss(&self) -> bool {
+        let waits = self.guard.as_ref().map(|guard| guard.waits);
+        matches!(waits, Some(Waits::Lease(before)) if before.used.is_none())
+    }
+
     /// Returns who uses the address, if that was heard before the lease could be declined.
     pub(super) fn heard_conflict(&self) -> Option<Mac> {
         self.guard.as_ref().and_then(|guard| guard.heard)
@@ -152,7 +158,7 @@ impl Binding {
 
     /// Returns when the window next has something to do, as far as it can.
     pub(super) fn guard_deadline(&self) -> Option<(Instant, Why)> {
-        let guard = self.guard.as_ref()?;
+        let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
         let at = match guard.way {
             Way::Own { at } if guard.exchange.is_closed() => at,
             Way::Own { .. } if guard.exchange.can_send() => guard.window.deadline(),
@@ -163,7 +169,8 @@ impl Binding {
     }
 
     pub(super) fn guard_on_clock(&mut self, cx: &mut Cx<'_>) {
-        while let Some(guard) = &mut self.guard {
+        // One that has heard of a conflict is kept until that can be acted on.
+        while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
             let can_send = match guard.way {
                 Way::Own { at } if guard.exchange.is_closed() && cx.now.boot >= at => return self.open_guard(cx),
                 Way::Own { .. } => guard.exchange.can_send(),

@@ -52,7 +52,7 @@ pub(super) struct Before {
     /// The client's state, by its RFC 2131 name.
     state: &'static str,
     /// The address that was used.
-    used: Option<Ipv4Addr>,
+    pub(super) used: Option<Ipv4Addr>,
 }
 
 impl Hold {
@@ -93,7 +93,7 @@ impl Binding {
         if lost {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
-            binding.lease_lost(&lease);
+            binding.lease_lost(&lease, false);
             binding.record_again(cx);
         }
         binding.work(cx);
@@ -120,8 +120,8 @@ impl Binding {
     pub(super) fn told(&self, now: Instant) -> Option<&Lease> {
         let Life::Held(hold) = &self.life else { return None };
         let (lease, durable) = (hold.client.lease()?, self.persistence.durable()?);
-        let told = if lease.grants_the_same(durable) { lease } else { durable };
-        Some(told).filter(|told| told.address == lease.address && !told.expired(now))
+        let told = if lease.grants_the_same(durable) { Some(lease) } else { self.persistence.still_good() };
+        told.filter(|told| told.address == lease.address && !told.expired(now) && !self.probes_after_loss())
     }
 
     /// Tells whether there is a lease of which nobody may hear yet, because the store has not written it.
@@ -192,7 +192,24 @@ impl Binding {
             self.on_address(view.addresses.iter().any(|there| there.addr() == address), cx);
         }
         // The message that told of it may be lost.
-        view.addresses.iter().for_each(|there| self.on_address_added(there.addr(), cx));
+        for there in &view.addresses {
+            self.on_address_added(there.addr(), cx);
+            self.on_address_late(there.addr(), cx);
+        }
+    }
+
+    /// Takes note that an address is on the interface. A main plugin may put one on that is lost already: it goes again.
+    pub(crate) fn on_address_late(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &self.life else { return };
+        if hold.client.lease().is_some() || hold.last.ip() != address {
+            return;
+        }
+        let taken = hold.client.tally().declined.is_some_and(|(declined, _)| declined == address);
+        let last = hold.last.clone();
+        if self.lease_lost(&last, taken) {
+            self.record_again(cx);
+        }
+        self.work(cx);
     }
 
     /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without
@@ -345,9 +362,13 @@ impl Binding {
     fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // What waited for its probes was never used, but what was there before it may be there still.
-        let left = match &self.life {
-            Life::Held(hold) if self.is_probing() => hold.last.clone(),
-            Life::Held(_) | Life::Acquiring(_) | Life::Releasing(_) => Arc::new(lease.clone()),
+        let (left, taken) = match &self.life {
+            Life::Held(hold) => {
+                let was_used = hold.last.ip() == lease.ip() && hold.on_link();
+                let left = if self.is_probing() { hold.last.clone() } else { Arc::new(lease.clone()) };
+                (left, was_used && matches!(loss, Loss::Conflict { .. }))
+            }
+            Life::Acquiring(_) | Life::Releasing(_) => return,
         };
         self.close_guard(cx);
         match loss {
@@ -356,7 +377,8 @@ impl Binding {
             Loss::Conflict { by } => self.declined(lease, *by, cx),
         }
         self.end_exchange(cx);
-        self.lease_lost(&left);
+        self.persistence.lost();
+        self.lease_lost(&left, taken);
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
         self.work(cx);
     }

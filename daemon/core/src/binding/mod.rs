@@ -346,7 +346,7 @@ impl Binding {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {
                 self.note_gone(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
-                (lease, Owed::Nothing)
+                (lease, Owed::Left)
             }
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),

@@ -35,6 +35,8 @@ pub(super) struct Persistence {
     writing: Option<Arc<Lease>>,
     /// The lease that the record in the store holds for certain.
     durable: Option<Arc<Lease>>,
+    /// That lease was lost since.
+    lost: bool,
     failures: u32,
     retry: Option<Instant>,
 }
@@ -54,6 +56,18 @@ impl Persistence {
     pub(super) fn durable(&self) -> Option<&Lease> {
         let leaves = self.in_flight.is_some() && self.writing.is_none();
         self.durable.as_deref().filter(|_| !leaves)
+    }
+
+    /// Takes note that the lease which the store holds is no more.
+    pub(super) fn lost(&mut self) {
+        self.lost = true;
+        // Nor is one that is being written.
+        self.writing = None;
+    }
+
+    /// Returns the lease of the store, which is still good though there is another by now.
+    pub(super) fn still_good(&self) -> Option<&Lease> {
+        self.durable().filter(|_| !self.lost)
     }
 
     /// Tells whether the store holds this lease for certain, and goes on holding it: no write under way takes it out.
@@ -164,6 +178,7 @@ impl Binding {
         if result.is_ok() {
             let before = self.resolver();
             self.persistence.durable = written;
+            self.persistence.lost = false;
             if self.resolver() != before {
                 cx.out.resolvers.insert(self.attachment.clone());
             }

@@ -53,10 +53,18 @@ pub(crate) struct Release {
 pub(crate) enum Owed {
     /// Nothing, or nothing any more.
     Nothing,
+    /// Nothing: it granted the lease, whose network wants it to end by itself.
+    Left,
     /// A RELEASE of what it was asked for and may have committed.
     Asked,
     /// A RELEASE of what it granted.
     Leased,
+}
+
+impl Owed {
+    fn is_nothing(self) -> bool {
+        matches!(self, Self::Nothing | Self::Left)
+    }
 }
 
 /// How far a release is.
@@ -156,7 +164,7 @@ impl Binding {
             self.tell(cx);
             return self.forget(cx);
         }
-        if release.owed == Owed::Nothing {
+        if release.owed.is_nothing() {
             return self.forget(cx);
         }
         if release.why == Leave::Yielded {
@@ -177,7 +185,7 @@ impl Binding {
             Stage::Marking | Stage::Forgetting => {}
             _ if over => {
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, "lease ended before it could be released");
-                if release.owed != Owed::Nothing {
+                if !release.owed.is_nothing() {
                     self.note_leave(EventKind::Expired, "could not be given back before its end", cx);
                 }
                 self.forget(cx);
@@ -215,7 +223,7 @@ impl Binding {
         if release.why == Leave::Deleted && !self.held_by_other(cx) {
             let lease = Arc::new(release.lease.clone());
             let client = match release.owed {
-                Owed::Leased => resume(self.sender(), lease.clone(), cx),
+                Owed::Leased | Owed::Left => resume(self.sender(), lease.clone(), cx),
                 Owed::Asked | Owed::Nothing => seek(self.sender(), cx),
             };
             self.life = Life::Held(Box::new(Hold::new(client, lease)));
@@ -234,7 +242,7 @@ impl Binding {
             release.stage = Stage::Paused { marked: true };
             return self.tell(cx);
         }
-        if release.owed == Owed::Nothing {
+        if release.owed.is_nothing() {
             return self.forget(cx);
         }
         release.tries += 1;
@@ -387,7 +395,7 @@ impl Binding {
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
-            Stage::Paused { .. } if release.owed == Owed::Nothing => self.forget(cx),
+            Stage::Paused { .. } if release.owed.is_nothing() => self.forget(cx),
             Stage::Paused { marked: true } => self.try_release(cx),
             Stage::Paused { marked: false } => {
                 release.stage = Stage::Marking;

@@ -22,7 +22,8 @@ use crate::time::Instant;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Leases of which something may be on an interface. Beyond that the oldest is forgotten.
+/// Leases of which something may be on an interface. Beyond that one is forgotten, but not the oldest: that is on it for
+/// certain, while those after it may never have come so far.
 const MAX_FORMER: usize = 4;
 
 /// What is to be done at an interface, and how far it is.
@@ -78,7 +79,7 @@ impl Work {
             leases.push(lease.clone());
         }
         if leases.len() > MAX_FORMER {
-            leases.remove(0);
+            leases.remove(1);
         }
         self.expect_bare(bare);
     }
@@ -123,19 +124,28 @@ impl Binding {
     /// Takes note that there is a lease where there was none; `last` is the one before.
     pub(super) fn lease_returned(&mut self, last: &Lease) {
         if self.profile.on_expiry == OnExpiry::Keep {
-            return self.lease_changed(last);
+            if !self.work.as_ref().is_some_and(|work| work.former.bare || work.former.taken) {
+                return self.lease_changed(last);
+            }
+            self.due().leave_behind(last, true);
         }
+        self.due().former.taken = false;
         self.due().expect_bare(true);
         if let Life::Held(hold) = &mut self.life {
             hold.expect_address(true);
         }
     }
 
-    /// Takes note that the lease `lost` is no more.
-    pub(super) fn lease_lost(&mut self, lost: &Lease) {
-        if self.profile.on_expiry == OnExpiry::Remove {
+    /// Takes note that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
+    /// Returns whether anything is to be taken off that was not before.
+    pub(super) fn lease_lost(&mut self, lost: &Lease, taken: bool) -> bool {
+        let keeps = self.profile.on_expiry == OnExpiry::Keep;
+        let before = self.work.as_ref().and_then(|work| work.former());
+        if !keeps || taken {
             self.due().leave_behind(lost, false);
+            self.due().former.taken |= keeps;
         }
+        self.work.as_ref().and_then(|work| work.former()) != before
     }
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
@@ -147,7 +157,8 @@ impl Binding {
         let former = self.work.iter().flat_map(|work| &work.former.leases);
         let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
         let leases: Vec<_> = there.cloned().collect();
-        if leases.is_empty() || stays {
+        let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
+        if leases.is_empty() || stays && !taken {
             return Vec::new();
         }
         plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
@@ -163,10 +174,18 @@ impl Binding {
             return None;
         };
         match hold.client.lease() {
-            None => (self.profile.on_expiry == OnExpiry::Remove).then_some(None),
+            None => (self.profile.on_expiry == OnExpiry::Remove || work.former.taken).then_some(None),
             Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
-            Some(next) => self.persistence.holds(next).then_some(Some(next)),
+            Some(next) if !self.is_probing() && self.persistence.holds(next) => Some(Some(next)),
+            // What was lost before it does not wait for it.
+            Some(_) => (self.follows_loss() && !work.former.leases.is_empty()).then_some(None),
         }
+    }
+
+    /// Tells whether the lease that is not used yet is one after a loss, whose traces go in any case.
+    fn follows_loss(&self) -> bool {
+        let bare = self.work.as_ref().is_some_and(|work| work.former.bare);
+        self.profile.on_expiry == OnExpiry::Remove && if self.is_probing() { self.probes_after_loss() } else { bare }
     }
 
     /// Tells whether the interface is being changed, or is to be.
@@ -250,9 +269,13 @@ impl Binding {
             (Stage::Looking(..), Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
             (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
-                self.due().former =
-                    Former { bare: next.is_none(), leases: next.map(|next| *next).into_iter().collect() };
-                self.work(cx);
+                let (bare, taken) = (next.is_none(), self.due().former.taken && next.is_some());
+                self.due().former = Former { bare, taken, leases: next.map(|next| *next).into_iter().collect() };
+                // Where the profile keeps what ends, that nothing is there does not go without saying.
+                match bare && self.profile.on_expiry == OnExpiry::Keep {
+                    true => self.record_again(cx),
+                    false => self.work(cx),
+                }
             }
             (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {

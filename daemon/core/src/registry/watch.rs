@@ -60,7 +60,10 @@ impl Registry {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
                 for id in self.of_link(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
+                    self.with(now, id, |binding, cx| {
+                        binding.on_address_added(address, cx);
+                        binding.on_address_late(address, cx);
+                    });
                 }
             }
             // It may be back by now, or the whole link may be going: a look decides.

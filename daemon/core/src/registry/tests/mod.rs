@@ -9,6 +9,7 @@ mod loss;
 mod memory;
 mod races;
 mod resolver;
+mod review;
 mod rig;
 mod silence;
 mod store;

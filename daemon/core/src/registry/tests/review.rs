@@ -1,0 +1,234 @@
+//! What is left of a lease, and of what was heard about it, where two things happen at once.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{Detection, OnExpiry, Profile};
+use crate::effect::{Adoptee, Failure};
+use crate::event::EventKind;
+use crate::record::RecordState;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp};
+
+const A: &str = "192.0.2.50/24";
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+
+fn rig(profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = profile;
+    rig
+}
+
+impl Rig {
+    /// A neighbour answers our probe.
+    fn neighbour_answers(&mut self, address: Ipv4Addr) {
+        let own = Mac([2, 0, 0, 0, 1, 1]);
+        let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
+        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+    }
+
+    fn spoken(&self) -> Vec<u8> {
+        self.sent.iter().map(|(kind, _)| *kind).collect()
+    }
+
+    fn has_event(&self, kind: EventKind) -> bool {
+        self.events.iter().any(|event| event.kind == kind)
+    }
+
+    /// Ends all looks and changes that are held back.
+    fn look_up(&mut self) {
+        self.hold_looks = false;
+        while let Some((op, outcome)) = self.looks.pop_front() {
+            self.input(Input::Done { op, outcome });
+        }
+    }
+}
+
+#[test]
+fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_expires() {
+    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.run_until(1000.5);
+    rig.neighbour_answers(FIRST);
+    assert!(rig.has_event(EventKind::Declined) && rig.on_link().is_empty(), "{:?}", rig.on_link());
+    // The server gives the same one again, and nobody else uses it any more.
+    rig.give = FIRST;
+    rig.restart();
+    rig.run_until(1030.0);
+    assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
+    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.run_until(1000.5);
+    rig.hold_looks = true;
+    rig.neighbour_answers(FIRST);
+    assert_eq!(rig.on_link(), [A]);
+    rig.hold_looks = false;
+    rig.restart();
+    assert!(rig.on_link().is_empty());
+}
+
+#[test]
+fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
+    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.stations.insert(rig.give, NEIGHBOUR);
+    rig.server = Server::Up;
+    while !rig.has_event(EventKind::Declined) {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    assert_eq!(rig.on_link(), [A]);
+}
+
+#[test]
+fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_is_over() {
+    let mut rig = rig(Profile::default());
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.neighbour_answers(FIRST);
+    rig.run_until(1010.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
+    assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
+}
+
+#[test]
+fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.options = vec![26, 2, 0x05, 0x78]; // 1400
+    let add = rig.add("a", 1, "a");
+    rig.hold_looks = true;
+    rig.run_until(1007.5);
+    assert_eq!(rig.looks.len(), 1, "the MTU");
+    rig.neighbour_answers(FIRST);
+    rig.look_up();
+    rig.run_until(1020.0);
+    assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
+    assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
+}
+
+#[test]
+fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.addresses.push(A.parse().unwrap());
+    let mut add = rig.call("a", 1, "a");
+    add.timeout = Duration::from_secs(8);
+    let adoptees = vec![Adoptee { add, address: A.parse().unwrap() }];
+    rig.disk = Disk::Slow;
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.run_until(1015.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1020.0);
+    assert_eq!((rig.state("a"), rig.not_adopted().len()), (vec!["BOUND"], 0));
+    assert!(!rig.spoken().contains(&7), "released under a container that runs: {:?}", rig.spoken());
+}
+
+#[test]
+fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_be_forgotten() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    for n in 1..8_u8 {
+        rig.give = Ipv4Addr::new(192, 0, 2, 60 + n);
+        rig.run_until(1000.0 + 50.5 * f64::from(n));
+    }
+    assert_eq!(rig.on_link(), [A], "a changed address waits");
+    rig.disk = Disk::Good;
+    rig.run_until(1420.0);
+    assert_eq!(rig.on_link(), [format!("{}/24", rig.give)]);
+}
+
+#[test]
+fn a_refused_address_goes_before_the_next_one_is_probed_for() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.run_until(1008.0);
+    rig.configure(A);
+    rig.hold_looks = true;
+    rig.server = Server::Naks;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1050.01);
+    assert_eq!(rig.looks.len(), 1, "the refused address is to go");
+    rig.server = Server::Up;
+    while !rig.spoken().ends_with(&[1, 3]) || rig.state("a") != ["BOUND"] {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    rig.look_up();
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+    rig.run_until(1080.0);
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+}
+
+#[test]
+fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.run_until(1010.0);
+    rig.disk = Disk::Full;
+    rig.hold_looks = true;
+    rig.server = Server::Naks;
+    rig.run_until(3000.01);
+    assert_eq!(rig.looks.len(), 1);
+    rig.server = Server::Up;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(3040.0);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.look_up();
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+    let add = rig.add("a", 1, "a");
+    assert!(
+        !matches!(rig.answers.get(&add), Some(Answer::Leased(lease)) if lease.ip() == FIRST),
+        "nobody may hear of what was refused"
+    );
+}
+
+#[test]
+fn a_del_that_the_store_refuses_leaves_a_lease_that_is_not_to_be_given_back_held() {
+    let mut rig = rig(Profile { release: false, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.disk = Disk::Good;
+    rig.run_until(1040.0);
+    assert_eq!((rig.on_link(), rig.only_record().state), (vec![A.to_owned()], RecordState::Bound));
+}
+
+#[test]
+fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
+    for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
+        let mut rig = rig(Profile { on_expiry, ..Profile::default() });
+        rig.lease = 4000;
+        rig.add("a", 1, "a");
+        rig.run_until(1000.02);
+        rig.neighbour_answers(FIRST);
+        assert_eq!(rig.state("a"), ["INIT"]);
+        rig.configure(A);
+        assert!(rig.on_link().is_empty(), "{on_expiry:?}: {:?}", rig.on_link());
+        rig.run_until(1030.0);
+        assert_eq!((rig.on_link(), rig.state("a")), (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"]));
+    }
+}
