@@ -10,6 +10,7 @@ use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -32,7 +33,7 @@ pub(crate) struct Publisher {
 
 #[derive(Debug)]
 enum Job {
-    Publish(Attachment, Option<Dns>),
+    Publish(Arc<Attachment>, Option<Dns>),
     /// Removes what was not published by now.
     Sweep,
 }
@@ -47,7 +48,7 @@ impl Publisher {
     }
 
     /// Has the file of an attachment written, or removed.
-    pub(crate) fn publish(&self, attachment: Attachment, dns: Option<Dns>) {
+    pub(crate) fn publish(&self, attachment: Arc<Attachment>, dns: Option<Dns>) {
         self.order(Job::Publish(attachment, dns));
     }
 
@@ -243,9 +244,9 @@ mod tests {
 
     use super::*;
 
-    fn attachment(container: &str) -> Attachment {
+    fn attachment(container: &str) -> Arc<Attachment> {
         let [network, ifname] = ["lan", "eth0"].map(str::to_owned);
-        Attachment { door: Door::Cni, network, container: container.to_owned(), ifname }
+        Arc::new(Attachment { door: Door::Cni, network, container: container.to_owned(), ifname })
     }
 
     fn dns(domain: &str) -> Option<Dns> {

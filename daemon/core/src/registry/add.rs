@@ -164,7 +164,7 @@ impl Registry {
         }
     }
 
-    fn awaiting_carrier(&self) -> Vec<(Attachment, LinkView)> {
+    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, LinkView)> {
         let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
                 Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
@@ -195,7 +195,7 @@ impl Registry {
         let rivals = [own, self.holders.get(&identity.key()).copied()];
         for rival in rivals.into_iter().flatten() {
             let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
-            let same_place = binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
+            let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
@@ -209,7 +209,7 @@ impl Registry {
                 continue;
             }
             if matches!(binding.life, Life::Acquiring(_)) {
-                let failure = held_by(&binding.identity, binding.attachment.clone());
+                let failure = held_by(&binding.identity, &binding.attachment);
                 return self.refuse(now, attachment, failure);
             }
             let target = Target::Known(binding.link.clone());
@@ -236,12 +236,10 @@ impl Registry {
         match self.bindings.get(&rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
-                    Link::InNetns { path, .. } if binding.attachment == *attachment => {
+                    Link::InNetns { path, .. } if *binding.attachment == *attachment => {
                         Failure::Attached { attachment: attachment.clone(), netns: path.clone() }
                     }
-                    Link::InNetns { .. } | Link::Parent { .. } => {
-                        held_by(&binding.identity, binding.attachment.clone())
-                    }
+                    Link::InNetns { .. } | Link::Parent { .. } => held_by(&binding.identity, &binding.attachment),
                 };
                 self.refuse(now, attachment, failure);
             }
@@ -280,9 +278,10 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
-        let profile = Arc::new(admission.add.profile.clone());
+        let profile = admission.add.profile.clone();
+        let profile = self.profiles.share(profile);
         let replaces: Vec<_> = self.releasing.get(&identity.key()).into_iter().flatten().copied().collect();
-        let holder = Holder { attachment: attachment.clone(), identity, profile, link };
+        let holder = Holder { attachment: self.shared(attachment), identity, profile, link };
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());
         let client = match lease.filter(will_do) {
@@ -358,6 +357,6 @@ impl Registry {
     }
 }
 
-fn held_by(identity: &Identity, holder: Attachment) -> Failure {
-    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder }
+fn held_by(identity: &Identity, holder: &Attachment) -> Failure {
+    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder: holder.clone() }
 }
