@@ -7,9 +7,11 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -32,7 +34,7 @@ pub(crate) struct Publisher {
 
 #[derive(Debug)]
 enum Job {
-    Publish(Attachment, Option<Dns>),
+    Publish(Arc<Attachment>, Option<Dns>),
     /// Removes what was not published by now.
     Sweep,
 }
@@ -41,13 +43,18 @@ impl Publisher {
     /// Starts to write below `runtime_dir`.
     pub(crate) fn start(runtime_dir: &Path) -> io::Result<Self> {
         let (jobs, queue) = channel();
-        let files = Files { root: runtime_dir.join("resolv"), swept: false, written: HashSet::new() };
+        let files = Files {
+            root: runtime_dir.join("resolv"),
+            swept: false,
+            hasher: RandomState::new(),
+            written: HashSet::new(),
+        };
         let thread = thread::Builder::new().name("publish".to_owned()).spawn(move || files.serve(&queue))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Has the file of an attachment written, or removed.
-    pub(crate) fn publish(&self, attachment: Attachment, dns: Option<Dns>) {
+    pub(crate) fn publish(&self, attachment: Arc<Attachment>, dns: Option<Dns>) {
         self.order(Job::Publish(attachment, dns));
     }
 
@@ -75,7 +82,9 @@ impl Drop for Publisher {
 struct Files {
     root: PathBuf,
     swept: bool,
-    written: HashSet<PathBuf>,
+    hasher: RandomState,
+    /// By hash: a start with ten thousand leases need not keep as many paths.
+    written: HashSet<u64>,
 }
 
 impl Files {
@@ -109,7 +118,7 @@ impl Files {
         make_dirs(dir)?;
         // Nobody who mounted it loses it over a restart.
         if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
-            self.note(path);
+            self.note(&path);
             return Ok(());
         }
         // No file's name begins with a dot.
@@ -119,18 +128,18 @@ impl Files {
         file.write_all(text.as_bytes())?;
         fs::rename(&new, &path)?;
         debug!(path = %path.display(), "name servers published");
-        self.note(path);
+        self.note(&path);
         Ok(())
     }
 
-    fn note(&mut self, path: PathBuf) {
+    fn note(&mut self, path: &Path) {
         if !self.swept {
-            self.written.insert(path);
+            self.written.insert(self.hasher.hash_one(path));
         }
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
-        self.written.remove(path);
+        self.written.remove(&self.hasher.hash_one(path));
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -147,7 +156,7 @@ impl Files {
         for network in entries(&self.root)? {
             for container in entries(&network)? {
                 for file in entries(&container)? {
-                    if !written.contains(&file) {
+                    if !written.contains(&self.hasher.hash_one(&*file)) {
                         self.remove(&file)?;
                     }
                 }
@@ -243,9 +252,9 @@ mod tests {
 
     use super::*;
 
-    fn attachment(container: &str) -> Attachment {
+    fn attachment(container: &str) -> Arc<Attachment> {
         let [network, ifname] = ["lan", "eth0"].map(str::to_owned);
-        Attachment { door: Door::Cni, network, container: container.to_owned(), ifname }
+        Arc::new(Attachment { door: Door::Cni, network, container: container.to_owned(), ifname })
     }
 
     fn dns(domain: &str) -> Option<Dns> {

@@ -9,6 +9,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -176,7 +177,7 @@ pub enum Effect {
     /// any more. Nothing is answered. The shell keeps the order, and at start forgets what no effect of the start names.
     Publish {
         /// Whose.
-        attachment: Attachment,
+        attachment: Arc<Attachment>,
         /// What its lease, which is durable, says.
         dns: Option<Dns>,
     },

@@ -102,8 +102,8 @@ impl World {
         match effect {
             Effect::Persist { .. } => {}
             Effect::Publish { attachment, dns } => {
-                self.published.retain(|other, _| *other != attachment);
-                self.published.extend(dns.map(|dns| (attachment, dns)));
+                self.published.retain(|other, _| *other != *attachment);
+                self.published.extend(dns.map(|dns| ((*attachment).clone(), dns)));
             }
             Effect::Open { op, exchange, .. } => {
                 let (delay, result) = self.open(exchange);

@@ -57,13 +57,13 @@ pub(crate) struct Cx<'a> {
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) id: BindingId,
-    pub(crate) attachment: Attachment,
+    pub(crate) attachment: Arc<Attachment>,
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
     pub(crate) life: Life,
     /// The host's link that broadcasts go over, where the profile wants that and it was found.
-    parent: Option<Link>,
+    parent: Option<Box<Link>>,
     exchange: Exchange,
     persistence: Persistence,
     /// What is to be done at the interface; mostly nothing.
@@ -92,7 +92,7 @@ enum Permit {
 /// Who a binding is for, and where.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
-    pub(crate) attachment: Attachment,
+    pub(crate) attachment: Arc<Attachment>,
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
@@ -282,7 +282,7 @@ impl Binding {
         }
         match (result, &self.life) {
             (Ok(view), life) => {
-                self.parent = Some(Link::parent(view.ifindex, view.mac));
+                self.parent = Some(Box::new(Link::parent(view.ifindex, view.mac)));
                 match life {
                     Life::Acquiring(_) => self.acquire_on_clock(cx),
                     Life::Held(_) => self.hold_on_clock(cx),
@@ -360,7 +360,7 @@ impl Binding {
         let age = cx.now.boot.saturating_since(lease.start);
         let since = cx.now.wall.since_epoch().saturating_sub(age);
         Record {
-            attachment: self.attachment.clone(),
+            attachment: (*self.attachment).clone(),
             identity: self.identity.clone(),
             profile: (*self.profile).clone(),
             link: self.link.clone(),
@@ -384,7 +384,7 @@ impl Binding {
         let times: [Option<Duration>; 3] =
             [lease.and_then(Lease::t1), lease.and_then(Lease::t2), lease.and_then(Lease::expires)].map(until);
         Row {
-            attachment: self.attachment.clone(),
+            attachment: (*self.attachment).clone(),
             identity: self.identity.clone(),
             state,
             lease: lease.cloned(),

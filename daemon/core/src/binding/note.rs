@@ -26,7 +26,7 @@ impl Binding {
     fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &Cx<'_>) -> Event {
         // A lease of which nothing but the address is known yet has no server.
         let server = Some(lease.server).filter(|server| !server.is_unspecified());
-        let (attachment, address) = (self.attachment.clone(), Some(lease.address));
+        let (attachment, address) = ((*self.attachment).clone(), Some(lease.address));
         Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string() }
     }
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::journal::{Journal, Ready, Stake};
-use crate::dhcpv4::lease::{Dns, Lease};
+use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::Attachment;
@@ -88,7 +89,7 @@ pub(crate) struct Outbox {
     last_exchange: u64,
     refusals: BTreeMap<String, u64>,
     /// Attachments whose name servers may have changed during the input at hand.
-    pub(crate) resolvers: BTreeSet<Attachment>,
+    pub(crate) resolvers: BTreeSet<Arc<Attachment>>,
     journal: Journal,
     /// The transactions of the input at hand: whose, and where in the queue. Nothing leaves that meanwhile.
     writes: Vec<(BindingId, usize)>,
@@ -236,10 +237,6 @@ impl Outbox {
 
     pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
         self.effects.push_back(Effect::Reply { id, answer });
-    }
-
-    pub(crate) fn publish(&mut self, attachment: Attachment, dns: Option<Dns>) {
-        self.effects.push_back(Effect::Publish { attachment, dns });
     }
 
     /// Counts something that came in and was refused.

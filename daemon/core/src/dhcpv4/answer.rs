@@ -6,7 +6,7 @@ use super::accept::{self, Expect, Refusal};
 use super::lease::Lease;
 use super::state::{Attempt, State, Transaction};
 use super::timing;
-use super::{Client, Loss, Output, Refused, Tally, Verdict};
+use super::{Client, Loss, Output, Refused, Verdict};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, Udp};
 use crate::wire::message::{Message, MessageType};
@@ -23,9 +23,10 @@ impl Client {
         if let Err(refused) = self.answer(now, udp, out) {
             // Another client's traffic is no answer to this one.
             if !matches!(refused, Refused::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr)) {
-                self.tally.answers += 1;
-                self.tally.refused += 1;
-                self.tally.last_refusal = Some(refused.clone());
+                let tally = self.count();
+                tally.answers += 1;
+                tally.refused += 1;
+                tally.last_refusal = Some(refused.clone());
             }
             out.refused = Some(refused);
         }
@@ -43,7 +44,7 @@ impl Client {
                 }
                 accept::expect_kind(&message, &[MessageType::Offer])?;
                 let offer = accept::lease(&message, server, udp.source_mac, now)?;
-                self.tally.answers += 1;
+                self.count().answers += 1;
                 if self.insists.or(wanted).is_some_and(|wanted| wanted != offer.ip()) {
                     if let (State::Selecting { second, .. }, false) = (&mut self.state, waits) {
                         *second = Some((Box::new(offer), now + timing::CHOICE));
@@ -119,7 +120,7 @@ impl Client {
     ) -> Result<(), Refused> {
         let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
         if message.kind == MessageType::Nak {
-            self.tally.answers += 1;
+            self.count().answers += 1;
             self.on_nak(now, server, message.options.message.clone(), asked, out);
             return Ok(());
         }
@@ -133,7 +134,7 @@ impl Client {
         (self.asked, self.insists) = (None, None);
         let lease = Arc::new(lease);
         let extended = self.state.lease().is_some() && asked.is_none();
-        self.tally = Tally::default();
+        self.tally = None;
         self.state = State::Bound { lease: lease.clone() };
         out.verdict = Some(if extended { Verdict::Kept(lease) } else { Verdict::Won(lease) });
         Ok(())
@@ -151,7 +152,7 @@ impl Client {
     ) {
         let held = self.state.lease().cloned();
         let address = held.as_ref().or(asked.as_ref()).map(|lease| lease.ip());
-        let naks = self.tally.naks + 1;
+        let naks = self.tally().naks + 1;
         if let Some(lease) = held {
             self.lose(now, lease, Loss::Nak { server, message: message.clone() }, out);
         }
@@ -161,8 +162,9 @@ impl Client {
         };
         self.state = State::Init { at: now + pause, wanted: None };
         self.asked = None;
-        self.tally.naks = naks;
-        self.tally.nak = address.map(|address| (server, address, message));
+        let tally = self.count();
+        tally.naks = naks;
+        tally.nak = address.map(|address| (server, address, message));
     }
 
     fn addressee(&self, message: &Message, xid: u32) -> Result<std::net::Ipv4Addr, Refusal> {

@@ -140,6 +140,18 @@ pub struct Tally {
     naks: u32,
 }
 
+/// The tally of who has not tried anything.
+static UNTRIED: Tally = Tally {
+    discovers: 0,
+    answers: 0,
+    refused: 0,
+    last_refusal: None,
+    requested: None,
+    nak: None,
+    declined: None,
+    naks: 0,
+};
+
 /// The sockets as the client knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
@@ -159,7 +171,8 @@ pub struct Client {
     insists: Option<Ipv4Addr>,
     /// What a server was asked to commit, as long as it may have done so without our knowing.
     asked: Option<Arc<Lease>>,
-    tally: Tally,
+    /// Boxed: who holds a lease has none.
+    tally: Option<Box<Tally>>,
     rng: Rng,
     /// The leased address is on the interface, or is about to be.
     addressed: bool,
@@ -214,7 +227,7 @@ impl Client {
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
-        let (tally, line, addressed) = (Tally::default(), Line::Closed, true);
+        let (tally, line, addressed) = (None, Line::Closed, true);
         Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed }
     }
 
@@ -302,7 +315,11 @@ impl Client {
 
     /// Returns what was tried since there last was a lease.
     pub fn tally(&self) -> &Tally {
-        &self.tally
+        self.tally.as_deref().unwrap_or(&UNTRIED)
+    }
+
+    fn count(&mut self) -> &mut Tally {
+        self.tally.get_or_insert_default()
     }
 
     /// Tells the client that no caller waits any more: it may take its time.
@@ -392,14 +409,15 @@ impl Client {
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired).then(|| lease.ip()) };
-        self.tally = Tally { naks: self.tally.naks, ..Tally::default() };
+        let naks = self.tally().naks;
+        self.tally = (naks > 0).then(|| Box::new(Tally { naks, ..Tally::default() }));
         out.verdict = Some(Verdict::Lost(lease, loss));
     }
 
     /// Sends DISCOVER, the first one or the next one of `before`.
     fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
         let tx = self.transact(now, before);
-        self.tally.discovers += 1;
+        self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
     }
@@ -418,7 +436,7 @@ impl Client {
     /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
     fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
         let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
-        self.tally.requested = Some((offer.server, offer.ip(), tx.sent));
+        self.count().requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
         self.asked = Some(offer.clone());
         self.state = State::Requesting { tx, offer, taken: None };
@@ -447,7 +465,7 @@ impl Client {
         let pause = if self.waited_for { Duration::ZERO } else { timing::DECLINE_WAIT };
         self.state = State::Init { at: now + pause, wanted: None };
         self.asked = None;
-        self.tally.declined = Some((address, by));
+        self.count().declined = Some((address, by));
     }
 
     /// Sends REQUEST in INIT-REBOOT form, the first one or the next one of `before`, or stops waiting for an answer.

@@ -1,6 +1,8 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
 //! identity. From there on the ADD is its binding's.
 
+use std::sync::Arc;
+
 use ipnet::Ipv4Net;
 
 use super::Registry;
@@ -162,7 +164,7 @@ impl Registry {
         }
     }
 
-    fn awaiting_carrier(&self) -> Vec<(Attachment, LinkView)> {
+    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, LinkView)> {
         let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
                 Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
@@ -194,7 +196,7 @@ impl Registry {
         let rivals = [own, self.holders.get(&identity.key()).copied()];
         for rival in rivals.into_iter().flatten() {
             let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
-            let same_place = binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
+            let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
@@ -212,7 +214,7 @@ impl Registry {
                 continue;
             }
             if matches!(binding.life, Life::Acquiring(_)) {
-                let failure = held_by(&binding.identity, binding.attachment.clone());
+                let failure = held_by(&binding.identity, &binding.attachment);
                 return self.refuse(now, attachment, failure);
             }
             let target = Target::Known(binding.link.clone());
@@ -239,12 +241,10 @@ impl Registry {
         match self.bindings.get(&rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
-                    Link::InNetns { path, .. } if binding.attachment == *attachment => {
+                    Link::InNetns { path, .. } if *binding.attachment == *attachment => {
                         Failure::Attached { attachment: attachment.clone(), netns: path.clone() }
                     }
-                    Link::InNetns { .. } | Link::Parent { .. } => {
-                        held_by(&binding.identity, binding.attachment.clone())
-                    }
+                    Link::InNetns { .. } | Link::Parent { .. } => held_by(&binding.identity, &binding.attachment),
                 };
                 self.refuse(now, attachment, failure);
             }
@@ -284,9 +284,9 @@ impl Registry {
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
         let profile = admission.add.profile.clone();
+        let profile = self.profiles.share(profile);
         let replaces: Vec<_> = self.releasing.get(&identity.key()).into_iter().flatten().copied().collect();
-        let profile = self.share_profile(profile);
-        let holder = Holder { attachment: attachment.clone(), identity, profile, link };
+        let holder = Holder { attachment: self.shared(attachment), identity, profile, link };
         let predecessors = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac()).collect();
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());
@@ -363,6 +363,6 @@ impl Registry {
     }
 }
 
-fn held_by(identity: &Identity, holder: Attachment) -> Failure {
-    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder }
+fn held_by(identity: &Identity, holder: &Attachment) -> Failure {
+    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder: holder.clone() }
 }

@@ -4,6 +4,7 @@
 //! ADD that is under way (invariant 2). What an ADD does is in `add`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::add::Admission;
@@ -68,7 +69,7 @@ impl Registry {
             }
         };
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
-        let slot = self.slots.entry(attachment.clone()).or_default();
+        let slot = self.slot(&attachment);
         slot.waiting.push_back(Waiting { id, call, since: now.boot });
         self.next_call(now, &attachment);
     }
@@ -98,8 +99,19 @@ impl Registry {
         self.slots.get_mut(attachment)?.operation.as_mut()
     }
 
+    /// Returns an attachment as shared with its slot, if it has one.
+    pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
+        let known = self.slots.get_key_value(attachment).map(|(known, _)| known.clone());
+        known.unwrap_or_else(|| Arc::new(attachment.clone()))
+    }
+
+    fn slot(&mut self, attachment: &Attachment) -> &mut Slot {
+        let attachment = self.shared(attachment);
+        self.slots.entry(attachment).or_default()
+    }
+
     pub(super) fn begin(&mut self, attachment: &Attachment, operation: Operation) {
-        self.slots.entry(attachment.clone()).or_default().operation = Some(operation);
+        self.slot(attachment).operation = Some(operation);
     }
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
@@ -134,7 +146,7 @@ impl Registry {
     /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
         self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
-        let slot = self.slots.entry(attachment.clone()).or_default();
+        let slot = self.slot(&attachment);
         let (adds, others) =
             std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
         slot.waiting = others;
@@ -185,19 +197,19 @@ impl Registry {
     }
 
     /// A binding has no more to do with its attachment.
-    pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: Attachment) {
-        let Some(slot) = self.slots.get_mut(&attachment) else { return };
+    pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
+        let Some(slot) = self.slots.get_mut(attachment) else { return };
         slot.holder.take_if(|holder| *holder == id);
         match &slot.operation {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
                 let requests = requests.clone();
                 requests.into_iter().for_each(|request| self.reply(request, Answer::Deleted));
-                self.end(now, &attachment);
+                self.end(now, attachment);
             }
             Some(Operation::Ending(binding) | Operation::Acquiring(_, binding)) if *binding == id => {
-                self.end(now, &attachment);
+                self.end(now, attachment);
             }
-            _ => self.next_call(now, &attachment),
+            _ => self.next_call(now, attachment),
         }
     }
 

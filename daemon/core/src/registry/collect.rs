@@ -21,14 +21,14 @@ pub(super) struct Collection {
 
 impl Registry {
     pub(super) fn collect(&mut self, now: Now, id: RequestId, network: &str, keep: &[(String, String)]) {
-        let stale = |attachment: &&Attachment| {
+        let stale = |attachment: &Attachment| {
             let valid = |(container, ifname): &(String, String)| {
                 *container == attachment.container && *ifname == attachment.ifname
             };
             attachment.door == Door::Cni && attachment.network == network && !keep.iter().any(valid)
         };
-        let left: BTreeSet<_> = self.slots.keys().filter(stale).cloned().collect();
-        self.not_adopted.retain(|attachment, _| !stale(&attachment));
+        let left: BTreeSet<_> = self.slots.keys().filter(|known| stale(known)).map(|known| (**known).clone()).collect();
+        self.not_adopted.retain(|attachment, _| !stale(attachment));
         if left.is_empty() {
             return self.out.reply(id, Answer::Collected);
         }

@@ -18,14 +18,12 @@ impl Registry {
     pub fn kept(&self) -> Vec<Kept> {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
-        let in_netns = self.by_netns.values().map(|ids| ids.len()).sum();
         let releasing = self.releasing.values().map(|ids| ids.len()).sum();
         let mut kept = vec![
             of_bindings("bindings", self.bindings.len()),
             of_bindings("holders", self.holders.len()),
             of_bindings("attachments", self.slots.len()),
-            of_bindings("bindings by namespace", in_netns),
-            of_bindings("namespaces", self.by_netns.len()),
+            of_bindings("bindings by namespace", self.by_netns.len()),
             of_bindings("bindings on their way back", releasing),
             of_bindings("identities on their way back", self.releasing.len()),
             of_bindings("deadlines", self.timers.len()),
@@ -35,6 +33,7 @@ impl Registry {
             under_way("collections", self.collections.len()),
             under_way("STATUS", self.status.len()),
             under_way("errands", self.errands.len()),
+            under_way("name servers to publish", self.out.resolvers.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),
             under_way("links being looked at", self.audit.under_way()),

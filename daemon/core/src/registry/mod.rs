@@ -4,7 +4,7 @@
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
 //! binding, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with records, `watch` what the
-//! kernel tells, `pacing` the permits.
+//! kernel tells, `pacing` the permits, `profiles` what many bindings have in common.
 
 mod add;
 mod adopt;
@@ -12,6 +12,7 @@ mod cni;
 mod collect;
 mod kept;
 mod pacing;
+mod profiles;
 mod recover;
 mod status;
 #[cfg(test)]
@@ -29,11 +30,11 @@ use self::cni::Slot;
 use self::collect::Collection;
 pub use self::kept::Kept;
 use self::pacing::{Pacing, Urgency};
+use self::profiles::Profiles;
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Outbox, Owner, Report};
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey};
 use crate::link::{Cookie, LinkCause};
@@ -95,8 +96,8 @@ pub struct Registry {
     /// Identities that lost their holder during the input at hand.
     freed: BTreeSet<IdentityKey>,
     /// The bindings of each namespace.
-    by_netns: BTreeMap<Cookie, BTreeSet<BindingId>>,
-    slots: BTreeMap<Attachment, Slot>,
+    by_netns: BTreeSet<(Cookie, BindingId)>,
+    slots: BTreeMap<Arc<Attachment>, Slot>,
     requests: BTreeMap<RequestId, Attachment>,
     collections: BTreeMap<RequestId, Collection>,
     status: BTreeMap<RequestId, StatusCheck>,
@@ -105,8 +106,7 @@ pub struct Registry {
     last_errand: u64,
     not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
-    /// The profile that was met last: most of a network are alike, and share it.
-    profile: Arc<Profile>,
+    profiles: Profiles,
     timers: Timers,
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
@@ -128,7 +128,7 @@ impl Registry {
             holders: BTreeMap::new(),
             releasing: BTreeMap::new(),
             freed: BTreeSet::new(),
-            by_netns: BTreeMap::new(),
+            by_netns: BTreeSet::new(),
             slots: BTreeMap::new(),
             requests: BTreeMap::new(),
             collections: BTreeMap::new(),
@@ -137,7 +137,7 @@ impl Registry {
             last_errand: OWN_REQUESTS,
             not_adopted: BTreeMap::new(),
             pacing,
-            profile: Arc::default(),
+            profiles: Profiles::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
             audit: Audit::default(),
@@ -173,7 +173,7 @@ impl Registry {
 
     /// Returns the next thing to do outside.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.out.pop()
+        self.out.pop().or_else(|| self.publish())
     }
 
     /// Returns when the clock next matters, and why; `None` while nothing waits.
@@ -283,9 +283,6 @@ impl Registry {
                 }
             }
         }
-        for attachment in std::mem::take(&mut self.out.resolvers) {
-            self.publish(attachment);
-        }
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(&id).is_some_and(|binding| binding.record_is_due()));
         for id in std::mem::take(&mut self.touched) {
@@ -294,11 +291,14 @@ impl Registry {
         }
     }
 
-    /// Tells what the durable lease of an attachment says of name servers, whichever of its bindings that is by now.
-    fn publish(&mut self, attachment: Attachment) {
+    /// Returns what the durable lease of a next attachment says of name servers, whichever of its bindings that is by now.
+    ///
+    /// Made when it is asked for: a start has one of these for each lease.
+    fn publish(&mut self) -> Option<Effect> {
+        let attachment = self.out.resolvers.pop_first()?;
         let holder = self.slots.get(&attachment).and_then(|slot| slot.holder);
         let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(|binding| binding.resolver());
-        self.out.publish(attachment, dns);
+        Some(Effect::Publish { attachment, dns })
     }
 
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
@@ -315,7 +315,7 @@ impl Registry {
             Report::Failed(failure) => self.acquisition_failed(id, failure),
             Report::GivenBack => {
                 if let Some(attachment) = self.attachment(id) {
-                    self.given_back(now, id, attachment);
+                    self.given_back(now, id, &attachment);
                 }
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
@@ -328,7 +328,7 @@ impl Registry {
         let attachment = self.attachment(id);
         self.remove(now, id);
         if let Some(attachment) = attachment {
-            self.given_back(now, id, attachment);
+            self.given_back(now, id, &attachment);
         }
     }
 
@@ -355,7 +355,7 @@ impl Registry {
             self.releasing.entry(key).or_default().insert(id);
         }
         if let Some((cookie, _)) = binding.link.in_netns() {
-            self.by_netns.entry(cookie).or_default().insert(id);
+            self.by_netns.insert((cookie, id));
         }
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
@@ -379,12 +379,12 @@ impl Registry {
         }
         remove_from(&mut self.releasing, &key, id);
         if let Some((cookie, _)) = binding.link.in_netns() {
-            remove_from(&mut self.by_netns, &cookie, id);
+            self.by_netns.remove(&(cookie, id));
         }
         self.touched.insert(id);
     }
 
-    fn attachment(&self, id: BindingId) -> Option<Attachment> {
+    fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
         self.bindings.get(&id).map(|binding| binding.attachment.clone())
     }
 
@@ -401,14 +401,6 @@ impl Registry {
             Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
             Errand::Adopt(attachment) => self.adopted(attachment, answer),
         }
-    }
-
-    /// Returns a profile, shared with the binding before where that has the same.
-    fn share_profile(&mut self, profile: Profile) -> Arc<Profile> {
-        if *self.profile != profile {
-            self.profile = Arc::new(profile);
-        }
-        self.profile.clone()
     }
 
     fn mint_binding(&mut self) -> BindingId {

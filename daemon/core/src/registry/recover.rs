@@ -5,6 +5,7 @@
 //! over by INIT-REBOOT, and is given back otherwise.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::Registry;
 use crate::binding::{Binding, Cx, Holder};
@@ -26,7 +27,7 @@ impl Registry {
         let count = records.len();
         // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
         let mut latest_first = records;
-        latest_first.sort_by_key(|(id, _)| Reverse(*id));
+        latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
         latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
@@ -38,11 +39,12 @@ impl Registry {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
         let Record { attachment, identity, profile, link, lease, state, former, .. } = record;
+        let attachment = Arc::new(attachment);
         let taken = self.holders.contains_key(&identity.key());
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
         }
-        let holder = Holder { attachment, identity, profile: self.share_profile(profile), link };
+        let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
         let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
         let binding = match (state, same_boot) {

@@ -1,13 +1,13 @@
 //! What a held lease costs in memory.
 
 use std::mem::size_of;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::super::*;
 use super::rig::*;
 use crate::binding::{Hold, Life};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Profile;
 
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {
@@ -29,6 +29,21 @@ fn client_record_and_history_share_one_lease() {
 
 #[test]
 fn what_every_held_lease_has_stays_small() {
-    let parts = [size_of::<Binding>(), size_of::<Hold>(), size_of::<Lease>(), size_of::<Profile>()];
-    assert!(parts.iter().sum::<usize>() <= 1250, "{parts:?}");
+    let parts = [size_of::<Binding>(), size_of::<Hold>(), size_of::<Lease>()];
+    assert!(parts.iter().sum::<usize>() <= 700, "{parts:?}");
+}
+
+#[test]
+fn bindings_share_what_is_the_same() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.give = Ipv4Addr::new(192, 0, 2, 51);
+    rig.add("b", 2, "b");
+    for when in ["after the ADDs", "after a restart"] {
+        let bindings: Vec<_> = rig.reg.bindings.values().collect();
+        let [a, b] = bindings[..] else { panic!("{bindings:?}") };
+        assert!(Arc::ptr_eq(&a.profile, &b.profile), "{when}");
+        assert!(rig.reg.slots.keys().any(|known| Arc::ptr_eq(known, &a.attachment)), "{when}");
+        rig.restart();
+    }
 }

@@ -311,7 +311,7 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Surveyed(survey) });
                     }
                 }
-                Effect::Publish { attachment, dns } => self.published.push((attachment.container, dns)),
+                Effect::Publish { attachment, dns } => self.published.push((attachment.container.clone(), dns)),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
                 }
