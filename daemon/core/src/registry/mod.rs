@@ -45,7 +45,8 @@ use crate::wire::frame;
 /// What may differ from one daemon to another.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Acquisitions of one LAN that talk to its servers at once.
+    /// Acquisitions of one LAN that talk to its servers at once. So many that a quick server is never idle, so few that one
+    /// which works at an answer for 60 ms has answered each before the first retransmission, a second later.
     pub permits: usize,
     /// Links that are looked at at once, at start and after lost kernel messages.
     pub audits: usize,
@@ -55,7 +56,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { permits: 32, audits: 8, reboot_grace: Duration::from_secs(600) }
+        Self { permits: 16, audits: 8, reboot_grace: Duration::from_secs(600) }
     }
 }
 
