@@ -8,6 +8,7 @@ use super::persistence::{Persistence, Want};
 use super::{Binding, Cx, Holder, Life, Permit, Report, Work};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
+use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::event::EventKind;
 use crate::link::{Hears, LinkCause, LinkView, Sockets};
@@ -40,6 +41,8 @@ pub(crate) struct Hold {
 enum Presence {
     /// It was not looked at, or the main plugin may not have put it there yet.
     Unknown,
+    /// The daemon is to put it there, which may have to wait for the store.
+    Awaited,
     /// It is.
     There,
     /// It is not, and nobody here puts it there.
@@ -69,7 +72,21 @@ impl Hold {
         self.presence != Presence::Missing
     }
 
-    /// Takes note that there is another address, which is put on the interface, or is not.
+    /// Takes note that there is an address which the daemon is to put on the interface.
+    pub(super) fn await_address(&mut self) {
+        self.presence = Presence::Awaited;
+        self.client.set_addressed(false);
+    }
+
+    /// Takes note that the daemon put an address on the interface.
+    pub(super) fn put_on(&mut self, address: Ipv4Addr) {
+        if self.presence == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address) {
+            self.presence = Presence::There;
+            self.client.set_addressed(true);
+        }
+    }
+
+    /// Takes note that there is another address, which is on the interface already, or is not to be.
     pub(super) fn expect_address(&mut self, there: bool) {
         self.presence = if there { Presence::Unknown } else { Presence::Missing };
         self.client.set_addressed(there);
@@ -86,7 +103,11 @@ impl Binding {
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
-        let hold = Hold::new(resume(holder.sender(), lease.clone(), cx), lease.clone());
+        let mut hold = Hold::new(resume(holder.sender(), lease.clone(), cx), lease.clone());
+        let kept = former.as_ref().filter(|former| holder.profile.on_change == OnChange::Keep && !former.bare);
+        if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.address != lease.address) {
+            hold.expect_address(false);
+        }
         let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
         let lost = hold.client.lease().is_none();
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
@@ -170,7 +191,7 @@ impl Binding {
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };
         hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
-        hold.client.set_addressed(hold.on_link());
+        hold.client.set_addressed(hold.on_link() && hold.presence != Presence::Awaited);
         self.end_exchange(cx);
         // What was heard on the wire of before says nothing of this one.
         if !self.is_probing() {
@@ -179,10 +200,11 @@ impl Binding {
     }
 
     /// Returns the leased address that the interface should carry by now: `None` while there is none, or while the daemon
-    /// itself is changing that.
+    /// itself is changing that, or is to.
     pub(crate) fn expected_address(&self) -> Option<Ipv4Addr> {
         let Life::Held(hold) = &self.life else { return None };
-        hold.client.lease().filter(|_| !self.at_work()).map(Lease::ip)
+        let changes = self.at_work() || hold.presence == Presence::Awaited;
+        hold.client.lease().filter(|_| !changes).map(Lease::ip)
     }
 
     /// Takes note of what a look at the interface showed.
@@ -225,12 +247,12 @@ impl Binding {
             (true, Presence::Missing) => {
                 tracing::info!(attachment = %self.attachment, %address, "leased address is on the interface again");
             }
-            (true, Presence::Unknown) => {}
-            (false, Presence::There | Presence::Unknown) if configured => {
+            (true, Presence::Unknown | Presence::Awaited) => {}
+            (false, Presence::There | Presence::Unknown | Presence::Awaited) if configured => {
                 tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
                 removed = Some(lease.clone());
             }
-            (false, Presence::There | Presence::Unknown) => {}
+            (false, Presence::There | Presence::Unknown | Presence::Awaited) => {}
         }
         hold.presence = if there { Presence::There } else { Presence::Missing };
         hold.client.set_addressed(there);

@@ -102,22 +102,24 @@ impl Binding {
             return;
         }
         let address = next.address;
-        let there = match self.profile.on_change {
+        let kept = match self.profile.on_change {
             OnChange::Apply => {
                 self.due().leave_behind(was, missing);
-                true
+                None
             }
             OnChange::Keep => {
                 // Nothing is changed from here on: what the interface has is what the first lease put there.
                 if self.work.is_none() {
                     self.due().leave_behind(was, false);
                 }
-                self.due().former.leases.first().is_some_and(|kept| kept.address == address)
+                Some(self.due().former.leases.first().is_some_and(|kept| kept.address == address))
             }
         };
         let Life::Held(hold) = &mut self.life else { return };
-        if was.address != address {
-            hold.expect_address(there);
+        match kept {
+            _ if was.address == address => {}
+            Some(there) => hold.expect_address(there),
+            None => hold.await_address(),
         }
     }
 
@@ -132,7 +134,7 @@ impl Binding {
         self.due().former.taken = false;
         self.due().expect_bare(true);
         if let Life::Held(hold) = &mut self.life {
-            hold.expect_address(true);
+            hold.await_address();
         }
     }
 
@@ -269,6 +271,9 @@ impl Binding {
             (Stage::Looking(..), Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
             (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
+                if let (Life::Held(hold), Some(next)) = (&mut self.life, &next) {
+                    hold.put_on(next.ip());
+                }
                 let (bare, taken) = (next.is_none(), self.due().former.taken && next.is_some());
                 self.due().former = Former { bare, taken, leases: next.map(|next| *next).into_iter().collect() };
                 // Where the profile keeps what ends, that nothing is there does not go without saying.

@@ -102,14 +102,15 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
     let (look, seen) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op: look, outcome: seen });
     assert_eq!(rig.looks.len(), 1, "one change at a time");
-    rig.give = Ipv4Addr::new(192, 0, 2, 88);
+    rig.options = vec![3, 4, 192, 0, 2, 9];
     rig.run_until(1101.0);
     assert_eq!(rig.looks.len(), 1, "one change at a time");
     assert_eq!(rig.only_record().former.as_ref().map(|former| former.leases.len()), Some(2));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
-    assert_eq!(rig.on_link(), ["192.0.2.88/24"]);
+    assert_eq!(rig.on_link(), [B]);
+    assert!(matches!(rig.steps.last(), Some(Step::AddRoute(_))), "{:?}", rig.steps);
     assert_eq!(rig.only_record().former, None);
 }
 

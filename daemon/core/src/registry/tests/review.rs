@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, OnExpiry, Profile};
+use crate::dhcpv4::profile::{Detection, OnChange, OnExpiry, Profile};
 use crate::effect::{Adoptee, Failure};
 use crate::event::EventKind;
 use crate::record::RecordState;
@@ -147,7 +147,8 @@ fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_
     rig.configure(A);
     rig.disk = Disk::Full;
     for n in 1..8_u8 {
-        rig.give = Ipv4Addr::new(192, 0, 2, 60 + n);
+        rig.give = Ipv4Addr::new(192, 0, 2, 77);
+        rig.options = vec![3, 4, 192, 0, 2, n];
         rig.run_until(1000.0 + 50.5 * f64::from(n));
     }
     assert_eq!(rig.on_link(), [A], "a changed address waits");
@@ -215,6 +216,49 @@ fn a_del_that_the_store_refuses_leaves_a_lease_that_is_not_to_be_given_back_held
     rig.disk = Disk::Good;
     rig.run_until(1040.0);
     assert_eq!((rig.on_link(), rig.only_record().state), (vec![A.to_owned()], RecordState::Bound));
+}
+
+#[test]
+fn a_changed_lease_whose_address_waits_for_the_store_is_extended_as_one_without_address() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.disk = Disk::Full;
+    rig.run_until(1051.0);
+    rig.sent.clear();
+    rig.run_until(1101.5);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "no server can answer to an address that is not there");
+    rig.disk = Disk::Good;
+    rig.run_until(1160.0);
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+    rig.sent.clear();
+    rig.run_until(1203.0);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::new(192, 0, 2, 77))]);
+}
+
+#[test]
+fn an_address_that_the_daemon_put_on_and_somebody_took_off_at_once_is_told() {
+    let mut rig = rig(Profile::default());
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1050.5);
+    rig.take_off("192.0.2.77/24");
+    assert!(rig.has_event(EventKind::AddressRemoved));
+}
+
+#[test]
+fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_restart() {
+    let mut rig = rig(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    rig.lease = 400;
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1300.0);
+    rig.restart();
+    assert!(!rig.has_event(EventKind::AddressRemoved), "{:?}", rig.events);
+    assert_eq!(rig.on_link(), [A]);
 }
 
 #[test]
