@@ -276,3 +276,20 @@ fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
         assert_eq!((rig.on_link(), rig.state("a")), (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"]));
     }
 }
+
+#[test]
+fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    rig.run_until(1051.0);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1101.5);
+    rig.del("a");
+    rig.disk = Disk::Good;
+    rig.del("a");
+    rig.run_until(1110.0);
+    let told: Vec<_> = rig.events.iter().map(|event| event.kind).collect();
+    assert_eq!(told, [EventKind::Acquired, EventKind::Released]);
+}
