@@ -377,6 +377,10 @@ impl Binding {
             return self.close(cx);
         }
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        // Nobody owes what has ended meanwhile: it may be another client's by now.
+        if acquire.client.owed().is_some_and(|lease| lease.expired(cx.now.boot)) {
+            return self.close(cx);
+        }
         if let Some(address) = acquire.client.owed().map(Lease::ip).filter(|_| self.exchange.can_send()) {
             // What this ADD had taken over went back with it.
             cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
