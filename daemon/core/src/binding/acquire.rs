@@ -379,7 +379,7 @@ impl Binding {
             return self.close(cx);
         }
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        // After a suspend it may have ended.
+        // Nobody owes what has ended meanwhile: it may be another client's by now.
         if acquire.client.owed().is_some_and(|lease| lease.expired(cx.now.boot)) {
             return self.close(cx);
         }

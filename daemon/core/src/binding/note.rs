@@ -41,8 +41,7 @@ impl Binding {
         };
         let changes = differences(before, lease);
         match changes.is_empty() {
-            true if kind == EventKind::Acquired => self.note_bound(kind, lease, cause, cx),
-            true => self.note(kind, lease, cause, cx),
+            true => self.note_bound(kind, lease, cause, cx),
             false => self.note_bound(EventKind::Changed, lease, format_args!("{cause}: {}", changes.join(", ")), cx),
         }
     }

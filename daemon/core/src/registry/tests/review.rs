@@ -276,3 +276,32 @@ fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
         assert_eq!((rig.on_link(), rig.state("a")), (vec!["192.0.2.51/24".to_owned()], vec!["BOUND"]));
     }
 }
+
+#[test]
+fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
+    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    rig.run_until(1051.0);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1101.5);
+    rig.del("a");
+    rig.disk = Disk::Good;
+    rig.del("a");
+    rig.run_until(1110.0);
+    let told: Vec<_> = rig.events.iter().map(|event| event.kind).collect();
+    assert_eq!(told, [EventKind::Acquired, EventKind::Released]);
+}
+
+#[test]
+fn a_lease_that_ended_while_it_was_probed_for_is_not_released() {
+    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    rig.lease = 2;
+    let mut call = rig.call("a", 1, "a");
+    call.timeout = Duration::from_secs(3);
+    let add = rig.request(Call::Add(call));
+    rig.run_until(1003.5);
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut { .. })));
+    assert_eq!((rig.spoken(), rig.rows().len(), rig.open.len()), (vec![1, 3], 0, 0));
+}
