@@ -107,6 +107,7 @@ impl Process {
         let Some(status) = self.child.try_wait().doing(|| format!("wait for {}", self.name))? else {
             return Ok(());
         };
+        self.log.wait_until_over(DEADLINE);
         let (program, awaited, log) = (self.name.clone(), awaited.to_owned(), self.log.tail());
         Err(Error::Ended { program, status, awaited, log })
     }
@@ -183,6 +184,12 @@ impl Log {
             }
             lines = self.0.1.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Waits until all that an ended process said was read. Its children may go on to write.
+    fn wait_until_over(&self, limit: Duration) {
+        let over = |lines: &mut Lines| lines.open > 0;
+        let _ = self.0.1.wait_timeout_while(self.lock(), limit, over).unwrap_or_else(PoisonError::into_inner);
     }
 
     /// Collects the lines of a pipe until all who can write to it are gone.

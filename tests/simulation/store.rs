@@ -17,16 +17,20 @@ pub(crate) struct Store {
     pub(crate) waiting: VecDeque<(OpId, Vec<Change>)>,
     /// A commit is under way.
     pub(crate) busy: bool,
+    /// Bound records that a commit replaced by others, as long as the daemon has not heard of it.
+    replaced: BTreeMap<OpId, Vec<Record>>,
 }
 
 impl Store {
     /// Makes a transaction's changes durable. Returns an event that tells of a lease which the store does not have.
-    pub(crate) fn commit(&mut self, changes: Vec<Change>) -> Option<Event> {
+    pub(crate) fn commit(&mut self, op: OpId, changes: Vec<Change>) -> Option<Event> {
         let before = self.events.len();
         for change in changes {
             match change {
                 Change::Put(id, record) => {
-                    self.durable.insert(id, *record);
+                    let bound = record.state == RecordState::Bound;
+                    let before = self.durable.insert(id, *record).filter(|_| bound);
+                    self.replaced.entry(op).or_default().extend(before);
                 }
                 Change::Remove(id) => {
                     self.durable.remove(&id);
@@ -35,6 +39,16 @@ impl Store {
             }
         }
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
+    }
+
+    /// Takes note that the daemon heard of a transaction's end.
+    pub(crate) fn heard(&mut self, op: OpId) {
+        self.replaced.remove(&op);
+    }
+
+    /// Returns the records that are durable as far as the daemon can know.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Record> {
+        self.durable.values().chain(self.replaced.values().flatten())
     }
 
     /// Tells whether an event among those from `first` on, the last about its attachment, tells of another lease than the
@@ -53,6 +67,7 @@ impl Store {
     /// Loses what was not durable: the daemon ended.
     pub(crate) fn daemon_ended(&mut self) {
         self.waiting.clear();
+        self.replaced.clear();
         self.busy = false;
     }
 

@@ -344,7 +344,7 @@ impl Watch {
                 Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
             }
             (Call::Add(add), Answer::Leased(lease)) => {
-                let durable = store.durable.values().any(|record| {
+                let durable = store.known().any(|record| {
                     let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
                     // Times are not in the answer: an extension may wait for the store.
                     bound && record.lease.grants_the_same(lease)

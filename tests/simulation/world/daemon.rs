@@ -256,6 +256,7 @@ impl World {
     pub(super) fn done(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>) {
         self.note(|| format!("> {op:?} {outcome:?}"));
         self.watch.done(op, &outcome, exchange);
+        self.store.heard(op);
         self.feed(Input::Done { op, outcome });
     }
 

@@ -211,7 +211,7 @@ impl World {
             } else if happens(&mut self.rng, self.plan.store_faults) {
                 Err(StoreCause::Failed("simulated".to_owned()))
             } else {
-                if let Some(event) = self.store.commit(changes) {
+                if let Some(event) = self.store.commit(op, changes) {
                     self.fail(Rule::EventAhead, format!("{event:?}"));
                 }
                 Ok(())
