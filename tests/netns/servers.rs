@@ -271,10 +271,12 @@ fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Membe
     })
 }
 
-/// A member has a new lease, but its interface has the old address: CHECK says so, and DEL gives the new one back.
+/// A member has a new lease, and its interface the new address. CHECK says that it is not what the runtime was told, and DEL
+/// gives the new one back.
 fn is_elsewhere_now<P: Program>(lab: &Lab, server: &Server<P>, member: &Member) -> Result<(), CallError> {
-    server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |_| Some(()))?;
-    let error = lab.check(member).expect_err("the container has an address that is not its own").cni();
+    let next = server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |lease| Some(lease.address))?;
+    member.container.wait_for_addresses(&[Lan::on_lan(next)], DEADLINE)?;
+    let error = lab.check(member).expect_err("the runtime believes in the address of before").cni();
     assert!(error.msg.contains(&member.address.to_string()), "{error}");
     lab.detach(member)?;
     server.wait_for("the release", DEADLINE, |history| {

@@ -46,8 +46,8 @@ enum Stage {
     Idle,
     /// The LAN's link is being looked at: no interface of it has a larger MTU.
     Parent,
-    /// The interface is being looked at. The MTU is to be this at most.
-    Looking(Option<u32>),
+    /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
+    Looking { most: Option<u32>, asked: bool },
     /// The interface is being changed for this lease.
     Applying { steps: Vec<Step>, next: Option<Box<Lease>> },
 }
@@ -216,7 +216,7 @@ impl Binding {
         let parent = self.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
         match parent {
             Some(ifname) => self.look_at_parent(ifname, cx),
-            None => self.look(None, cx),
+            None => self.look(None, false, cx),
         }
     }
 
@@ -225,9 +225,9 @@ impl Binding {
         self.due().stage = Stage::Parent;
     }
 
-    fn look(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
+    fn look(&mut self, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
         cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Known(self.link.clone()));
-        self.due().stage = Stage::Looking(most);
+        self.due().stage = Stage::Looking { most, asked };
     }
 
     fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, cx: &mut Cx<'_>) {
@@ -266,9 +266,9 @@ impl Binding {
             return self.on_sizing(outcome, cx);
         }
         match (stage, outcome) {
-            (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), cx),
-            (Stage::Looking(most), Outcome::Inspected(Ok(view))) => self.change(&view, most, cx),
-            (Stage::Looking(..), Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
+            (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), true, cx),
+            (Stage::Looking { most, asked }, Outcome::Inspected(Ok(view))) => self.change(&view, most, asked, cx),
+            (Stage::Looking { .. }, Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
             (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
                 if let (Life::Held(hold), Some(next)) = (&mut self.life, &next) {
@@ -300,11 +300,17 @@ impl Binding {
         }
     }
 
-    /// Changes the interface from what was seen there.
-    fn change(&mut self, view: &LinkView, most: Option<u32>, cx: &mut Cx<'_>) {
+    /// Changes the interface from what was seen there. A lease that came during the look may have an MTU for which the LAN's
+    /// link is to be looked at first.
+    fn change(&mut self, view: &LinkView, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
         let Some(next) = self.wanted().map(Option::<&Lease>::cloned) else { return };
         let Some(work) = &self.work else { return };
         let before = work.before(&view.addresses);
+        if let Some(parent) = self.identity.lan.parent().filter(|_| !asked)
+            && plan::mtu(&before, next.as_ref()).is_some()
+        {
+            return self.look_at_parent(parent.to_owned(), cx);
+        }
         let mtu = plan::mtu(&before, next.as_ref()).map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let steps = plan::difference(&before, next.as_ref(), &self.profile);
