@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
@@ -138,6 +139,8 @@ impl World {
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,
             Failure::Link { .. } => !intact,
+            // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest.
+            Failure::TimedOut { .. } => self.plan.detection == Detection::Strict,
             _ => false,
         };
         let doing = actor.attachment.to_string();

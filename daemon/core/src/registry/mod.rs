@@ -45,8 +45,9 @@ use crate::wire::frame;
 /// What may differ from one daemon to another.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Acquisitions of one LAN that talk to its servers at once. So many that a quick server is never idle, so few that one
-    /// which works at an answer for 60 ms has answered each before the first retransmission, a second later.
+    /// Acquisitions of one LAN that talk to its servers at once. So many that a server which thinks for seconds (dnsmasq pings
+    /// before it offers) serves a crowd in time, so few that one which works at an answer for 30 ms has answered each before
+    /// the first retransmission, a second later.
     pub permits: usize,
     /// Links that are looked at at once, at start and after lost kernel messages.
     pub audits: usize,
@@ -56,7 +57,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { permits: 16, audits: 8, reboot_grace: Duration::from_secs(600) }
+        Self { permits: 32, audits: 8, reboot_grace: Duration::from_secs(600) }
     }
 }
 
