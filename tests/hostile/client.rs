@@ -369,20 +369,14 @@ fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
     let seconds = u32::from(script.u16()).max(1);
     let end = Duration::from_secs(seconds.into());
     let times = Times { t1: end / 2, t2: end * 7 / 8, end };
+    // Drawn in the order that the corpus has.
+    let start = now - Duration::from_secs(u64::from(script.u16()) % 1000);
     Lease {
-        address: Ipv4Net::new(ADDRESS, 24).expect("24 is a prefix length"),
         server,
         server_mac: SERVER_MAC,
-        start: now - Duration::from_secs(u64::from(script.u16()) % 1000),
         times: (seconds != 0xffff).then_some(times),
         gateway: script.flag().then_some(SERVERS[0]),
-        routes: Vec::new(),
-        dns: Vec::new(),
-        domain: None,
-        search: Vec::new(),
-        ntp: Vec::new(),
-        mtu: None,
-        hostname: None,
+        ..Lease::unknown(Ipv4Net::new(ADDRESS, 24).expect("24 is a prefix length"), start)
     }
 }
 

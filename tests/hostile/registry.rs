@@ -408,21 +408,13 @@ impl<'a> Life<'a> {
             false => Link::Parent { ifindex: 3, mac, vlan: self.script.u8().into(), port: self.script.flag() },
         };
         let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
-        let lease = Lease {
-            address: self.net(),
-            server: self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]),
-            server_mac: Mac([2, 0, 0, 0, 0, 1]),
-            start: Instant::from_boot(self.script.duration()),
-            times: self.script.flag().then_some(Times { t1, t2, end }),
-            gateway: None,
-            routes: Vec::new(),
-            dns: Vec::new(),
-            domain: None,
-            search: Vec::new(),
-            ntp: Vec::new(),
-            mtu: None,
-            hostname: None,
-        };
+        // Drawn in the order that the corpus has.
+        let address = self.net();
+        let server = self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]);
+        let start = Instant::from_boot(self.script.duration());
+        let times = self.script.flag().then_some(Times { t1, t2, end });
+        let server_mac = Mac([2, 0, 0, 0, 0, 1]);
+        let lease = Lease { server, server_mac, times, ..Lease::unknown(address, start) };
         let former = self.script.flag().then(|| {
             let other = Lease { address: self.net(), ..lease.clone() };
             Box::new(Former {

@@ -94,7 +94,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "link", "time",
         ],
     ),
-    ("plan", &["dhcpv4", "wire", "link", "time"]),
+    ("plan", &["dhcpv4", "link", "time"]),
     ("effect", &["dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
     ("event", &["identity", "time"]),
     ("silence", &["identity"]),

@@ -82,8 +82,8 @@ pub struct Times {
 }
 
 impl Lease {
-    /// Returns a lease of which nothing is known but the address.
-    pub(super) fn unknown(address: Ipv4Net, start: Instant) -> Self {
+    /// Returns a lease of which nothing is known but the address and since when it counts.
+    pub fn unknown(address: Ipv4Net, start: Instant) -> Self {
         Self {
             address,
             server: Ipv4Addr::UNSPECIFIED,

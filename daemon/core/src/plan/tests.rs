@@ -1,7 +1,6 @@
 use super::*;
-use crate::dhcpv4::lease::{self, Times};
+use crate::dhcpv4::lease;
 use crate::time::Instant;
-use crate::wire::Mac;
 use std::time::Duration;
 
 /// Returns a lease of an address, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
@@ -15,19 +14,9 @@ fn lease(address: &str, routes: &[&str]) -> Lease {
     };
     let routes: Vec<_> = routes.iter().map(route).collect();
     Lease {
-        address: address.parse().expect("an address"),
-        server: Ipv4Addr::new(192, 0, 2, 1),
-        server_mac: Mac::BROADCAST,
-        start: Instant::from_boot(Duration::ZERO),
-        times: None::<Times>,
         gateway: routes.iter().find(|route| route.destination.prefix_len() == 0).and_then(|route| route.via),
         routes,
-        dns: Vec::new(),
-        domain: None,
-        search: Vec::new(),
-        ntp: Vec::new(),
-        mtu: None,
-        hostname: None,
+        ..Lease::unknown(address.parse().expect("an address"), Instant::from_boot(Duration::ZERO))
     }
 }
 

@@ -259,19 +259,6 @@ impl Stage {
 }
 
 pub(super) fn lease() -> Lease {
-    Lease {
-        address: "192.0.2.50/24".parse().expect("an address"),
-        server: SERVER,
-        server_mac: SERVER_MAC,
-        start: at(0.0),
-        times: None,
-        gateway: None,
-        routes: Vec::new(),
-        dns: Vec::new(),
-        domain: None,
-        search: Vec::new(),
-        ntp: Vec::new(),
-        mtu: None,
-        hostname: None,
-    }
+    let unknown = Lease::unknown("192.0.2.50/24".parse().expect("an address"), at(0.0));
+    Lease { server: SERVER, server_mac: SERVER_MAC, ..unknown }
 }
