@@ -226,6 +226,11 @@ pub enum LinkCause {
 }
 
 impl LinkCause {
+    /// Returns that something was tried and refused.
+    pub fn refused(doing: &'static str, reason: impl fmt::Display) -> Self {
+        Self::Refused { doing, reason: reason.to_string() }
+    }
+
     /// Tells whether the link is gone for good, so that nothing tried there again can succeed.
     pub fn is_gone(&self) -> bool {
         match self {

@@ -65,9 +65,7 @@ impl Exchange {
         };
         let opened = opened.and_then(|Opened { packet, hold, port: _ }| {
             let packet = Ready::new(packet);
-            packet
-                .map(|packet| (packet, hold))
-                .map_err(|error| LinkCause::Refused { doing: "wait for a packet socket", reason: error.to_string() })
+            packet.map(|packet| (packet, hold)).map_err(|error| LinkCause::refused("wait for a packet socket", error))
         });
         let (outcome, sockets) = match opened {
             Ok(sockets) => (Ok(()), Some(sockets)),

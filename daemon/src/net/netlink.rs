@@ -62,7 +62,7 @@ impl NetlinkError {
     pub(super) fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
         match self {
             Self::Kernel { errno: libc::ENODEV, .. } => which.missing(),
-            error => LinkCause::Refused { doing, reason: error.to_string() },
+            error => LinkCause::refused(doing, error),
         }
     }
 }

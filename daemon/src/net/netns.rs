@@ -138,10 +138,8 @@ impl Worker {
     fn open_port(&mut self, bridge: u32, vlan: u16, mac: Mac, want: Sockets) -> Result<Opened, LinkCause> {
         let news = Port::news()?;
         let netlink = opened(&mut self.netlink)?;
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| LinkCause::Refused {
-            doing: "make a network namespace",
-            reason: errno.desc().to_owned(),
-        })?;
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| LinkCause::refused("make a network namespace", errno.desc()))?;
         let back = Back { host: &self.host, stranded: &mut self.stranded };
         let place = Place { netlink, ns: self.host.ns.as_fd() };
         let opened = Port::make(place, bridge, vlan, mac, news).and_then(|(port, inside)| {
@@ -288,9 +286,9 @@ fn opened(netlink: &mut Option<Netlink>) -> Result<&mut Netlink, LinkCause> {
 }
 
 fn unopened(error: io::Error) -> LinkCause {
-    LinkCause::Refused { doing: "open a netlink socket", reason: error.to_string() }
+    LinkCause::refused("open a netlink socket", error)
 }
 
 fn unidentified(error: io::Error) -> LinkCause {
-    LinkCause::Refused { doing: "identify the network namespace (Linux 5.14 can)", reason: error.to_string() }
+    LinkCause::refused("identify the network namespace (Linux 5.14 can)", error)
 }

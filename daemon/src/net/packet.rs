@@ -69,7 +69,7 @@ impl Opened {
             sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
             Ok(packet)
         });
-        let packet = opened.map_err(|error| refused("open a packet socket", &error))?;
+        let packet = opened.map_err(|error| LinkCause::refused("open a packet socket", error))?;
         Ok(Self { packet, hold: None, port: None })
     }
 
@@ -131,20 +131,21 @@ impl PacketSocket {
         match bind(self.as_raw_fd(), &everything_at(self.ifindex)) {
             Ok(()) => {}
             Err(Errno::ENODEV | Errno::ENXIO) => return Err(self.no_link()),
-            Err(errno) => return Err(refused("bind a packet socket", &errno.into())),
+            Err(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
         }
         // A link that is down takes the socket, and leaves an error in it.
         match sockopt::SocketError.get(self) {
             Ok(0) => Ok(()),
             Ok(libc::ENETDOWN) => Err(LinkCause::Down),
-            Ok(errno) => Err(refused("bind a packet socket", &io::Error::from_raw_os_error(errno))),
-            Err(errno) => Err(refused("bind a packet socket", &errno.into())),
+            Ok(errno) => Err(LinkCause::refused("bind a packet socket", io::Error::from_raw_os_error(errno))),
+            Err(errno) => Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
         }
     }
 
     /// Makes the link take in what is addressed to `mac`, where that is not its own address.
     fn hear_also(&self, mac: Mac) -> Result<(), LinkCause> {
-        let own = self.bound().map_err(|errno| refused("look at a packet socket", &errno.into()))?;
+        let own =
+            self.bound().map_err(|errno| LinkCause::refused("look at a packet socket", io::Error::from(errno)))?;
         if own.addr() == Some(mac.0) {
             return Ok(());
         }
@@ -155,7 +156,9 @@ impl PacketSocket {
             mr_alen: 6,
             mr_address: [a, b, c, d, e, f, 0, 0],
         };
-        AddMembership.set(self, &membership).map_err(|errno| refused("hear a further Ethernet address", &errno.into()))
+        AddMembership
+            .set(self, &membership)
+            .map_err(|errno| LinkCause::refused("hear a further Ethernet address", io::Error::from(errno)))
     }
 
     /// Takes the next frame; `None` for one that is too long to be ours.
@@ -201,7 +204,7 @@ impl PacketSocket {
     /// Says what an error of `receive` means: the kernel tells of a link that went down and of one that went away alike.
     pub(super) fn cause_of(&self, error: &io::Error) -> LinkCause {
         if error.raw_os_error() != Some(libc::ENETDOWN) {
-            return refused("receive", error);
+            return LinkCause::refused("receive", error);
         }
         // A socket whose link is gone is bound to -1.
         match self.bound() {
@@ -388,8 +391,4 @@ fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
 fn ifindex_of(link: &Link) -> u32 {
     let (Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. }) = *link;
     ifindex
-}
-
-fn refused(doing: &'static str, error: &io::Error) -> LinkCause {
-    LinkCause::Refused { doing, reason: error.to_string() }
 }

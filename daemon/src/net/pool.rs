@@ -105,9 +105,7 @@ impl Pool {
         async move {
             match tokio::time::timeout(shared.limit, told).await {
                 Ok(Ok(result)) => Ok(result),
-                Ok(Err(_)) => {
-                    Err(LinkCause::Refused { doing: "work on it", reason: "the worker thread failed".to_owned() })
-                }
+                Ok(Err(_)) => Err(LinkCause::refused("work on it", "the worker thread failed")),
                 Err(_) => {
                     shared.give_up(&ticket);
                     Err(LinkCause::TimedOut)

@@ -20,7 +20,7 @@ use leasehold_core::wire::Mac;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 use netlink_packet_route::link::{
     AfSpecBridge, AfSpecInet6, AfSpecUnspec, BridgeVlanInfo, BridgeVlanInfoFlags, In6AddrGenMode, InfoData, InfoKind,
-    InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoVeth, LinkAttribute, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -28,8 +28,9 @@ use nix::libc;
 use tokio::time::timeout;
 use tracing::debug;
 
-use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, Which, encode};
+use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which, encode};
 use super::ready::Ready;
+use super::steps::link_message;
 
 /// How long a bridge may take until it forwards what a new port sends. One that speaks the spanning tree protocol first
 /// listens and then learns, for at most 30 s each (802.1D-1998 §8.10.2).
@@ -63,7 +64,7 @@ impl Port {
             socket.add_membership(libc::RTNLGRP_LINK)?;
             Ok(Arc::new(socket))
         });
-        opened.map_err(|error| refused("hear of links", &error))
+        opened.map_err(|error| LinkCause::refused("hear of links", error))
     }
 
     /// Makes the veth, with one end here, which gets the address `mac`, and the other a port of a bridge at `host`. Returns
@@ -80,26 +81,22 @@ impl Port {
         if !carrying.is_up() {
             return Err(LinkCause::Down);
         }
-        let mut here = Netlink::open().map_err(|error| refused("open a netlink socket", &error))?;
+        let mut here = Netlink::open().map_err(|error| LinkCause::refused("open a netlink socket", error))?;
         let made = here.change(veth(mac, carrying.mtu, ns), NLM_F_CREATE | NLM_F_EXCL);
         made.map_err(|error| error.at(Which::Name(INSIDE), "make a veth"))?;
         let (end, _) = here.ethernet(Which::Name(INSIDE))?;
         let (inside, index) = (end.index, end.other);
         without_ipv6(&mut here, inside);
         without_ipv6(netlink, index);
-        let mut set = |kind: fn(LinkMessage) -> RouteNetlinkMessage, message, doing| {
-            netlink.change(kind(message), 0).map_err(|error| error.at(Which::Index(index), doing))
-        };
-        let named = with(index, LinkAttribute::IfAlias(ALIAS.to_owned()));
-        set(RouteNetlinkMessage::SetLink, named, "name a bridge's port")?;
-        let enslaved = with(index, LinkAttribute::Controller(bridge));
-        set(RouteNetlinkMessage::SetLink, enslaved, "make a port of the bridge")?;
+        let failed = |doing| move |error: NetlinkError| error.at(Which::Index(index), doing);
+        netlink.set(index, LinkAttribute::IfAlias(ALIAS.to_owned())).map_err(failed("name a bridge's port"))?;
+        netlink.set(index, LinkAttribute::Controller(bridge)).map_err(failed("make a port of the bridge"))?;
         if vlan != 0 {
-            set(RouteNetlinkMessage::SetLink, in_vlan(index, vlan), "put a bridge's port into its VLAN")?;
+            let vlan = RouteNetlinkMessage::SetLink(in_vlan(index, vlan));
+            netlink.change(vlan, 0).map_err(failed("put a bridge's port into its VLAN"))?;
         }
-        set(RouteNetlinkMessage::SetLink, up(index), "set a bridge's port up")?;
-        let done = here.change(RouteNetlinkMessage::SetLink(up(inside)), 0);
-        done.map_err(|error| error.at(Which::Index(inside), "set a veth up"))?;
+        netlink.set_up(index).map_err(failed("set a bridge's port up"))?;
+        here.set_up(inside).map_err(|error| error.at(Which::Index(inside), "set a veth up"))?;
         debug!(bridge, index, vlan, "made a port of the bridge");
         Ok((Self { index, news }, inside))
     }
@@ -108,7 +105,7 @@ impl Port {
     pub(super) async fn forwards(self) -> Result<(), LinkCause> {
         let waited = timeout(FORWARDS_WITHIN, self.hear_of_it()).await;
         let heard = waited.map_err(|_| LinkCause::TimedOut)?;
-        heard.map_err(|error| refused("wait for the bridge to forward", &error))
+        heard.map_err(|error| LinkCause::refused("wait for the bridge to forward", error))
     }
 
     async fn hear_of_it(self) -> io::Result<()> {
@@ -172,36 +169,17 @@ fn veth(mac: Mac, mtu: u32, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
 /// Keeps the kernel from speaking IPv6 over a link of ours. Where it cannot, it has none.
 fn without_ipv6(netlink: &mut Netlink, index: u32) {
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
-    let message = with(index, LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]));
-    if let Err(error) = netlink.change(RouteNetlinkMessage::SetLink(message), 0) {
+    let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]);
+    if let Err(error) = netlink.set(index, attribute) {
         debug!(index, %error, "a link makes IPv6 addresses");
     }
-}
-
-fn up(index: u32) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.header.flags = LinkFlags::Up;
-    message.header.change_mask = LinkFlags::Up;
-    message
-}
-
-fn with(index: u32, attribute: LinkAttribute) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.attributes.push(attribute);
-    message
 }
 
 /// Puts a port into a VLAN: what it sends untagged is in that, and what is in that leaves it untagged.
 fn in_vlan(index: u32, vlan: u16) -> LinkMessage {
     let flags = BridgeVlanInfoFlags::Pvid | BridgeVlanInfoFlags::Untagged;
     let info = AfSpecBridge::VlanInfo(BridgeVlanInfo { flags, vid: vlan });
-    let mut message = with(index, LinkAttribute::AfSpecBridge(vec![info]));
+    let mut message = link_message(index, LinkAttribute::AfSpecBridge(vec![info]));
     message.header.interface_family = AddressFamily::Bridge;
     message
-}
-
-fn refused(doing: &'static str, error: &io::Error) -> LinkCause {
-    LinkCause::Refused { doing, reason: error.to_string() }
 }

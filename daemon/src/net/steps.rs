@@ -43,7 +43,7 @@ impl Netlink {
     fn take(&mut self, index: u32, step: &Step) -> Result<(), LinkCause> {
         let (done, doing) = match step {
             Step::Up => (self.set_up(index), "set the link up"),
-            Step::Mtu(mtu) => (self.set_mtu(index, *mtu), "set the MTU"),
+            Step::Mtu(mtu) => (self.set(index, LinkAttribute::Mtu(*mtu)), "set the MTU"),
             Step::AddAddress(address) => (self.add_address(index, *address), "add the address"),
             Step::RemoveAddress(address) => (self.remove_address(index, *address), "remove the address"),
             Step::AddRoute(route) => (self.add_route(index, route), "add the route"),
@@ -52,7 +52,8 @@ impl Netlink {
         done.map_err(|error| error.at(Which::Index(index), doing))
     }
 
-    fn set_up(&mut self, index: u32) -> Result<(), NetlinkError> {
+    /// Sets a link administratively up.
+    pub(super) fn set_up(&mut self, index: u32) -> Result<(), NetlinkError> {
         let mut request = LinkMessage::default();
         request.header.index = index;
         request.header.flags = LinkFlags::Up;
@@ -60,11 +61,9 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(request), 0)
     }
 
-    fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes.push(LinkAttribute::Mtu(mtu));
-        self.change(RouteNetlinkMessage::SetLink(request), 0)
+    /// Sets one attribute of a link.
+    pub(super) fn set(&mut self, index: u32, attribute: LinkAttribute) -> Result<(), NetlinkError> {
+        self.change(RouteNetlinkMessage::SetLink(link_message(index, attribute)), 0)
     }
 
     fn add_address(&mut self, index: u32, address: Ipv4Net) -> Result<(), NetlinkError> {
@@ -144,6 +143,14 @@ fn unless(errno: i32, asked: Result<(), NetlinkError>) -> Result<(), NetlinkErro
         Err(NetlinkError::Kernel { errno: refusal, .. }) if refusal == errno => Ok(()),
         asked => asked,
     }
+}
+
+/// Returns a request about a link with one attribute.
+pub(super) fn link_message(index: u32, attribute: LinkAttribute) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(attribute);
+    message
 }
 
 fn address_message(index: u32, address: Ipv4Net) -> AddressMessage {

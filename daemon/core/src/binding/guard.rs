@@ -139,7 +139,7 @@ impl Binding {
     }
 
     /// Takes note that an address appeared on the binding's interface.
-    pub(crate) fn on_address_added(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    pub(super) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
         if !self.guards(address) {
             return;
         }
@@ -270,7 +270,7 @@ impl Binding {
 
     fn open_guard(&mut self, cx: &mut Cx<'_>) {
         let Some(link) = self.guard_link().cloned() else {
-            let cause = LinkCause::Refused { doing: "use the parent link", reason: "it is not known".to_owned() };
+            let cause = LinkCause::refused("use the parent link", "it is not known");
             return self.guard_on_broken(cause, cx);
         };
         let Some(guard) = &mut self.guard else { return };

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::persistence::{Persistence, Want};
+use super::persistence::Persistence;
 use super::{Binding, Cx, Holder, Life, Permit, Report, Work};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
@@ -216,12 +216,17 @@ impl Binding {
         // The message that told of it may be lost.
         for there in &view.addresses {
             self.on_address_added(there.addr(), cx);
-            self.on_address_late(there.addr(), cx);
         }
     }
 
-    /// Takes note that an address is on the interface. A main plugin may put one on that is lost already: it goes again.
-    pub(crate) fn on_address_late(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    /// Takes note that an address is on the interface.
+    pub(crate) fn on_address_added(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        self.guard_on_address(address, cx);
+        self.on_address_late(address, cx);
+    }
+
+    /// A main plugin may put an address on that is lost already: it goes again.
+    fn on_address_late(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &self.life else { return };
         if hold.client.lease().is_some() || hold.last.ip() != address {
             return;
@@ -377,7 +382,7 @@ impl Binding {
         if !confirmed || before.state == "REBOOTING" {
             self.guard_lease(lease.ip(), confirmed, cx);
         }
-        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        self.record_again(cx);
         self.work(cx);
     }
 
@@ -401,7 +406,7 @@ impl Binding {
         self.end_exchange(cx);
         self.persistence.lost();
         self.lease_lost(&left, taken);
-        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        self.record_again(cx);
         self.work(cx);
     }
 }

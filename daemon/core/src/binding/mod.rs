@@ -290,8 +290,9 @@ impl Binding {
                 }
             }
             (Err(cause), Life::Acquiring(_)) => self.acquire_on_unopened(cause, cx),
-            (Err(cause), Life::Held(_)) => self
-                .hold_on_unopened(LinkCause::Refused { doing: "use the parent link", reason: cause.to_string() }, cx),
+            (Err(cause), Life::Held(_)) => {
+                self.hold_on_unopened(LinkCause::refused("use the parent link", cause), cx);
+            }
             (Err(_), Life::Releasing(_)) => {}
         }
     }
@@ -399,7 +400,7 @@ impl Binding {
 /// Returns why the LAN's link could not be used. That it is gone says nothing of the binding's own link.
 fn not_gone(cause: LinkCause) -> LinkCause {
     match cause.is_gone() {
-        true => LinkCause::Refused { doing: "use the parent link", reason: cause.to_string() },
+        true => LinkCause::refused("use the parent link", cause),
         false => cause,
     }
 }

@@ -10,6 +10,9 @@ use crate::effect::{OpId, StoreCause};
 use crate::record::{BindingId, Change, RecordState};
 use crate::time::Instant;
 
+/// The longest pause between two tries to write.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// What the store is to hold of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Want {
@@ -135,7 +138,7 @@ impl Binding {
         own.filter(|own| **own == *lease).unwrap_or_else(|| Arc::new(lease.clone()))
     }
 
-    /// Writes the record once more, because what is to be done at the interface changed.
+    /// Writes the record of a held binding once more: its lease changed, or what is to be done at the interface.
     pub(super) fn record_again(&mut self, cx: &mut Cx<'_>) {
         self.persist(Want::Bound { replaces: Vec::new() }, cx);
     }
@@ -203,10 +206,9 @@ impl Binding {
         }
     }
 
-    /// Tries the failed write again after a growing pause, up to a minute.
+    /// Tries the failed write again after a growing pause.
     pub(super) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
-        let pause =
-            Duration::from_secs(1 << self.persistence.failures.saturating_sub(1).min(6)).min(Duration::from_secs(60));
+        let pause = timing::doubled(self.persistence.failures.saturating_sub(1), LONGEST_PAUSE);
         tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written, trying again");
         self.persistence.dirty = true;
         self.persistence.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));

@@ -362,7 +362,7 @@ impl Binding {
 
     fn release_later(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
-        let pause = Duration::from_secs(1 << release.tries.min(9)).min(LONGEST_PAUSE);
+        let pause = timing::doubled(release.tries, LONGEST_PAUSE);
         release.stage = Stage::Waiting(Some(cx.now.boot + timing::jittered(pause, cx.rng)));
     }
 

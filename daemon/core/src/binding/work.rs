@@ -306,12 +306,11 @@ impl Binding {
         let Some(next) = self.wanted().map(Option::<&Lease>::cloned) else { return };
         let Some(work) = &self.work else { return };
         let before = work.before(&view.addresses);
-        if let Some(parent) = self.identity.lan.parent().filter(|_| !asked)
-            && plan::mtu(&before, next.as_ref()).is_some()
-        {
+        let mtu = plan::mtu(&before, next.as_ref());
+        if let (Some(_), Some(parent), false) = (mtu, self.identity.lan.parent(), asked) {
             return self.look_at_parent(parent.to_owned(), cx);
         }
-        let mtu = plan::mtu(&before, next.as_ref()).map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
+        let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let steps = plan::difference(&before, next.as_ref(), &self.profile);
         let steps: Vec<_> = resize.into_iter().chain(steps).filter(|step| !work.refused.contains(step)).collect();
@@ -334,7 +333,7 @@ impl Binding {
         }
         let attachment = self.attachment.clone();
         let work = self.due();
-        let pause = Duration::from_secs(1 << work.failures.min(6)).min(LONGEST_PAUSE);
+        let pause = timing::doubled(work.failures, LONGEST_PAUSE);
         work.failures += 1;
         work.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));
         tracing::warn!(%attachment, %cause, ?pause, "interface not changed, trying again");

@@ -57,8 +57,12 @@ pub enum Timer {
 /// A container start cannot wait 4 s for one lost frame. The herd is held back elsewhere: acquisitions take permits.
 pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Duration {
     let cap = if waited_for { CAP_WAITED_FOR } else { CAP_BACKGROUND };
-    let base = Duration::from_secs(1 << sent.saturating_sub(1).min(6)).min(cap);
-    jittered(base, rng)
+    jittered(doubled(sent.saturating_sub(1), cap), rng)
+}
+
+/// Returns a second, doubled so many `times`, and `most` at most: the pause after another try that failed.
+pub(crate) fn doubled(times: u32, most: Duration) -> Duration {
+    Duration::from_secs(1 << times.min(16)).min(most)
 }
 
 /// Returns `base` ±12.5 %.

@@ -60,10 +60,7 @@ impl Registry {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
                 for id in self.of_link(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| {
-                        binding.on_address_added(address, cx);
-                        binding.on_address_late(address, cx);
-                    });
+                    self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
                 }
             }
             // It may be back by now, or the whole link may be going: a look decides.
@@ -153,7 +150,7 @@ impl Registry {
             }
             Outcome::Inspected(Ok(view)) => self.with(now, id, |binding, cx| binding.on_seen(&view, cx)),
             Outcome::Inspected(Err(cause)) if self.bindings.contains_key(&id) => {
-                let pause = Duration::from_secs(1 << failures.min(6)).min(LONGEST_PAUSE);
+                let pause = timing::doubled(failures, LONGEST_PAUSE);
                 let at = now.boot + timing::jittered(pause, &mut self.rng);
                 tracing::warn!(binding = id.0, %cause, ?pause, "link not looked at, trying again");
                 self.audit.failures.insert(id, failures + 1);
