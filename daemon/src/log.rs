@@ -1,6 +1,8 @@
 //! Logging: fields on standard error, as text or as JSON.
 
-use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{fmt, registry};
 
 use crate::cli::LogFormat;
 
@@ -8,12 +10,13 @@ use crate::cli::LogFormat;
 ///
 /// `filter` is a level, or `target=level` with commas between.
 pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(), ParseError> {
-    let filter: EnvFilter = filter.parse()?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(true).init(),
-    }
+    let filter: Targets = filter.parse()?;
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let layer = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
+    };
+    registry().with(layer.with_filter(filter)).init();
     std::panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
         let said = panic.payload_as_str().unwrap_or("panic without a message");
