@@ -2,17 +2,19 @@
 
 use std::future::{Future, pending};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::LinkCause;
 use leasehold_core::wire::frame::FrameMeta;
+use socket2::Socket;
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::{Receiver as Outbox, UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, trace};
 
+use super::outbox::Outbox;
 use super::packet::{Opened, PacketSocket, Receiver, Sent};
 use super::ready::Ready;
 use super::{NetEvent, Received};
@@ -29,6 +31,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct Exchange {
     pub(super) id: ExchangeId,
     pub(super) events: UnboundedSender<NetEvent>,
+    /// What all exchanges receive into, one frame after the other.
+    pub(super) into: Arc<Mutex<Receiver>>,
 }
 
 /// What went through, for the log.
@@ -51,13 +55,13 @@ struct Retry {
 }
 
 impl Exchange {
-    /// Waits for the sockets, says that they are open, then sends and receives until it is closed, which is when the
-    /// last sender of `outbox` goes.
+    /// Waits for the sockets, says that they are open, and leaves them to a task that sends and receives until the
+    /// exchange is closed, which is when the sender of `outbox` goes.
     pub(super) async fn run(
         self,
         op: OpId,
         opening: impl Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>,
-        mut outbox: Outbox<Vec<u8>>,
+        mut outbox: Outbox,
     ) {
         let opened = match opening.await.flatten() {
             Ok(opened) => forwarding(opened, &mut outbox).await,
@@ -73,9 +77,15 @@ impl Exchange {
         };
         debug!(exchange = self.id.0, ?outcome, "exchange opened");
         self.tell(NetEvent::Done { op, outcome: Outcome::Opened(outcome) });
-        let Some((packet, _hold)) = sockets else {
+        let Some((packet, hold)) = sockets else {
             return;
         };
+        // A task of its own: it may listen for a while, and opening takes more room.
+        tokio::spawn(self.serve(packet, hold, outbox));
+    }
+
+    /// Sends and receives until the exchange is closed, or its socket fails.
+    async fn serve(self, packet: Ready<PacketSocket>, _hold: Option<Socket>, mut outbox: Outbox) {
         let mut tally = Tally::default();
         if let Err(cause) = self.pump(&packet, &mut outbox, &mut tally).await
             && !outbox.is_closed()
@@ -89,22 +99,22 @@ impl Exchange {
     async fn pump(
         &self,
         packet: &Ready<PacketSocket>,
-        outbox: &mut Outbox<Vec<u8>>,
+        outbox: &mut Outbox,
         tally: &mut Tally,
     ) -> Result<(), LinkCause> {
         let places = Arc::new(Semaphore::new(UNTAKEN));
-        let mut into = Receiver::new();
-        let mut retry: Option<Retry> = None;
+        let mut retry: Option<Box<Retry>> = None;
         loop {
             let again = async {
                 match &retry {
-                    Some(retry) => sleep_until(retry.at).await,
+                    // Boxed, as it is rare: an exchange that only listens stays small.
+                    Some(retry) => Box::pin(sleep_until(retry.at)).await,
                     None => pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                next = outbox.recv(), if retry.is_none() => match next {
+                next = outbox.next(), if retry.is_none() => match next {
                     Some(frame) => retry = self.send(packet, Retry::first(frame, Instant::now()), tally)?,
                     None => return Ok(()),
                 },
@@ -113,7 +123,7 @@ impl Exchange {
                     tally.tried_again += 1;
                     retry = self.send(packet, due, tally)?;
                 }
-                got = receive(packet, &places, &mut into, tally) => {
+                got = receive(packet, &places, &self.into, tally) => {
                     let (bytes, meta) = got.map_err(|error| packet.cause_of(&error))?;
                     // Closed, but with a frame still to be sent.
                     if !outbox.is_closed() {
@@ -126,7 +136,7 @@ impl Exchange {
     }
 
     /// Sends a frame. Returns it when it is to be tried again.
-    fn send(&self, packet: &PacketSocket, it: Retry, tally: &mut Tally) -> Result<Option<Retry>, LinkCause> {
+    fn send(&self, packet: &PacketSocket, it: Box<Retry>, tally: &mut Tally) -> Result<Option<Box<Retry>>, LinkCause> {
         let lost = match packet.send(&it.frame) {
             Sent::Yes => {
                 tally.sent += 1;
@@ -152,23 +162,28 @@ impl Exchange {
 }
 
 impl Retry {
-    fn first(frame: Vec<u8>, now: Instant) -> Self {
-        Self { frame, at: now, pause: FIRST_PAUSE, until: now + PATIENCE }
+    fn first(frame: Vec<u8>, now: Instant) -> Box<Self> {
+        Box::new(Self { frame, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
     }
 
     /// Returns it for its next try, the last at the end of the patience; `None` when that was the last.
-    fn later(self, now: Instant) -> Option<Self> {
-        (self.at < self.until).then(|| Self { at: (now + self.pause).min(self.until), pause: self.pause * 2, ..self })
+    fn later(mut self: Box<Self>, now: Instant) -> Option<Box<Self>> {
+        if self.at >= self.until {
+            return None;
+        }
+        self.at = (now + self.pause).min(self.until);
+        self.pause *= 2;
+        Some(self)
     }
 }
 
 /// Waits until what the sockets send goes through, or the exchange is closed.
-async fn forwarding(mut opened: Opened, outbox: &mut Outbox<Vec<u8>>) -> Result<Opened, LinkCause> {
+async fn forwarding(mut opened: Opened, outbox: &mut Outbox) -> Result<Opened, LinkCause> {
     let Some(port) = opened.port.take() else { return Ok(opened) };
     tokio::select! {
         forwards = port.forwards() => forwards.map(|()| opened),
         // Nobody sends before it is open.
-        _ = outbox.recv() => Err(LinkCause::TimedOut),
+        _ = outbox.next() => Err(LinkCause::TimedOut),
     }
 }
 
@@ -178,16 +193,17 @@ async fn forwarding(mut opened: Opened, outbox: &mut Outbox<Vec<u8>>) -> Result<
 async fn receive(
     packet: &Ready<PacketSocket>,
     places: &Arc<Semaphore>,
-    into: &mut Receiver,
+    into: &Mutex<Receiver>,
     tally: &mut Tally,
 ) -> io::Result<(Received, FrameMeta)> {
     let place = Arc::clone(places).acquire_owned().await.expect("nobody closes it");
     loop {
         let mut ready = packet.wait().await?;
-        match packet.receive(into) {
+        let received = packet.receive(&mut into.lock().expect("nothing panics while it receives"));
+        match received {
             Ok(Some((bytes, meta))) => {
                 tally.received += 1;
-                return Ok((Received { bytes: bytes.to_vec(), _place: place }, meta));
+                return Ok((Received { bytes, _place: place }, meta));
             }
             Ok(None) => tally.too_long += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_over(),

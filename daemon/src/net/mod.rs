@@ -4,7 +4,8 @@
 //!
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
-//! * [`packet`]: the sockets of an exchange, for some on a bridge's [`port`] of their own; [`exchange`] sends and receives through them; [`reaper`] closes them.
+//! * [`packet`]: the sockets of an exchange, for some on a bridge's [`port`] of their own; [`exchange`] sends what its
+//!   [`outbox`] holds and receives through them; [`reaper`] closes them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
 //! * [`inherit`] takes the socket that systemd passes.
@@ -15,6 +16,7 @@ mod exchange;
 pub(crate) mod inherit;
 mod netlink;
 mod netns;
+mod outbox;
 mod packet;
 mod pool;
 mod port;
@@ -32,8 +34,8 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
@@ -41,12 +43,14 @@ use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::frame::FrameMeta;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::{Sender, UnboundedSender, channel};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
 use exchange::Exchange;
 use netns::Host;
+use outbox::{Sender, outbox};
+use packet::Receiver;
 use pool::Pool;
 pub(crate) use ready::Ready;
 use reaper::Reaper;
@@ -152,7 +156,8 @@ pub(crate) struct Net {
     runtime: Handle,
     pool: Pool,
     events: UnboundedSender<NetEvent>,
-    exchanges: HashMap<ExchangeId, Sender<Vec<u8>>>,
+    exchanges: HashMap<ExchangeId, Sender>,
+    into: Arc<Mutex<Receiver>>,
     sweep_at: usize,
     watch: JoinHandle<()>,
 }
@@ -170,16 +175,17 @@ impl Net {
         let watch = Watch::new(registrar, pool.clone(), events.clone()).map_err(NetError::Watch)?;
         let runtime = Handle::current();
         let watch = runtime.spawn(watch.run());
-        Ok(Self { runtime, pool, events, exchanges: HashMap::new(), sweep_at: SWEEP, watch })
+        let into = Arc::new(Mutex::new(Receiver::new()));
+        Ok(Self { runtime, pool, events, exchanges: HashMap::new(), into, sweep_at: SWEEP, watch })
     }
 
     /// Opens the sockets of an exchange.
     pub(crate) fn open(&mut self, op: OpId, exchange: ExchangeId, link: Link, want: Sockets) {
         self.sweep();
-        let (frames, outbox) = channel(UNSENT);
+        let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
         let opening = self.pool.run(move |worker| worker.open(&link, want));
-        let exchange = Exchange { id: exchange, events: self.events.clone() };
+        let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };
         self.runtime.spawn(exchange.run(op, opening, outbox));
     }
 
@@ -216,8 +222,8 @@ impl Net {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
         };
-        if let Err(error) = frames.try_send(frame) {
-            debug!(exchange = exchange.0, %error, "frame not sent");
+        if !frames.send(frame) {
+            debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
         }
     }
 
@@ -238,7 +244,7 @@ impl Net {
     /// Drops what is left of exchanges that never opened, or broke, and were not closed.
     fn sweep(&mut self) {
         if self.exchanges.len() >= self.sweep_at {
-            self.exchanges.retain(|_, frames| !frames.is_closed());
+            self.exchanges.retain(|_, frames| !frames.is_abandoned());
             self.sweep_at = SWEEP.max(2 * self.exchanges.len());
         }
     }

@@ -115,14 +115,15 @@ pub(super) enum Sent {
 }
 
 /// Where frames are received into.
+#[derive(Debug)]
 pub(super) struct Receiver {
     frame: [u8; LONGEST],
     control: Vec<u8>,
 }
 
 impl Receiver {
-    pub(super) fn new() -> Box<Self> {
-        Box::new(Self { frame: [0; LONGEST], control: nix::cmsg_space!(libc::tpacket_auxdata) })
+    pub(super) fn new() -> Self {
+        Self { frame: [0; LONGEST], control: nix::cmsg_space!(libc::tpacket_auxdata) }
     }
 }
 
@@ -162,7 +163,7 @@ impl PacketSocket {
     }
 
     /// Takes the next frame; `None` for one that is too long to be ours.
-    pub(super) fn receive<'a>(&self, into: &'a mut Receiver) -> io::Result<Option<(&'a [u8], FrameMeta)>> {
+    pub(super) fn receive(&self, into: &mut Receiver) -> io::Result<Option<(Vec<u8>, FrameMeta)>> {
         let (length, meta, flags) = {
             let mut parts = [IoSliceMut::new(&mut into.frame)];
             let got =
@@ -185,7 +186,7 @@ impl PacketSocket {
         };
         // The filter cuts a longer frame to one byte more than fits, which shows here.
         let whole = !flags.contains(MsgFlags::MSG_TRUNC);
-        Ok(whole.then_some((&into.frame[..length], meta)))
+        Ok(whole.then(|| (into.frame[..length].to_vec(), meta)))
     }
 
     /// Sends a frame, or says why not. Does not wait.

@@ -1,0 +1,149 @@
+//! The frames of one exchange that wait to be sent.
+//!
+//! A queue of its own because of its size: while a host's containers start, each of them has an exchange that only
+//! listens for conflicts, and tokio's channel takes more than a kilobyte for nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+/// Returns both ends of a queue that holds at most `places` frames.
+pub(super) fn outbox(places: usize) -> (Sender, Outbox) {
+    let shared = Arc::new(Shared { queue: Mutex::default(), places, news: Notify::new() });
+    (Sender(Arc::clone(&shared)), Outbox(shared))
+}
+
+/// The end that frames are put into. Dropping it closes the exchange once they are sent.
+#[derive(Debug)]
+pub(super) struct Sender(Arc<Shared>);
+
+/// The end that they are taken from.
+#[derive(Debug)]
+pub(super) struct Outbox(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    places: usize,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    frames: VecDeque<Vec<u8>>,
+    /// Nothing more comes.
+    closed: bool,
+    /// Nobody takes any more.
+    abandoned: bool,
+}
+
+impl Sender {
+    /// Puts a frame in. Tells whether there was a place for it, and somebody to take it.
+    pub(super) fn send(&self, frame: Vec<u8>) -> bool {
+        let mut queue = self.0.queue();
+        let fits = !queue.abandoned && queue.frames.len() < self.0.places;
+        if fits {
+            queue.frames.push_back(frame);
+            self.0.news.notify_one();
+        }
+        fits
+    }
+
+    /// Tells whether the exchange is over.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.0.queue().abandoned
+    }
+}
+
+impl Outbox {
+    /// Takes the next frame, or waits for it; `None` when it is closed and empty.
+    ///
+    /// May be dropped at any await: a frame is taken in no other moment than when it is returned.
+    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            {
+                let mut queue = self.0.queue();
+                if let Some(frame) = queue.frames.pop_front() {
+                    return Some(frame);
+                }
+                if queue.closed {
+                    return None;
+                }
+            }
+            self.0.news.notified().await;
+        }
+    }
+
+    /// Tells whether nothing more comes into it; what came is still to be sent.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.queue().closed
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics while it holds the queue")
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.0.queue().closed = true;
+        self.0.news.notify_one();
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue();
+        queue.abandoned = true;
+        queue.frames = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_loop<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn frames_come_in_order_and_the_end_comes_after_the_last() {
+        on_loop(async {
+            let (sender, mut outbox) = outbox(2);
+            assert!(sender.send(vec![1]) && sender.send(vec![2]));
+            assert!(!sender.send(vec![3]), "no place");
+            assert!(!outbox.is_closed());
+            drop(sender);
+            assert!(outbox.is_closed());
+            assert_eq!(outbox.next().await, Some(vec![1]));
+            assert_eq!(outbox.next().await, Some(vec![2]));
+            assert_eq!(outbox.next().await, None);
+        });
+    }
+
+    #[test]
+    fn who_waits_hears_of_a_frame_and_of_the_end() {
+        on_loop(async {
+            let (sender, mut outbox) = outbox(2);
+            let waits = tokio::spawn(async move { (outbox.next().await, outbox.next().await) });
+            tokio::task::yield_now().await;
+            assert!(sender.send(vec![1]));
+            tokio::task::yield_now().await;
+            drop(sender);
+            assert_eq!(waits.await.unwrap(), (Some(vec![1]), None));
+        });
+    }
+
+    #[test]
+    fn nothing_is_put_in_when_nobody_takes_any_more() {
+        let (sender, outbox) = outbox(2);
+        assert!(!sender.is_abandoned());
+        drop(outbox);
+        assert!(sender.is_abandoned());
+        assert!(!sender.send(vec![1]));
+    }
+}
