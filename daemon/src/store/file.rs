@@ -26,7 +26,7 @@ const FORMAT_KEY: &str = "format";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
-const CACHE: usize = 1 << 20;
+const CACHE: usize = 256 << 10;
 /// After a commit that failed the next one comes no sooner than this, and twice as long after each further failure: it
 /// opens the file again, which reads all of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
