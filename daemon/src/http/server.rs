@@ -128,7 +128,7 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
 
 async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
     let result = match read(body).await {
-        Ok(body) => cni(&body, caller).await.map_err(|error| (status(error.code), error)),
+        Ok(body) => cni(body, caller).await.map_err(|error| (status(error.code), error)),
         Err(refused) => Err(refused),
     };
     match result {
@@ -162,9 +162,11 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
     }
 }
 
-async fn cni(body: &[u8], caller: &Caller) -> Result<String, Error> {
-    let request: wire::Request = serde_json::from_slice(body)
+async fn cni(body: Bytes, caller: &Caller) -> Result<String, Error> {
+    let request: wire::Request = serde_json::from_slice(&body)
         .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))?;
+    // So that the connection's buffer is free again while the caller waits.
+    drop(body);
     let asked = Asked::parse(&request, &caller.doors.site)?;
     // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
     // the file: a later start must not replay it against the new lease.
