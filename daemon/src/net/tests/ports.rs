@@ -29,6 +29,18 @@ async fn on_bridge(lab: &mut Lab, bridge: u32) -> ExchangeId {
     lab.open(Link::parent(bridge, mac), all).await.unwrap()
 }
 
+/// Makes a bridge with a wire in it. Returns the namespace at the wire's other end, the bridge, and who listens on the
+/// bridge itself and at that end.
+async fn wired_bridge(lab: &mut Lab) -> (Netns, u32, ExchangeId, ExchangeId) {
+    let bridge = make_bridge("br0");
+    ip("link set br0 up");
+    let (netns, wire, _) = lab.pair().await;
+    ip("link set host0 master br0");
+    let server = on_bridge(lab, bridge).await;
+    let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+    (netns, bridge, server, wire)
+}
+
 /// Waits until a link is gone.
 async fn gone(lab: &mut Lab, ifname: &str) {
     let look = async {
@@ -41,12 +53,7 @@ async fn gone(lab: &mut Lab, ifname: &str) {
 #[test]
 fn what_is_sent_by_a_port_reaches_the_bridge_and_its_other_ports_and_is_answered() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
-        ip("link set br0 up");
-        let (_netns, wire, _) = lab.pair().await;
-        ip("link set host0 master br0");
-        let server = on_bridge(&mut lab, bridge).await;
-        let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let exchange = lab.open(port_of(bridge), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
         lab.net.send(exchange, arp());
         for hearer in [server, wire] {
@@ -63,12 +70,7 @@ fn what_is_sent_by_a_port_reaches_the_bridge_and_its_other_ports_and_is_answered
 #[test]
 fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
     in_lab(async |mut lab: Lab| {
-        let bridge = make_bridge("br0");
-        ip("link set br0 up");
-        let (_netns, wire, _) = lab.pair().await;
-        ip("link set host0 master br0");
-        let server = on_bridge(&mut lab, bridge).await;
-        let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
+        let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let direct = lab.open(Link::parent(bridge, OTHER), PLAIN).await.unwrap();
         lab.net.send(direct, arp());
         assert_eq!(lab.frame(wire).await.0, arp());
