@@ -18,7 +18,7 @@ use super::Route;
 use super::object::{BadKey, Fault, Object, boolean, ip, ipv4, number, subnet, text, u8, u32};
 
 /// All keys of `ipam` that are known.
-const KEYS: [&str; 21] = [
+pub const IPAM_KEYS: [&str; 21] = [
     "type",
     "daemonSocketPath",
     "priority",
@@ -162,7 +162,7 @@ impl Ipam {
             return Ok(Self::default());
         }
         let ipam = Object::new("ipam", value)?;
-        ipam.nothing_misspelt(&KEYS)?;
+        ipam.nothing_misspelt(&IPAM_KEYS)?;
         // The shim's, which it reads for itself.
         ipam.read("type", text)?;
         ipam.read("daemonSocketPath", text)?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
-pub use ipam::{ClientId, ConflictDetection, ExtraRoute, Ipam, Provide, RequestList, Servers};
+pub use ipam::{ClientId, ConflictDetection, ExtraRoute, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
 pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};
 pub use version::{UnknownVersion, Version, VersionInfo};

@@ -1,6 +1,6 @@
 //! Whatever a caller sends is understood or refused, in few words.
 
-use leasehold_api::cni::{Env, Request, Version};
+use leasehold_api::cni::{Env, IPAM_KEYS, Request, Version};
 use leasehold_core::effect::Answer;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -10,11 +10,10 @@ use super::super::client_id::MachineId;
 use super::super::cni::Asked;
 use super::lease;
 
-/// Keys that mean something somewhere, so that values meet the code that reads them.
-const KEYS: [&str; 52] = [
+/// Keys outside of `ipam` that mean something somewhere, so that values meet the code that reads them.
+const KEYS: [&str; 34] = [
     "cniVersion",
     "name",
-    "type",
     "master",
     "bridge",
     "parent",
@@ -35,39 +34,22 @@ const KEYS: [&str; 52] = [
     "containerID",
     "ifname",
     "ipam",
-    "daemonSocketPath",
-    "priority",
-    "request",
     "skipDefault",
     "option",
-    "provide",
     "value",
     "fromArg",
-    "clientId",
-    "hostname",
-    "fqdn",
-    "vendorClass",
-    "userClass",
-    "broadcast",
-    "rapidCommit",
-    "timeout",
-    "routes",
     "dst",
     "gw",
     "mtu",
     "advmss",
     "table",
     "scope",
-    "suppressDefaultRoute",
-    "servers",
     "allow",
     "deny",
-    "release",
-    "ipPreferred",
 ];
 
 /// Texts that mean something somewhere.
-const TEXTS: [&str; 24] = [
+const TEXTS: [&str; 30] = [
     "",
     "lan",
     "ipvlan",
@@ -92,6 +74,12 @@ const TEXTS: [&str; 24] = [
     "host-name",
     "02:00:00:00:00:01",
     "K8S_POD_NAME",
+    "apply",
+    "keep",
+    "remove",
+    "optimistic",
+    "strict",
+    "off",
 ];
 
 fn text() -> impl Strategy<Value = String> {
@@ -116,7 +104,8 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<String, Value>> {
-    let key = prop_oneof![8 => prop::sample::select(&KEYS[..]).prop_map(str::to_owned), 1 => ".{0,40}"];
+    let known = KEYS.iter().chain(&IPAM_KEYS).copied().collect::<Vec<_>>();
+    let key = prop_oneof![8 => prop::sample::select(known).prop_map(str::to_owned), 1 => ".{0,40}"];
     prop::collection::vec((key, inner), 0..8).prop_map(|pairs| pairs.into_iter().collect())
 }
 
