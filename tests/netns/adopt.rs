@@ -36,7 +36,7 @@ fn running_containers_keep_their_addresses_under_the_next_daemon() -> Result<(),
         let question = witness::init_reboot(&mut seen, member, DEADLINE)?;
         assert_eq!(question.option(code::CLIENT_ID), before?.option(code::CLIENT_ID));
     }
-    assert_eq!(held(&lab)?, [(first.address.to_string(), "BOUND"), (second.address.to_string(), "BOUND")]);
+    witness::holds_bound(&lab, [&first, &second])?;
     for member in [&first, &second] {
         assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
         lab.check(member)?;
@@ -70,7 +70,7 @@ fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
     lab.wait_for_line("not adopted attachment=lan/changed/eth0")?;
     lab.wait_for_line("not adopted attachment=lan/ended/eth0")?;
     lab.wait_for_line("adopted attachment=lan/stays/eth0")?;
-    assert_eq!(held(&lab)?, [(stays.address.to_string(), "BOUND")]);
+    witness::holds_bound(&lab, [&stays])?;
     let listed = lab.daemon().operator(&["list"])?;
     for reason in ["no interface eth0", "no network namespace at /run/netns/ended"] {
         assert!(listed.contains(reason), "no {reason} in:\n{listed}");
@@ -97,12 +97,4 @@ fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallErro
 fn own(seen: &mut Capture, member: &Member, kind: Kind) -> Result<Dhcp, CallError> {
     let Container { mac, .. } = member.container;
     Ok(seen.wait_for_dhcp(kind, DEADLINE, |m| m.chaddr == mac)?)
-}
-
-/// Returns the addresses that the daemon holds, each with its state.
-fn held(lab: &Lab) -> Result<Vec<(String, &'static str)>, CallError> {
-    let state = |row: &Value| if row["state"] == "BOUND" { "BOUND" } else { "something else" };
-    let address =
-        |row: &Value| row["address"].as_str().and_then(|a| a.split('/').next()).unwrap_or_default().to_owned();
-    Ok(lab.daemon().list()?.iter().map(|row| (address(row), state(row))).collect())
 }

@@ -1,7 +1,5 @@
 //! The daemon dies; the leases do not.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +7,8 @@ use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
 use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Mac, Member, Need, Packet, sandbox};
 use serde_json::Value;
+
+use crate::witness;
 
 const LEASES: usize = 50;
 
@@ -26,7 +26,7 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
     let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
     lab.kill9()?;
     lab.start_daemon()?;
-    assert_eq!(held(&lab)?, addresses(&members));
+    witness::holds_bound(&lab, &members)?;
     each(&members, |member| lab.check(member))?;
     let macs: Vec<Mac> = members.iter().map(|member| member.container.mac).collect();
     let sent: Vec<_> = seen.packets()?.iter().filter(|packet| is_from(packet, &macs)).collect();
@@ -86,7 +86,7 @@ fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
     })?;
     lab.check(&stays)?;
     lab.check(&gone).expect_err("the attachment is gone");
-    assert_eq!(held(&lab)?, addresses(&[stays]));
+    witness::holds_bound(&lab, [&stays])?;
     Ok(())
 }
 
@@ -100,21 +100,6 @@ pub(crate) fn each<I: Send, T: Send>(
         let running: Vec<_> = items.into_iter().map(|item| s.spawn(move || work(item))).collect();
         running.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
     })
-}
-
-fn addresses<'a>(members: impl IntoIterator<Item = &'a Member>) -> BTreeMap<String, Ipv4Addr> {
-    members.into_iter().map(|member| (member.container.id.clone(), member.address)).collect()
-}
-
-/// Returns what the daemon holds, by container.
-fn held(lab: &Lab) -> Result<BTreeMap<String, Ipv4Addr>, CallError> {
-    let rows = lab.daemon().list()?;
-    let row = |row: &Value| {
-        let address = row["address"].as_str().and_then(|a| a.split('/').next()?.parse().ok());
-        assert_eq!(row["state"], "BOUND", "{row}");
-        (row["attachment"]["container"].as_str().unwrap_or_default().to_owned(), address.expect("an address"))
-    };
-    Ok(rows.iter().map(row).collect())
 }
 
 /// Returns every grant to a member, oldest first.

@@ -3,10 +3,8 @@
 //! A wall clock that jumps is not among these: it cannot be set for one process, and within a boot nothing but the times
 //! of records and events comes from it. The core's tests (`registry/tests/clock.rs`) have the jumps.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +12,8 @@ use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
 use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Daemon, Lab, Lan, Member, Need, sandbox};
 use serde_json::Value;
+
+use crate::witness;
 
 #[test]
 fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
@@ -50,8 +50,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     seen.clear()?;
     lab.kill9()?;
     lab.start_daemon()?;
-    let expected = addresses(members.iter().chain(&lucky).chain([&late]));
-    assert_eq!(held(&lab)?, expected);
+    witness::holds(&lab, members.iter().chain(&lucky).chain([&late]))?;
     for member in &members {
         let renewed = last_grant(&server.history()?, member).began;
         server.wait_for("a renewal after the restart", DEADLINE, |history| {
@@ -89,7 +88,7 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
     for member in &members {
         lab.wait_for_line(&format!("adopted attachment=lan/{}/eth0", member.container.id))?;
     }
-    assert_eq!(held(&lab)?, addresses(&members));
+    witness::holds(&lab, &members)?;
     for member in &members {
         assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
         lab.check(member)?;
@@ -141,18 +140,4 @@ fn last_grant(history: &[Lease], member: &Member) -> Lease {
     let mac = member.mac();
     let last = history.iter().rfind(|lease| lease.mac == mac && lease.held);
     last.expect("the member was granted its address").clone()
-}
-
-fn addresses<'a>(members: impl IntoIterator<Item = &'a Member>) -> BTreeMap<String, Ipv4Addr> {
-    members.into_iter().map(|member| (member.container.id.clone(), member.address)).collect()
-}
-
-/// Returns what the daemon holds, by container.
-fn held(lab: &Lab) -> Result<BTreeMap<String, Ipv4Addr>, CallError> {
-    let rows = lab.daemon().list()?;
-    let row = |row: &Value| {
-        let address = row["address"].as_str().and_then(|a| a.split('/').next()?.parse().ok());
-        (row["attachment"]["container"].as_str().unwrap_or_default().to_owned(), address.expect("an address"))
-    };
-    Ok(rows.iter().map(row).collect())
 }

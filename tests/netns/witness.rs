@@ -1,10 +1,32 @@
-//! What a capture of the server's link must show.
+//! What the daemon must say, and what a capture of the server's link must show.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::{Capture, Dhcp, Error, Lan, Member};
+use netns_fixtures::{Capture, Dhcp, Error, Lab, Lan, Member};
+use serde_json::Value;
+
+/// Asserts that the daemon lists the members, each with its address, and nobody else. Returns the rows.
+pub(crate) fn holds<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>) -> Result<Vec<Value>, Error> {
+    let rows = lab.daemon().list()?;
+    let holding = |row: &Value| {
+        let address = row["address"].as_str().and_then(|a| a.split('/').next()?.parse().ok());
+        (row["attachment"]["container"].as_str().unwrap_or_default().to_owned(), address)
+    };
+    let expected = members.into_iter().map(|member| (member.container.id.clone(), Some(member.address)));
+    let expected: BTreeMap<_, Option<Ipv4Addr>> = expected.collect();
+    assert_eq!(rows.iter().map(holding).collect::<BTreeMap<_, _>>(), expected);
+    Ok(rows)
+}
+
+/// As [`holds`], and each of them in peace.
+pub(crate) fn holds_bound<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>) -> Result<(), Error> {
+    let rows = holds(lab, members)?;
+    assert!(rows.iter().all(|row| row["state"] == "BOUND"), "{rows:?}");
+    Ok(())
+}
 
 /// Waits for a RENEW of a member: a REQUEST from its address to the server alone, by IP and by Ethernet.
 pub(crate) fn renewal(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
