@@ -100,6 +100,8 @@ pub struct Registry {
     /// The bindings of each namespace.
     by_netns: BTreeSet<(Cookie, BindingId)>,
     slots: BTreeMap<Arc<Attachment>, Slot>,
+    /// The ADDs that wait for a change of their interface to end.
+    awaiting_change: BTreeSet<Attachment>,
     requests: BTreeMap<RequestId, Attachment>,
     collections: BTreeMap<RequestId, Collection>,
     status: BTreeMap<RequestId, StatusCheck>,
@@ -132,6 +134,7 @@ impl Registry {
             freed: BTreeSet::new(),
             by_netns: BTreeSet::new(),
             slots: BTreeMap::new(),
+            awaiting_change: BTreeSet::new(),
             requests: BTreeMap::new(),
             collections: BTreeMap::new(),
             status: BTreeMap::new(),
@@ -219,6 +222,7 @@ impl Registry {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
         }
+        let changed = self.out.changed(op);
         match self.out.take(op) {
             Some((Owner::Binding(id), purpose)) => {
                 self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
@@ -228,6 +232,9 @@ impl Registry {
             Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
             Some((Owner::Journal, _)) => {}
             None => self.unknown += 1,
+        }
+        if let Some((cookie, ifindex)) = changed {
+            self.link_changed(cookie, ifindex);
         }
     }
 

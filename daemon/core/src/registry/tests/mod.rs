@@ -5,6 +5,7 @@ mod change;
 mod clock;
 mod conflict;
 mod events;
+mod interface;
 mod loss;
 mod memory;
 mod races;
