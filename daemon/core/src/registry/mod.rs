@@ -31,6 +31,7 @@ use self::collect::Collection;
 pub use self::kept::Kept;
 use self::pacing::{Pacing, Urgency};
 use self::profiles::Profiles;
+use self::recover::Resuming;
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -49,7 +50,8 @@ pub struct Config {
     /// before it offers) serves a crowd in time, so few that one which works at an answer for 30 ms has answered each before
     /// the first retransmission, a second later.
     pub permits: usize,
-    /// Links that are looked at at once, at start and after lost kernel messages.
+    /// Links that are looked at at once, at start and after lost kernel messages; and interfaces at once that are put right at
+    /// start.
     pub audits: usize,
     /// How long a lease of before a reboot waits for its container before it is given back.
     pub reboot_grace: Duration,
@@ -115,6 +117,7 @@ pub struct Registry {
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
     audit: Audit,
+    resuming: Resuming,
     unknown: u64,
 }
 
@@ -146,6 +149,7 @@ impl Registry {
             timers: Timers::default(),
             touched: BTreeSet::new(),
             audit: Audit::default(),
+            resuming: Resuming::default(),
             unknown: 0,
         }
     }
@@ -234,7 +238,7 @@ impl Registry {
             None => self.unknown += 1,
         }
         if let Some((cookie, ifindex)) = changed {
-            self.link_changed(cookie, ifindex);
+            self.link_changed(now, cookie, ifindex);
         }
     }
 
@@ -284,6 +288,9 @@ impl Registry {
                 self.reported(now, id, report);
             }
             let Some(key) = self.freed.pop_first() else {
+                if self.resume_next(now) {
+                    continue;
+                }
                 break;
             };
             if !self.holders.contains_key(&key) {

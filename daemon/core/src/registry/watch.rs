@@ -86,9 +86,10 @@ impl Registry {
     }
 
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
-    pub(super) fn link_changed(&mut self, cookie: Cookie, ifindex: u32) {
+    pub(super) fn link_changed(&mut self, now: Now, cookie: Cookie, ifindex: u32) {
         for id in self.of_link(cookie, Some(ifindex)) {
             self.audit.outdate(id);
+            self.with(now, id, |binding, cx| binding.work(cx));
         }
         self.admissions_changed(cookie, ifindex);
     }

@@ -4,9 +4,13 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::profile::Detection;
 use crate::effect::Failure;
 use crate::event::EventKind;
-use crate::link::KernelEvent;
+use crate::identity::ClientId;
+use crate::link::{KernelEvent, Link};
+use crate::record::{Former, RecordState};
+use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";
 const B: &str = "192.0.2.77/24";
@@ -98,6 +102,29 @@ fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
 }
 
 #[test]
+fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed_for() {
+    let mut rig = Rig::new(8);
+    rig.profile.detection = Detection::Strict;
+    rig.add("a", 1, "a");
+    rig.run_until(1009.0);
+    rig.configure(A);
+    rig.server = Server::Naks;
+    rig.run_until(1042.01);
+    while rig.state("a") == ["BOUND"] {
+        rig.run_until(rig.at.as_secs_f64() + 0.5);
+    }
+    rig.server = Server::Up;
+    while rig.state("a") != ["BOUND"] {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    assert!(rig.on_link().is_empty(), "it waits for its probes");
+    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED }));
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!((rig.removals(), rig.on_link()), (0, vec![A.to_owned()]));
+}
+
+#[test]
 fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
     let mut rig = bound();
     rig.hold_looks = true;
@@ -143,7 +170,7 @@ fn an_add_after_a_del_waits_for_a_change_that_is_still_under_way() {
 fn an_add_in_the_place_of_a_lost_lease_waits_for_the_change_that_follows_the_loss() {
     let mut rig = slowly_cleared();
     let add = rig.add("a", 1, "another");
-    assert!(!rig.answers.contains_key(&add));
+    assert_eq!((rig.answers.contains_key(&add), rig.changes.len()), (false, 1));
     rig.change_late();
     assert!(matches!(rig.answers[&add], Answer::Leased(_)) && rig.on_link().is_empty());
 }
@@ -171,4 +198,53 @@ fn an_add_waits_for_what_is_taken_off_for_one_that_was_given_up() {
     assert!(!rig.answers.contains_key(&add));
     rig.change_late();
     assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+}
+
+#[test]
+fn an_interface_that_is_cleared_for_an_add_is_not_changed_for_the_binding_before_meanwhile() {
+    let mut rig = bound();
+    rig.hold_looks = true;
+    rig.server = Server::Naks;
+    rig.run_until(1050.01);
+    let add = rig.add("a", 1, "another");
+    rig.hold_changes = true;
+    let (prepared, outcome) = rig.looks.pop_back().unwrap();
+    rig.input(Input::Done { op: prepared, outcome });
+    rig.end_look();
+    assert_eq!(rig.changes.len(), 1, "the binding before has looked, and waits");
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.hold_looks = false;
+    rig.change_late();
+    rig.run_until(1050.02);
+    assert_eq!((rig.on_link().len(), rig.only_record().former.clone()), (0, None), "it went on");
+}
+
+#[test]
+fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
+    let mut rig = Rig::new(8);
+    rig.config.audits = 2;
+    for n in 1..=9 {
+        let mut record = record(&format!("c{n}"), "b", 900.0);
+        record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
+        record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
+        record.state = RecordState::Seeking;
+        record.former = Some(Box::new(Former { leases: vec![record.lease.clone()], ..Former::default() }));
+        rig.stored.insert(BindingId(n.into()), record);
+    }
+    rig.server = Server::Silent;
+    rig.hold_looks = true;
+    rig.restart();
+    // The first is deleted while it is being put right, the last before.
+    rig.del("c9");
+    rig.del("c1");
+    let mut most = 0;
+    while !rig.looks.is_empty() {
+        most = most.max(rig.looks.len());
+        rig.end_look();
+    }
+    assert_eq!(most, 5, "two that are looked at, two that are put right, and one that is deleted");
+    assert!(rig.stored.values().all(|record| record.former.is_none()), "{:?}", rig.stored);
+    assert_eq!(rig.stored.len(), 7);
+    let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
+    assert_eq!(busy.collect::<Vec<_>>(), []);
 }

@@ -41,7 +41,7 @@ pub(super) enum Server {
 
 pub(super) struct Rig {
     pub(super) reg: Registry,
-    config: Config,
+    pub(super) config: Config,
     pub(super) at: Duration,
     /// How far the wall clock was set, in seconds.
     pub(super) wall_set: i64,
