@@ -3,6 +3,7 @@
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::effect::Adoptee;
 use crate::event::EventKind;
 use crate::link::Step;
 use crate::record::Change;
@@ -152,4 +153,21 @@ fn an_mtu_that_waits_is_set_though_the_store_is_full() {
     rig.disk = Disk::Good;
     rig.run_until(1140.0);
     assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_record() {
+    let mut rig = Rig::new(8);
+    rig.options = SMALL.to_vec();
+    rig.addresses.push(A.parse().unwrap());
+    rig.disk = Disk::Full;
+    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap() }];
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.run_until(1030.0);
+    assert_eq!((rig.state("a"), rig.steps.len()), (vec!["BOUND"], 0));
+    rig.disk = Disk::Good;
+    rig.run_until(1049.0);
+    rig.run_until(1070.0);
+    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+    assert_eq!(rig.on_link(), [A]);
 }
