@@ -421,6 +421,7 @@ impl<'a> Life<'a> {
                 leases: vec![other; usize::from(self.script.u8() % 3)],
                 bare: self.script.flag(),
                 taken: self.script.flag(),
+                mtu_due: address.addr().octets()[3] % 2 == 1,
             })
         });
         Record {

@@ -61,6 +61,8 @@ pub(crate) enum Rule {
     Published,
     /// A container's interface does not carry what its lease says, or more.
     Interface,
+    /// An address is told as taken off by somebody, and nobody took it off.
+    Removed,
     /// The core keeps something of what is over.
     Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.

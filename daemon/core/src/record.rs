@@ -36,8 +36,8 @@ pub struct Record {
     pub boot: BootId,
     /// The wall clock at the lease's start: the only way from one boot's clock to the next one's.
     pub since: WallTime,
-    /// What is still to be done at the interface. `None`: it carries what `lease` says when `Bound`, or nothing of it when
-    /// `Seeking`, as far as the profile wants the interface changed.
+    /// What is still to be done at the interface, or what it keeps by choice. `None`: it carries what `lease` says when `Bound`,
+    /// or nothing of it when `Seeking`, as far as the profile wants the interface changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Box<Former>>,
 }
@@ -55,6 +55,9 @@ pub struct Former {
     /// Somebody else uses an address of these: they go, though the profile keeps what ends (RFC 5227 §2.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
+    /// The MTU is still to be set: that of the record's lease, or of the first of these where the profile keeps what changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mtu_due: bool,
 }
 
 /// Whether a lease is held or on its way back.

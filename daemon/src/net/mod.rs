@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -191,22 +191,25 @@ impl Net {
 
     /// Looks at a link, and tells of its namespace from then on.
     pub(crate) fn inspect(&mut self, op: OpId, target: Target) {
-        let look = self.pool.run(move |worker| worker.apply(&target, &[], || {}));
+        let look = self.pool.run(move |worker| worker.apply(&target, &[], |_| true));
         self.answer(op, async move { Outcome::Inspected(look.await.flatten()) });
     }
 
     /// Changes a link step by step, then looks at it.
     pub(crate) fn apply(&mut self, op: OpId, target: Target, steps: Vec<Step>) {
-        // Counted outside of the work, so that it can be told also of work that hangs.
-        let taken = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&taken);
+        // Counted outside of the work, so that it can be told also of work that hangs. What hung for too long changes nothing
+        // any more: somebody else may have the link by then.
+        let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counter, is_over) = (Arc::clone(&taken), Arc::clone(&over));
         let work = self.pool.run(move |worker| {
-            worker.apply(&target, &steps, || {
-                counter.fetch_add(1, Ordering::Relaxed);
+            worker.apply(&target, &steps, |taken| {
+                counter.store(taken, Ordering::Relaxed);
+                !is_over.load(Ordering::Relaxed)
             })
         });
         self.answer(op, async move {
             let result = work.await.flatten();
+            over.store(true, Ordering::Relaxed);
             Outcome::Applied { taken: taken.load(Ordering::Relaxed), result }
         });
     }

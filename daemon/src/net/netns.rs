@@ -151,25 +151,25 @@ impl Worker {
         opened
     }
 
-    /// Takes `steps` at the target, counting each in `taken`, and returns what is there then.
+    /// Takes `steps` at the target for as long as `goes_on`, which hears how many were taken, and returns what is there then.
     ///
     /// The watch hears the target's namespace before the first step.
     pub(super) fn apply(
         &mut self,
         target: &Target,
         steps: &[Step],
-        taken: impl FnMut(),
+        goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         match target {
             Target::Named { netns, ifname, host_too } => {
                 let expected = if *host_too { Expected::Any } else { Expected::NotHost };
-                self.apply_within(netns, expected, Which::Name(ifname), steps, taken)
+                self.apply_within(netns, expected, Which::Name(ifname), steps, goes_on)
             }
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
-                self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, taken)
+                self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on)
             }
-            Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, taken),
-            Target::Host { ifname } => self.apply_here(Which::Name(ifname), steps, taken),
+            Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, goes_on),
+            Target::Host { ifname } => self.apply_here(Which::Name(ifname), steps, goes_on),
         }
     }
 
@@ -201,7 +201,7 @@ impl Worker {
         expected: Expected,
         which: Which<'_>,
         steps: &[Step],
-        taken: impl FnMut(),
+        goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         let host = Arc::clone(&self.host);
         self.within(path, |ns| {
@@ -211,13 +211,18 @@ impl Worker {
                 true => host.registrar.register_own(cookie),
                 false => host.registrar.register(cookie, path, ns),
             }
-            netlink.apply(which, cookie, steps, taken)
+            netlink.apply(which, cookie, steps, goes_on)
         })
     }
 
-    fn apply_here(&mut self, which: Which<'_>, steps: &[Step], taken: impl FnMut()) -> Result<LinkView, LinkCause> {
+    fn apply_here(
+        &mut self,
+        which: Which<'_>,
+        steps: &[Step],
+        goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<LinkView, LinkCause> {
         let cookie = self.host.cookie;
-        self.here()?.apply(which, cookie, steps, taken)
+        self.here()?.apply(which, cookie, steps, goes_on)
     }
 
     /// Returns the socket in the host's namespace.

@@ -19,13 +19,14 @@ use nix::libc;
 use super::netlink::{Netlink, NetlinkError, Which};
 
 impl Netlink {
-    /// Takes `steps` in order, counting each in `taken`, and returns what the link then looks like.
+    /// Takes `steps` in order, and returns what the link then looks like. `goes_on` hears how many were taken, before each and
+    /// after the last; when it says no, nobody waits for the rest, which is left.
     pub(super) fn apply(
         &mut self,
         which: Which<'_>,
         cookie: Cookie,
         steps: &[Step],
-        mut taken: impl FnMut(),
+        mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         // A link that is not Ethernet is left as it is. By index it was looked at before.
         let index = match which {
@@ -33,10 +34,13 @@ impl Netlink {
             Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
             Which::Name(_) => self.ethernet(which)?.0.index,
         };
-        for step in steps {
+        for (taken, step) in steps.iter().enumerate() {
+            if !goes_on(taken) {
+                return Err(LinkCause::TimedOut);
+            }
             self.take(index, step)?;
-            taken();
         }
+        goes_on(steps.len());
         self.view(Which::Index(index), cookie)
     }
 

@@ -26,8 +26,8 @@ const LONGEST: u64 = 64 * 1024;
 
 /// Looks at a container's link, at the host's link that is its LAN, and at the host.
 pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) -> Survey {
-    let own = worker.apply(&Target::Known(link), &[], || {}).ok();
-    let parent = lan_parent.and_then(|ifname| worker.apply(&Target::Host { ifname }, &[], || {}).ok());
+    let own = worker.apply(&Target::Known(link), &[], |_| true).ok();
+    let parent = lan_parent.and_then(|ifname| worker.apply(&Target::Host { ifname }, &[], |_| true).ok());
     let parent_is_bridge = parent.is_some_and(|view| view.bridge);
     let bridge_nf = parent_is_bridge.then(|| setting(BRIDGE_NF)).flatten();
     let survey = Survey {

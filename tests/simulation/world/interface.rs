@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
+use leasehold_core::event::{Event, EventKind};
 use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::ClientKey;
@@ -111,6 +112,20 @@ impl World {
         }
     }
 
+    /// Judges the events from `first` on: nobody is told that somebody took an address off an interface that nobody touched.
+    /// What a daemon took off and could not note before it died, the next one may take for that.
+    pub(super) fn judge_removals(&mut self, first: usize) {
+        if self.stats.crashes > 0 && (self.plan.store_full.is_some() || self.plan.store_faults > 0) {
+            return;
+        }
+        let untouched = |actor: &Actor| actor.phase == Phase::Live && !actor.meddled;
+        let about = |event: &Event| self.actors.iter().find(|actor| actor.attachment == event.attachment);
+        let mut removals = self.store.events[first..].iter().filter(|event| event.kind == EventKind::AddressRemoved);
+        if let Some(event) = removals.find(|event| about(event).is_some_and(untouched)) {
+            self.fail(Rule::Removed, format!("{event:?}"));
+        }
+    }
+
     /// Judges what the daemon is about to do at an interface: no address before its lease is durable.
     pub(super) fn judge_steps(&mut self, target: &Target, steps: &[Step]) {
         let Target::Known(link) = target else { return };
@@ -185,11 +200,9 @@ impl World {
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
-        // An MTU that could not be set is not tried again, nor is a route that the kernel refused; nor an MTU that a daemon
-        // died before setting.
+        // A route that the kernel refused is not tried again, and an MTU that it refused perhaps not for an hour.
         let missing = missing.filter(|_| !self.links_fail);
-        let sets_mtu = !self.links_fail && self.stats.crashes == 0;
-        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && sets_mtu);
+        let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
         let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
         let who = format!("{}, {:?}", actor.attachment, record.state);
         let wrong = if there != wanted {

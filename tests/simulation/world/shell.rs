@@ -211,9 +211,11 @@ impl World {
             } else if happens(&mut self.rng, self.plan.store_faults) {
                 Err(StoreCause::Failed("simulated".to_owned()))
             } else {
+                let told = self.store.events.len();
                 if let Some(event) = self.store.commit(op, changes) {
                     self.fail(Rule::EventAhead, format!("{event:?}"));
                 }
+                self.judge_removals(told);
                 Ok(())
             };
             if result.is_err() {

@@ -96,6 +96,11 @@ impl Acquire {
         [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
+    /// Tells whether the lease wants another MTU than the link has.
+    pub(super) fn resizes(&self) -> bool {
+        self.client.lease().and_then(|lease| lease.mtu).is_some_and(|mtu| u32::from(mtu) != self.mtu)
+    }
+
     /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
@@ -299,7 +304,7 @@ impl Binding {
 
     pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        let adopts = acquire.adopts;
+        let (adopts, resizes) = (acquire.adopts, acquire.resizes());
         let aborted = match acquire.stage {
             Stage::Persisting { aborted } => aborted,
             Stage::Forgetting { aborted } => return self.forgotten_declined(result, aborted, cx),
@@ -319,6 +324,9 @@ impl Binding {
             (Err(cause), false) if adopts => {
                 self.exchange.close(cx);
                 self.held(cx);
+                if resizes {
+                    self.size_later();
+                }
                 self.persist_later(&cause, cx);
             }
             (Err(cause), _) => {
@@ -454,17 +462,30 @@ impl Binding {
         self.release_begin(cx);
     }
 
-    /// Goes on after the MTU was set, or could not be.
-    pub(super) fn sized(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+    /// Goes on after the MTU was set, or could not be: that is tried again, no ADD fails for it.
+    pub(super) fn sized(&mut self, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) {
         self.work = None;
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let noted = acquire.resizes();
+        if let Ok(mtu) = &result {
+            acquire.mtu = *mtu;
+        }
         match result {
             Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
             _ if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
             Err(cause) => {
-                tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
                 self.held(cx);
+                self.size_failed(&cause, cx);
+                if !noted {
+                    self.record_again(cx);
+                }
             }
-            Ok(()) => self.held(cx),
+            Ok(_) => {
+                self.held(cx);
+                if noted {
+                    self.record_again(cx);
+                }
+            }
         }
     }
 

@@ -86,6 +86,14 @@ impl Hold {
         }
     }
 
+    /// Takes note of what a record says of the interface: where it keeps an earlier address, the last one was never there.
+    fn recall(&mut self, former: Option<&Former>, holder: &Holder) {
+        let kept = former.filter(|former| holder.profile.on_change == OnChange::Keep && !former.bare);
+        if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.address != self.last.address) {
+            self.expect_address(false);
+        }
+    }
+
     /// Takes note that there is another address, which is on the interface already, or is not to be.
     pub(super) fn expect_address(&mut self, there: bool) {
         self.presence = if there { Presence::Unknown } else { Presence::Missing };
@@ -104,10 +112,7 @@ impl Binding {
     ) -> Self {
         let lease = Arc::new(lease);
         let mut hold = Hold::new(resume(holder.sender(), lease.clone(), cx), lease.clone());
-        let kept = former.as_ref().filter(|former| holder.profile.on_change == OnChange::Keep && !former.bare);
-        if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.address != lease.address) {
-            hold.expect_address(false);
-        }
+        hold.recall(former.as_deref(), &holder);
         let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
         let lost = hold.client.lease().is_none();
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
@@ -117,7 +122,6 @@ impl Binding {
             binding.lease_lost(&lease, false);
             binding.record_again(cx);
         }
-        binding.work(cx);
         binding
     }
 
@@ -129,11 +133,10 @@ impl Binding {
         former: Option<Box<Former>>,
         cx: &mut Cx<'_>,
     ) -> Self {
-        let hold = Hold::new(seek(holder.sender(), cx), last);
+        let mut hold = Hold::new(seek(holder.sender(), cx), last);
+        hold.recall(former.as_deref(), &holder);
         let work = Work::recovered(former);
-        let mut binding = Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
-        binding.work(cx);
-        binding
+        Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) }
     }
 
     /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1). Another
@@ -199,12 +202,13 @@ impl Binding {
         }
     }
 
-    /// Returns the leased address that the interface should carry by now: `None` while there is none, or while the daemon
-    /// itself is changing that, or is to.
+    /// Returns the address that the interface should carry by now, of the lease or of the last one where that is kept: `None`
+    /// while there is none, while it is probed for, or while the daemon itself is changing that, or is to.
     pub(crate) fn expected_address(&self) -> Option<Ipv4Addr> {
         let Life::Held(hold) = &self.life else { return None };
-        let changes = self.at_work() || hold.presence == Presence::Awaited;
-        hold.client.lease().filter(|_| !changes).map(Lease::ip)
+        let changes = self.at_work() || self.is_probing() || hold.presence == Presence::Awaited;
+        let kept = || self.keeps_lost().then_some(&*hold.last);
+        hold.client.lease().or_else(kept).filter(|_| !changes).map(Lease::ip)
     }
 
     /// Takes note of what a look at the interface showed.
@@ -240,10 +244,14 @@ impl Binding {
     }
 
     /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without
-    /// it servers cannot answer a renewal, so the lease is extended by INIT-REBOOT from there on.
+    /// it servers cannot answer a renewal, so the lease is extended by INIT-REBOOT from there on. One that is only kept there
+    /// after its lease is nobody's loss.
     pub(crate) fn on_address(&mut self, there: bool, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
-        let Some(lease) = hold.client.lease() else { return };
+        let Some(lease) = hold.client.lease() else {
+            hold.presence = if there { Presence::There } else { Presence::Missing };
+            return hold.client.set_addressed(there);
+        };
         let (was, address) = (hold.presence, lease.address);
         let mut removed = None;
         let configured = was == Presence::There || cx.now.boot.saturating_since(lease.start) > CONFIGURED;
@@ -391,7 +399,7 @@ impl Binding {
         // What waited for its probes was never used, but what was there before it may be there still.
         let (left, taken) = match &self.life {
             Life::Held(hold) => {
-                let was_used = hold.last.ip() == lease.ip() && hold.on_link();
+                let was_used = hold.last.ip() == lease.ip() && hold.on_link() || self.may_carry(lease.ip());
                 let left = if self.is_probing() { hold.last.clone() } else { Arc::new(lease.clone()) };
                 (left, was_used && matches!(loss, Loss::Conflict { .. }))
             }

@@ -38,7 +38,7 @@ use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Identity, IdentityKey};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
-use crate::record::{BindingId, Record, RecordState};
+use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
@@ -369,7 +369,19 @@ impl Binding {
             state,
             boot: cx.boot.clone(),
             since: crate::time::WallTime::from_epoch(since),
-            former: self.work.as_ref().filter(|_| matches!(self.life, Life::Held(_))).and_then(|work| work.former()),
+            former: self.former(),
+        }
+    }
+
+    /// Returns what is still to be done at the interface, for the record.
+    fn former(&self) -> Option<Box<Former>> {
+        match &self.life {
+            // A daemon that ends before it is set leaves that to the next one.
+            Life::Acquiring(acquire) if acquire.resizes() => {
+                Some(Box::new(Former { mtu_due: true, ..Former::default() }))
+            }
+            Life::Held(_) => self.work.as_ref().and_then(|work| work.former()),
+            Life::Acquiring(_) | Life::Releasing(_) => None,
         }
     }
 

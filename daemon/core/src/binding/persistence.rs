@@ -73,10 +73,10 @@ impl Persistence {
         self.durable().filter(|_| !self.lost)
     }
 
-    /// Tells whether the store holds this lease for certain, and goes on holding it: no write under way takes it out.
-    pub(super) fn holds(&self, lease: &Lease) -> bool {
-        let stays = self.in_flight.is_none() || self.writing.as_ref().is_some_and(|new| lease.grants_the_same(new));
-        stays && self.durable.as_ref().is_some_and(|durable| lease.grants_the_same(durable))
+    /// Tells whether the store holds a lease like this for certain, and goes on holding one: no write under way takes it out.
+    pub(super) fn holds(&self, is_like: impl Fn(&Lease) -> bool) -> bool {
+        let stays = self.in_flight.is_none() || self.writing.as_deref().is_some_and(&is_like);
+        stays && self.durable.as_deref().is_some_and(is_like)
     }
 
     /// Wants the store to hold this when it is next written.
@@ -201,7 +201,11 @@ impl Binding {
             (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
             (Life::Held(_), Ok(())) => self.work(cx),
             (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
-            (Life::Held(_), Err(cause)) => self.persist_later(&cause, cx),
+            (Life::Held(_), Err(cause)) => {
+                self.persist_later(&cause, cx);
+                // What the store holds already does not wait for it.
+                self.work(cx);
+            }
             (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),
         }
     }

@@ -5,8 +5,12 @@
 //! timed-out change is followed by one before anything else is changed.
 //!
 //! A new lease is durable before the interface is changed for it. What a lease that is lost left there goes at once,
-//! whatever the store says.
+//! whatever the store says. What a restart cut short waits for its turn among all bindings.
+//!
+//! An ADD tries once to set the MTU that its lease names; what became of that stands in the record before it is tried.
 
+use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::{Binding, Cx, Life, Owner, Purpose};
@@ -22,6 +26,9 @@ use crate::time::Instant;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
+const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
+
 /// Leases of which something may be on an interface. Beyond that one is forgotten, but not the oldest: that is on it for
 /// certain, while those after it may never have come so far.
 const MAX_FORMER: usize = 4;
@@ -29,7 +36,7 @@ const MAX_FORMER: usize = 4;
 /// What is to be done at an interface, and how far it is.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// What the interface may carry; empty and not bare when nothing is to be done.
+    /// What the interface may carry; empty and not bare when it carries what the lease says.
     former: Former,
     stage: Stage,
     failures: u32,
@@ -44,18 +51,21 @@ enum Stage {
     /// Nothing is under way.
     #[default]
     Idle,
+    /// A restart cut it short, and it goes on when it is its turn.
+    Queued,
     /// The LAN's link is being looked at: no interface of it has a larger MTU.
     Parent,
     /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
     Looking { most: Option<u32>, asked: bool },
-    /// The interface is being changed for this lease.
-    Applying { steps: Vec<Step>, next: Option<Box<Lease>> },
+    /// The interface is being changed for this lease. `short`: its MTU has to be smaller than it could be, as nobody knows
+    /// the one of the LAN's link.
+    Applying { steps: Vec<Step>, next: Option<Box<Lease>>, short: bool },
 }
 
 impl Work {
-    /// Returns work that goes on where a restart cut it short.
+    /// Returns work that goes on where a restart cut it short, when it is its turn.
     pub(super) fn recovered(former: Option<Box<Former>>) -> Option<Box<Self>> {
-        former.map(|former| Box::new(Self { former: *former, ..Self::default() }))
+        former.map(|former| Box::new(Self { former: *former, stage: Stage::Queued, ..Self::default() }))
     }
 
     /// Returns what the interface may carry of earlier leases, for the record.
@@ -70,6 +80,19 @@ impl Work {
 
     fn busy(&self) -> bool {
         !matches!(self.stage, Stage::Idle)
+    }
+
+    /// Tells whether what the interface carries, beside its MTU, may be something else than what the lease says.
+    fn differs(&self) -> bool {
+        self.former.bare || !self.former.leases.is_empty()
+    }
+
+    /// Returns the MTU that the way to `next` sets, before the link's own bounds.
+    fn mtu(&self, next: Option<&Lease>) -> Option<u16> {
+        match self.former.mtu_due {
+            true => next.and_then(|next| next.mtu),
+            false => plan::mtu(&self.before(&[]), next),
+        }
     }
 
     /// Takes note that something of a lease may be on the interface.
@@ -109,7 +132,7 @@ impl Binding {
             }
             OnChange::Keep => {
                 // Nothing is changed from here on: what the interface has is what the first lease put there.
-                if self.work.is_none() {
+                if !self.work.as_ref().is_some_and(|work| work.differs()) {
                     self.due().leave_behind(was, false);
                 }
                 Some(self.due().former.leases.first().is_some_and(|kept| kept.address == address))
@@ -125,13 +148,12 @@ impl Binding {
 
     /// Takes note that there is a lease where there was none; `last` is the one before.
     pub(super) fn lease_returned(&mut self, last: &Lease) {
+        if self.keeps_lost() {
+            return self.lease_changed(last);
+        }
         if self.profile.on_expiry == OnExpiry::Keep {
-            if !self.work.as_ref().is_some_and(|work| work.former.bare || work.former.taken) {
-                return self.lease_changed(last);
-            }
             self.due().leave_behind(last, true);
         }
-        self.due().former.taken = false;
         self.due().expect_bare(true);
         if let Life::Held(hold) = &mut self.life {
             hold.await_address();
@@ -175,13 +197,37 @@ impl Binding {
         let (Life::Held(hold), Some(work), Link::InNetns { .. }) = (&self.life, &self.work, &self.link) else {
             return None;
         };
+        let former = &work.former;
+        let is_durable = |next: &Lease| self.persistence.holds(|held| plan::same(held, next, &self.profile));
+        let usable = |next: &Lease| !self.is_probing() && is_durable(next);
         match hold.client.lease() {
-            None => (self.profile.on_expiry == OnExpiry::Remove || work.former.taken).then_some(None),
-            Some(_) if self.profile.on_change == OnChange::Keep && !work.former.bare => None,
-            Some(next) if !self.is_probing() && self.persistence.holds(next) => Some(Some(next)),
+            None => (self.profile.on_expiry == OnExpiry::Remove || former.taken).then_some(None),
+            // The MTU that came with the ADD is no change.
+            Some(next) if self.keeps_changed() => match former.leases.first() {
+                Some(kept) => former.mtu_due.then_some(Some(kept)),
+                None => (former.mtu_due && usable(next)).then_some(Some(next)),
+            },
+            Some(next) if usable(next) => Some(Some(next)),
             // What was lost before it does not wait for it.
-            Some(_) => (self.follows_loss() && !work.former.leases.is_empty()).then_some(None),
+            Some(_) => ((self.follows_loss() || former.taken) && !former.leases.is_empty()).then_some(None),
         }
+    }
+
+    /// Tells whether the interface keeps what it carries though there is another lease.
+    fn keeps_changed(&self) -> bool {
+        let gone = self.work.as_ref().is_some_and(|work| work.former.bare || work.former.taken);
+        self.profile.on_change == OnChange::Keep && !gone && !self.probes_after_loss()
+    }
+
+    /// Tells whether the interface keeps what the last lease put there though that is lost.
+    pub(super) fn keeps_lost(&self) -> bool {
+        let gone = self.work.as_ref().is_some_and(|work| work.former.bare || work.former.taken);
+        self.profile.on_expiry == OnExpiry::Keep && !gone
+    }
+
+    /// Tells whether something of a lease with this address may be on the interface beside the last one.
+    pub(super) fn may_carry(&self, address: Ipv4Addr) -> bool {
+        self.work.as_ref().is_some_and(|work| work.former.leases.iter().any(|lease| lease.ip() == address))
     }
 
     /// Tells whether the lease that is not used yet is one after a loss, whose traces go in any case.
@@ -190,33 +236,59 @@ impl Binding {
         self.profile.on_expiry == OnExpiry::Remove && if self.is_probing() { self.probes_after_loss() } else { bare }
     }
 
-    /// Tells whether the interface is being changed, or is to be.
+    /// Tells whether the addresses of the interface are being changed, or are to be.
     pub(super) fn at_work(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.busy()) || self.wanted().is_some()
+        self.work.as_ref().is_some_and(|work| work.differs() && (work.busy() || self.wanted().is_some()))
+    }
+
+    /// Tells whether a look at the interface or a change of it is under way.
+    pub(crate) fn is_working(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.busy()) && !self.awaits_turn()
+    }
+
+    /// Tells whether what a restart cut short waits for its turn.
+    pub(crate) fn awaits_turn(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| matches!(work.stage, Stage::Queued))
+    }
+
+    /// Goes on with what a restart cut short.
+    pub(crate) fn take_turn(&mut self, cx: &mut Cx<'_>) {
+        if let Some(work) = self.work.as_mut().filter(|work| matches!(work.stage, Stage::Queued)) {
+            work.stage = Stage::Idle;
+            self.work(cx);
+        }
     }
 
     /// Goes on with what is to be done at the interface, if anything is and may be.
-    pub(super) fn work(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn work(&mut self, cx: &mut Cx<'_>) {
         let Some(work) = self.work.as_ref().filter(|work| !work.busy()) else { return };
         if work.retry.is_some_and(|at| cx.now.boot < at) {
             return;
         }
-        let Some(next) = self.wanted() else { return };
-        let done = match next {
-            Some(next) => {
-                !work.former.bare && work.former.leases.iter().all(|was| plan::same(was, next, &self.profile))
-            }
-            None => work.former.leases.is_empty(),
-        };
-        if done {
+        if self.is_settled() {
             self.work = None;
             return self.record_again(cx);
         }
-        let resizes = plan::mtu(&work.before(&[]), next).is_some();
+        let Some(next) = self.wanted() else { return };
+        let resizes = work.mtu(next).is_some();
         let parent = self.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
         match parent {
             Some(ifname) => self.look_at_parent(ifname, cx),
             None => self.look(None, false, cx),
+        }
+    }
+
+    /// Tells whether nothing is left to be done, nor anything there that is to be known later.
+    fn is_settled(&self) -> bool {
+        let (Life::Held(hold), Some(work)) = (&self.life, &self.work) else { return false };
+        let kept = hold.client.lease().filter(|_| self.keeps_changed() && !self.is_probing());
+        match self.wanted().unwrap_or(kept) {
+            Some(next) => {
+                let same = work.former.leases.iter().all(|was| plan::same(was, next, &self.profile));
+                let kept_too = kept.is_none_or(|lease| plan::same(lease, next, &self.profile));
+                !work.former.bare && same && kept_too && work.mtu(Some(next)).is_none()
+            }
+            None => self.wanted().is_some() && work.former.leases.is_empty(),
         }
     }
 
@@ -230,10 +302,10 @@ impl Binding {
         self.due().stage = Stage::Looking { most, asked };
     }
 
-    fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, cx: &mut Cx<'_>) {
+    fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
         let target = Target::Known(self.link.clone());
         cx.out.apply(Owner::Binding(self.id), Purpose::Work, target, steps.clone());
-        self.due().stage = Stage::Applying { steps, next };
+        self.due().stage = Stage::Applying { steps, next, short };
     }
 
     /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it is already.
@@ -250,9 +322,9 @@ impl Binding {
         let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
         let mtu = u32::from(wanted).min(most.unwrap_or(acquire.mtu));
         if mtu == acquire.mtu {
-            return self.sized(Ok(()), cx);
+            return self.sized(Ok(mtu), cx);
         }
-        self.apply(vec![Step::Mtu(mtu)], None, cx);
+        self.apply(vec![Step::Mtu(mtu)], None, false, cx);
     }
 
     /// Goes on after a look or a change.
@@ -269,18 +341,8 @@ impl Binding {
             (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), true, cx),
             (Stage::Looking { most, asked }, Outcome::Inspected(Ok(view))) => self.change(&view, most, asked, cx),
             (Stage::Looking { .. }, Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
-            (Stage::Applying { next, .. }, Outcome::Applied { result: Ok(_), .. }) => {
-                tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
-                if let (Life::Held(hold), Some(next)) = (&mut self.life, &next) {
-                    hold.put_on(next.ip());
-                }
-                let (bare, taken) = (next.is_none(), self.due().former.taken && next.is_some());
-                self.due().former = Former { bare, taken, leases: next.map(|next| *next).into_iter().collect() };
-                // Where the profile keeps what ends, that nothing is there does not go without saying.
-                match bare && self.profile.on_expiry == OnExpiry::Keep {
-                    true => self.record_again(cx),
-                    false => self.work(cx),
-                }
+            (Stage::Applying { next, short, .. }, Outcome::Applied { result: Ok(_), .. }) => {
+                self.applied(next, short, cx);
             }
             (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
@@ -292,10 +354,51 @@ impl Binding {
         }
     }
 
+    /// Goes on after the interface was changed for `next`.
+    fn applied(&mut self, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
+        tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
+        let Life::Held(hold) = &mut self.life else { return };
+        next.iter().for_each(|next| hold.put_on(next.ip()));
+        let current = hold.client.shared();
+        // Of a lease that was lost meanwhile it is not known here whether somebody else uses its address.
+        let still = matches!((&next, &current), (Some(next), Some(current)) if next.ip() == current.ip());
+        let agrees = matches!((&next, &current), (Some(next), Some(now)) if plan::same(next, now, &self.profile));
+        let work = self.due();
+        let refused = work.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
+        let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
+        let taken = work.former.taken && next.is_some() && !still;
+        let leases = next.filter(|_| !agrees).map(|next| *next).into_iter().collect();
+        work.former = Former { leases, bare, taken, mtu_due };
+        match mtu_due {
+            true => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
+            false => self.work(cx),
+        }
+        // Where the profile keeps what is there, that nothing is, or something else, does not go without saying.
+        let keeps = bare && self.profile.on_expiry == OnExpiry::Keep || self.keeps_changed();
+        if (mtu_due || keeps) && self.work.as_ref().is_some_and(|work| !work.busy()) {
+            self.record_again(cx);
+        }
+    }
+
+    /// Takes note that the MTU which came with the ADD is still to be set.
+    pub(super) fn size_later(&mut self) {
+        self.due().former.mtu_due = true;
+    }
+
+    /// Takes note of why it could not be set yet.
+    pub(super) fn size_failed(&mut self, cause: &LinkCause, cx: &mut Cx<'_>) {
+        self.size_later();
+        self.work_later(cause, LONGEST_MTU_PAUSE, cx);
+    }
+
     fn on_sizing(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let wanted = acquire.client.lease().and_then(|lease| lease.mtu);
+        let grows = wanted.is_some_and(|wanted| u32::from(wanted) > acquire.mtu);
         match outcome {
+            Outcome::Inspected(Err(cause)) if grows => self.sized(Err(super::not_gone(cause)), cx),
             Outcome::Inspected(parent) => self.resize(parent.ok().map(|view| view.mtu), cx),
-            Outcome::Applied { result, .. } => self.sized(result.map(|_| ()), cx),
+            Outcome::Applied { result, .. } => self.sized(result.map(|view| view.mtu), cx),
             outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
         }
     }
@@ -305,16 +408,24 @@ impl Binding {
     fn change(&mut self, view: &LinkView, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
         let Some(next) = self.wanted().map(Option::<&Lease>::cloned) else { return };
         let Some(work) = &self.work else { return };
+        // An ADD that takes this binding's place is clearing the interface: if that comes to nothing, this goes on after it.
+        if self.link.in_netns().is_some_and(|at| cx.out.is_changing(at)) {
+            return;
+        }
         let before = work.before(&view.addresses);
-        let mtu = plan::mtu(&before, next.as_ref());
+        let mtu = work.mtu(next.as_ref());
         if let (Some(_), Some(parent), false) = (mtu, self.identity.lan.parent(), asked) {
             return self.look_at_parent(parent.to_owned(), cx);
         }
+        let short = asked && most.is_none() && mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
-        let steps = plan::difference(&before, next.as_ref(), &self.profile);
+        let steps = match work.differs() {
+            true => plan::difference(&before, next.as_ref(), &self.profile),
+            false => Vec::new(),
+        };
         let steps: Vec<_> = resize.into_iter().chain(steps).filter(|step| !work.refused.contains(step)).collect();
-        self.apply(steps, next.map(Box::new), cx);
+        self.apply(steps, next.map(Box::new), short, cx);
     }
 
     /// Goes on without a step that the kernel refuses: one bad route of a server's is no reason to keep an old address.
@@ -328,12 +439,16 @@ impl Binding {
         if cause.is_gone() {
             return self.on_link_gone(cause.clone(), cx);
         }
-        if !matches!(self.life, Life::Held(_)) {
-            return;
+        if matches!(self.life, Life::Held(_)) {
+            let only_mtu = !self.due().differs();
+            self.work_later(cause, if only_mtu { LONGEST_MTU_PAUSE } else { LONGEST_PAUSE }, cx);
         }
+    }
+
+    fn work_later(&mut self, cause: &dyn fmt::Display, longest: Duration, cx: &mut Cx<'_>) {
         let attachment = self.attachment.clone();
         let work = self.due();
-        let pause = timing::doubled(work.failures, LONGEST_PAUSE);
+        let pause = timing::doubled(work.failures, longest);
         work.failures += 1;
         work.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));
         tracing::warn!(%attachment, %cause, ?pause, "interface not changed, trying again");

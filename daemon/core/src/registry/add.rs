@@ -40,6 +40,8 @@ enum Ready {
     AwaitingCarrier(LinkView, Option<OpId>),
     /// A rival's link is looked at: does it live?
     AwaitingRival(OpId, LinkView),
+    /// The interface is being changed for a binding of before. What that does late would undo what the main plugin puts there.
+    AwaitingChange(LinkView),
 }
 
 impl Admission {
@@ -48,6 +50,7 @@ impl Admission {
         match &self.step {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
             Ready::AwaitingCarrier(_, op) => *op,
+            Ready::AwaitingChange(_) => None,
         }
     }
 
@@ -66,6 +69,9 @@ impl Admission {
             Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
             Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
             Ready::AwaitingRival(..) => Failure::TimedOut { waiting_for: "a look at the identity's holder", waited },
+            Ready::AwaitingChange(_) => {
+                Failure::TimedOut { waiting_for: "an earlier change of the interface to end", waited }
+            }
         }
     }
 
@@ -168,11 +174,34 @@ impl Registry {
         let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
                 Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
-                Ready::Preparing(_) | Ready::AwaitingRival(..) => None,
+                Ready::Preparing(_) | Ready::AwaitingRival(..) | Ready::AwaitingChange(_) => None,
             },
             _ => None,
         });
         views.collect()
+    }
+
+    /// Looks at the interface of ADDs that waited for a change of it to end.
+    pub(super) fn admissions_changed(&mut self, cookie: Cookie, ifindex: u32) {
+        for attachment in std::mem::take(&mut self.awaiting_change) {
+            let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
+            let Ready::AwaitingChange(view) = &admission.step else { continue };
+            if (view.cookie, view.ifindex) != (cookie, ifindex) {
+                self.awaiting_change.insert(attachment);
+                continue;
+            }
+            let target = admission.target();
+            let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
+            if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
+                admission.step = Ready::Preparing(op);
+            }
+        }
+    }
+
+    /// Tells whether what a binding has on its interface is being taken off for an ADD in its place.
+    pub(super) fn gives_way(&self, id: BindingId) -> bool {
+        let slot = self.bindings.get(&id).and_then(|binding| self.slots.get(&binding.attachment));
+        matches!(slot.and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
     }
 
     /// Fails the ADDs that wait on a link that is gone.
@@ -206,9 +235,12 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             if same_place {
+                if self.out.is_changing((view.cookie, view.ifindex)) {
+                    return self.await_change(attachment, view);
+                }
                 let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };
                 if !steps.is_empty() {
-                    return self.clear(attachment, steps);
+                    return self.clear(attachment, link, steps);
                 }
                 self.displace(now, rival, &identity);
                 continue;
@@ -224,7 +256,18 @@ impl Registry {
             }
             return;
         }
-        self.claim(now, attachment, &view, link, identity);
+        match self.out.is_changing((view.cookie, view.ifindex)) {
+            true => self.await_change(attachment, view),
+            false => self.claim(now, attachment, &view, link, identity),
+        }
+    }
+
+    /// Lets an ADD wait until the change of its interface is over that was begun for a binding of before.
+    fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
+        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            admission.step = Ready::AwaitingChange(view);
+            self.awaiting_change.insert(attachment.clone());
+        }
     }
 
     pub(super) fn rival_seen(
@@ -257,9 +300,8 @@ impl Registry {
     }
 
     /// Takes off the interface what the binding carries there that is to give way, then looks at it once more.
-    fn clear(&mut self, attachment: &Attachment, steps: Vec<Step>) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let target = admission.target();
+    fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
+        let target = Target::Known(link);
         let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, steps);
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             (admission.step, admission.cleared) = (Ready::Preparing(op), true);

@@ -34,8 +34,10 @@ impl Registry {
             under_way("STATUS", self.status.len()),
             under_way("errands", self.errands.len()),
             under_way("name servers to publish", self.out.resolvers.len()),
+            under_way("ADDs that wait for a change to end", self.awaiting_change.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),
+            under_way("interfaces to put right after the start", self.resuming.len()),
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),
         ];

@@ -31,6 +31,7 @@ use self::collect::Collection;
 pub use self::kept::Kept;
 use self::pacing::{Pacing, Urgency};
 use self::profiles::Profiles;
+use self::recover::Resuming;
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -49,7 +50,8 @@ pub struct Config {
     /// before it offers) serves a crowd in time, so few that one which works at an answer for 30 ms has answered each before
     /// the first retransmission, a second later.
     pub permits: usize,
-    /// Links that are looked at at once, at start and after lost kernel messages.
+    /// Links that are looked at at once, at start and after lost kernel messages; and interfaces at once that are put right at
+    /// start.
     pub audits: usize,
     /// How long a lease of before a reboot waits for its container before it is given back.
     pub reboot_grace: Duration,
@@ -100,6 +102,8 @@ pub struct Registry {
     /// The bindings of each namespace.
     by_netns: BTreeSet<(Cookie, BindingId)>,
     slots: BTreeMap<Arc<Attachment>, Slot>,
+    /// The ADDs that wait for a change of their interface to end.
+    awaiting_change: BTreeSet<Attachment>,
     requests: BTreeMap<RequestId, Attachment>,
     collections: BTreeMap<RequestId, Collection>,
     status: BTreeMap<RequestId, StatusCheck>,
@@ -113,6 +117,7 @@ pub struct Registry {
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
     audit: Audit,
+    resuming: Resuming,
     unknown: u64,
 }
 
@@ -132,6 +137,7 @@ impl Registry {
             freed: BTreeSet::new(),
             by_netns: BTreeSet::new(),
             slots: BTreeMap::new(),
+            awaiting_change: BTreeSet::new(),
             requests: BTreeMap::new(),
             collections: BTreeMap::new(),
             status: BTreeMap::new(),
@@ -143,6 +149,7 @@ impl Registry {
             timers: Timers::default(),
             touched: BTreeSet::new(),
             audit: Audit::default(),
+            resuming: Resuming::default(),
             unknown: 0,
         }
     }
@@ -219,6 +226,7 @@ impl Registry {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
         }
+        let changed = self.out.changed(op);
         match self.out.take(op) {
             Some((Owner::Binding(id), purpose)) => {
                 self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
@@ -228,6 +236,9 @@ impl Registry {
             Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
             Some((Owner::Journal, _)) => {}
             None => self.unknown += 1,
+        }
+        if let Some((cookie, ifindex)) = changed {
+            self.link_changed(now, cookie, ifindex);
         }
     }
 
@@ -277,6 +288,9 @@ impl Registry {
                 self.reported(now, id, report);
             }
             let Some(key) = self.freed.pop_first() else {
+                if self.resume_next(now) {
+                    continue;
+                }
                 break;
             };
             if !self.holders.contains_key(&key) {

@@ -5,6 +5,7 @@
 //! over by INIT-REBOOT, and is given back otherwise.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::Registry;
@@ -12,6 +13,21 @@ use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
+
+/// What a restart cut short at interfaces, and goes on a few at a time: ten thousand at once would be as many entries into
+/// namespaces in one moment.
+#[derive(Debug, Default)]
+pub(super) struct Resuming {
+    waiting: VecDeque<BindingId>,
+    under_way: BTreeSet<BindingId>,
+}
+
+impl Resuming {
+    /// Returns how many wait, and how many are being changed.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.under_way.len()
+    }
+}
 
 impl Registry {
     pub(super) fn start(
@@ -59,6 +75,23 @@ impl Registry {
                 Binding::releasing(id, holder, lease, (now.boot, !same_boot))
             }
         };
+        if binding.awaits_turn() {
+            self.resuming.waiting.push_back(id);
+        }
         self.insert(binding);
+    }
+
+    /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Tells whether it was.
+    pub(super) fn resume_next(&mut self, now: Now) -> bool {
+        let bindings = &self.bindings;
+        let works = |id: &BindingId| bindings.get(id).is_some_and(|binding| binding.is_working());
+        self.resuming.under_way.retain(works);
+        if self.resuming.under_way.len() >= self.config.audits.max(1) {
+            return false;
+        }
+        let Some(id) = self.resuming.waiting.pop_front() else { return false };
+        self.resuming.under_way.insert(id);
+        self.with(now, id, |binding, cx| binding.take_turn(cx));
+        true
     }
 }

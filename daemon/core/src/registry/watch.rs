@@ -20,7 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     waiting: VecDeque<BindingId>,
-    under_way: usize,
+    /// The looks under way, one a binding, each with whether something changed at the link since it was asked for.
+    under_way: BTreeMap<BindingId, bool>,
     /// How often the look at a link failed, for those that are tried again.
     failures: BTreeMap<BindingId, u32>,
 }
@@ -33,12 +34,18 @@ impl Audit {
 
     /// Returns how many looks are under way.
     pub(super) fn under_way(&self) -> usize {
-        self.under_way
+        self.under_way.len()
     }
 
     /// Returns how many links wait for another look.
     pub(super) fn failed(&self) -> usize {
         self.failures.len()
+    }
+
+    /// Makes a look that is under way count for nothing but that the link is there: what it shows may be older than what is
+    /// known by now. It is repeated.
+    fn outdate(&mut self, id: BindingId) -> bool {
+        self.under_way.get_mut(&id).map(|outdated| *outdated = true).is_some()
     }
 }
 
@@ -49,6 +56,7 @@ impl Registry {
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
                 for id in self.of_link(cookie, Some(ifindex)) {
+                    self.audit.outdate(id);
                     self.with(now, id, |binding, cx| binding.on_carrier(up, cx));
                 }
                 if up {
@@ -60,6 +68,7 @@ impl Registry {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
                 for id in self.of_link(cookie, Some(ifindex)) {
+                    self.audit.outdate(id);
                     self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
                 }
             }
@@ -74,6 +83,15 @@ impl Registry {
                 self.look_for_carrier();
             }
         }
+    }
+
+    /// A change of an interface by the daemon is over: who waited for that looks at what it left.
+    pub(super) fn link_changed(&mut self, now: Now, cookie: Cookie, ifindex: u32) {
+        for id in self.of_link(cookie, Some(ifindex)) {
+            self.audit.outdate(id);
+            self.with(now, id, |binding, cx| binding.work(cx));
+        }
+        self.admissions_changed(cookie, ifindex);
     }
 
     /// A link (or with `None` all links) of a namespace is gone.
@@ -128,11 +146,13 @@ impl Registry {
     }
 
     fn audit_next(&mut self) {
-        while self.audit.under_way < self.config.audits.max(1) {
+        while self.audit.under_way.len() < self.config.audits.max(1) {
             let Some(id) = self.audit.waiting.pop_front() else { return };
             match self.bindings.get(&id).filter(|binding| matches!(binding.life, Life::Held(_))) {
+                // Two at once could come back in any order.
+                Some(_) if self.audit.outdate(id) => {}
                 Some(binding) => {
-                    self.audit.under_way += 1;
+                    self.audit.under_way.insert(id, false);
                     self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
                 }
                 None => drop(self.audit.failures.remove(&id)),
@@ -141,13 +161,16 @@ impl Registry {
     }
 
     pub(super) fn audited(&mut self, now: Now, id: BindingId, outcome: Outcome) {
-        self.audit.under_way = self.audit.under_way.saturating_sub(1);
+        let outdated = self.audit.under_way.remove(&id).unwrap_or(false);
         let failures = self.audit.failures.remove(&id).unwrap_or(0);
         self.timers.set(Key::Audit(id), None);
         match outcome {
             Outcome::Inspected(Err(cause)) if cause.is_gone() => {
                 self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx));
             }
+            Outcome::Inspected(_) if outdated => self.audit_one(id),
+            // What it lacks by now is not somebody else's doing.
+            Outcome::Inspected(Ok(_)) if self.gives_way(id) => {}
             Outcome::Inspected(Ok(view)) => self.with(now, id, |binding, cx| binding.on_seen(&view, cx)),
             Outcome::Inspected(Err(cause)) if self.bindings.contains_key(&id) => {
                 let pause = timing::doubled(failures, LONGEST_PAUSE);

@@ -199,7 +199,7 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
         let pool = pool(root, 1, Duration::from_secs(5));
         let look = |path: &str| {
             let target = eth0_at(path);
-            let look = pool.run(move |worker| worker.apply(&target, &[], || {}));
+            let look = pool.run(move |worker| worker.apply(&target, &[], |_| true));
             async { look.await.unwrap().map(|view| view.mac) }
         };
         assert_eq!(look("/run/netns/c1").await, Ok(MAC));
@@ -236,6 +236,22 @@ fn work_that_hangs_is_told_and_its_thread_replaced() {
         release.send(()).unwrap();
         came_back.recv().unwrap();
         assert_eq!(pool.run(|_| 3).await, Ok(3));
+    });
+}
+
+#[test]
+fn steps_that_nobody_waits_for_any_more_are_not_taken() {
+    in_lab(async |_| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let pool = pool(Path::new("/"), 1, Duration::from_secs(5));
+        let target = netns.eth0();
+        let steps = [Step::Up, Step::Mtu(1400), Step::Mtu(1300)];
+        let cut = pool.run(move |worker| worker.apply(&target, &steps, |taken| taken < 2)).await;
+        assert_eq!(cut, Ok(Err(LinkCause::TimedOut)));
+        let target = netns.eth0();
+        let view = pool.run(move |worker| worker.apply(&target, &[], |_| true)).await.unwrap().unwrap();
+        assert_eq!((view.up, view.mtu), (true, 1400));
     });
 }
 

@@ -41,7 +41,7 @@ pub(super) enum Server {
 
 pub(super) struct Rig {
     pub(super) reg: Registry,
-    config: Config,
+    pub(super) config: Config,
     pub(super) at: Duration,
     /// How far the wall clock was set, in seconds.
     pub(super) wall_set: i64,
@@ -69,6 +69,9 @@ pub(super) struct Rig {
     pub(super) options: Vec<u8>,
     pub(super) ifname: String,
     pub(super) profile: Profile,
+    /// Changes of known links are held back before their first step.
+    pub(super) hold_changes: bool,
+    pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
@@ -111,6 +114,8 @@ impl Rig {
             options: Vec::new(),
             ifname: "eth0".into(),
             profile: Profile::default(),
+            hold_changes: false,
+            changes: VecDeque::new(),
             hold_looks: false,
             looks: VecDeque::new(),
             live: (1..10).collect(),
@@ -293,6 +298,9 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome })
                     }
                 }
+                Effect::Apply { op, target: target @ Target::Known(_), steps } if self.hold_changes => {
+                    self.changes.push_back((op, target, steps));
+                }
                 Effect::Apply { op, target, steps } => {
                     let outcome = self.change(&target, steps);
                     if self.hold_looks {
@@ -390,6 +398,15 @@ impl Rig {
         };
         self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
     }
+    /// Carries out the changes that are held back.
+    pub(super) fn change_late(&mut self) {
+        self.hold_changes = false;
+        while let Some((op, target, steps)) = self.changes.pop_front() {
+            let outcome = self.change(&target, steps);
+            self.input(Input::Done { op, outcome });
+        }
+    }
+
     /// Puts the leased address on the interface, as the main plugin does after an ADD.
     pub(super) fn configure(&mut self, address: &str) {
         let address: Ipv4Net = address.parse().unwrap();
@@ -407,7 +424,7 @@ impl Rig {
     /// Ends the daemon and starts the next one on the same store and kernel, in the same boot.
     pub(super) fn restart(&mut self) {
         self.reg = Registry::new(self.config.clone(), 9);
-        (self.open, self.slow, self.looks) = Default::default();
+        (self.open, self.slow, self.looks, self.changes) = Default::default();
         let records = self.stored.clone().into_iter().collect();
         self.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
     }

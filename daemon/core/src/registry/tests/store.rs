@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::profile::Detection;
 use crate::effect::{Failure, StoreCause};
 use crate::link::KernelEvent;
 
@@ -110,4 +111,23 @@ fn an_extension_is_written_after_a_del_that_failed() {
     rig.run_until(1074.0);
     let start = rig.stored.values().next().unwrap().lease.start.since_boot();
     assert!(start >= Duration::from_secs(1050), "stored: {start:?}");
+}
+
+#[test]
+fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
+    let mut rig = Rig::new(8);
+    rig.profile.detection = Detection::Off;
+    rig.add("a", 1, "a");
+    rig.configure("192.0.2.50/24");
+    rig.server = Server::Naks;
+    rig.disk = Disk::Slow;
+    rig.run_until(1050.01);
+    assert!(rig.on_link().is_empty());
+    rig.server = Server::Up;
+    rig.run_until(1060.0);
+    assert_eq!((rig.state("a"), rig.on_link().len()), (vec!["BOUND"], 0), "the store may be about to forget it");
+    while let Some((op, _)) = rig.slow.pop_front() {
+        rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    }
+    assert_eq!(rig.on_link(), ["192.0.2.50/24"], "the store holds it as it was");
 }

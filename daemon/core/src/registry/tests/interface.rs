@@ -1,0 +1,250 @@
+//! Looks at an interface and changes of it that end later than what they are about.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Detection;
+use crate::effect::Failure;
+use crate::event::EventKind;
+use crate::identity::ClientId;
+use crate::link::{KernelEvent, Link};
+use crate::record::{Former, RecordState};
+use crate::wire::Mac;
+
+const A: &str = "192.0.2.50/24";
+const B: &str = "192.0.2.77/24";
+const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+
+fn bound() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig
+}
+
+impl Rig {
+    fn removals(&self) -> usize {
+        self.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count()
+    }
+
+    /// Ends the look that was asked for first.
+    fn end_look(&mut self) {
+        let (op, outcome) = self.looks.pop_front().unwrap();
+        self.input(Input::Done { op, outcome });
+    }
+
+    /// Everything is looked at.
+    fn miss(&mut self) {
+        self.input(Input::Kernel(KernelEvent::Missed));
+    }
+}
+
+#[test]
+fn a_look_from_before_the_address_came_is_no_sign_that_it_went() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.hold_looks = true;
+    rig.miss();
+    rig.configure(A);
+    rig.end_look();
+    assert_eq!((rig.removals(), rig.looks.len()), (0, 1), "it is looked at once more");
+    rig.end_look();
+    rig.sent.clear();
+    rig.run_until(1050.5);
+    assert_eq!((rig.removals(), rig.sent.clone()), (0, vec![(3, LEASED)]), "renewed from its address");
+}
+
+#[test]
+fn a_look_from_before_the_daemon_put_an_address_on_is_no_sign_that_it_went() {
+    let mut rig = bound();
+    rig.hold_looks = true;
+    rig.miss();
+    let before = rig.looks.pop_front().unwrap();
+    rig.hold_looks = false;
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.run_until(1050.5);
+    assert_eq!(rig.on_link(), [B]);
+    rig.input(Input::Done { op: before.0, outcome: before.1 });
+    rig.sent.clear();
+    rig.run_until(1101.0);
+    assert_eq!((rig.removals(), rig.sent[0]), (0, (3, Ipv4Addr::new(192, 0, 2, 77))));
+}
+
+#[test]
+fn of_two_reasons_to_look_the_later_one_is_looked_at_after_the_first() {
+    let mut rig = bound();
+    rig.hold_looks = true;
+    rig.miss();
+    rig.take_off(A);
+    assert_eq!(rig.looks.len(), 1, "two at once could come back in any order");
+    rig.end_look();
+    assert_eq!(rig.removals(), 0);
+    rig.end_look();
+    assert_eq!((rig.removals(), rig.looks.len()), (1, 0));
+}
+
+#[test]
+fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
+    let mut rig = bound();
+    rig.carrier = false;
+    rig.hold_looks = true;
+    rig.miss();
+    rig.carrier = true;
+    let up = || KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true };
+    rig.input(Input::Kernel(up()));
+    rig.hold_looks = false;
+    rig.end_look();
+    rig.run_until(1010.0);
+    rig.sent.clear();
+    rig.input(Input::Kernel(up()));
+    assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
+}
+
+#[test]
+fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed_for() {
+    let mut rig = Rig::new(8);
+    rig.profile.detection = Detection::Strict;
+    rig.add("a", 1, "a");
+    rig.run_until(1009.0);
+    rig.configure(A);
+    rig.server = Server::Naks;
+    rig.run_until(1042.01);
+    while rig.state("a") == ["BOUND"] {
+        rig.run_until(rig.at.as_secs_f64() + 0.5);
+    }
+    rig.server = Server::Up;
+    while rig.state("a") != ["BOUND"] {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    assert!(rig.on_link().is_empty(), "it waits for its probes");
+    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED }));
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!((rig.removals(), rig.on_link()), (0, vec![A.to_owned()]));
+}
+
+#[test]
+fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
+    let mut rig = bound();
+    rig.hold_looks = true;
+    let add = rig.add("a", 1, "another");
+    rig.end_look();
+    assert!(rig.on_link().is_empty(), "cleared");
+    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED }));
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_back().unwrap();
+    rig.input(Input::Done { op, outcome });
+    rig.end_look();
+    rig.run_until(1005.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert_eq!(rig.removals(), 0);
+}
+
+/// The lease was refused, and its address is to go; that is being done for a long time.
+fn slowly_cleared() -> Rig {
+    let mut rig = bound();
+    rig.server = Server::Naks;
+    rig.hold_changes = true;
+    rig.run_until(1050.01);
+    rig.server = Server::Up;
+    assert_eq!((rig.on_link(), rig.changes.len()), (vec![A.to_owned()], 1));
+    rig
+}
+
+#[test]
+fn an_add_after_a_del_waits_for_a_change_that_is_still_under_way() {
+    let mut rig = slowly_cleared();
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    let add = rig.add("a", 1, "a");
+    assert!(!rig.answers.contains_key(&add), "its main plugin would see the address go again");
+    rig.change_late();
+    assert!(rig.on_link().is_empty());
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    rig.configure(A);
+    assert!(rig.changes.is_empty() && rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0));
+}
+
+#[test]
+fn an_add_in_the_place_of_a_lost_lease_waits_for_the_change_that_follows_the_loss() {
+    let mut rig = slowly_cleared();
+    let add = rig.add("a", 1, "another");
+    assert_eq!((rig.answers.contains_key(&add), rig.changes.len()), (false, 1));
+    rig.change_late();
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)) && rig.on_link().is_empty());
+}
+
+#[test]
+fn an_add_that_waits_in_vain_for_a_change_to_end_says_so_and_leaves_nothing() {
+    let mut rig = slowly_cleared();
+    rig.del("a");
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1081.0);
+    let Answer::Failed(Failure::TimedOut { waiting_for, .. }) = &rig.answers[&add] else { panic!() };
+    assert_eq!(*waiting_for, "an earlier change of the interface to end");
+    rig.change_late();
+    assert!(rig.rows().is_empty() && rig.reg.kept().iter().all(|kept| kept.count == 0), "{:?}", rig.reg.kept());
+}
+
+#[test]
+fn an_add_waits_for_what_is_taken_off_for_one_that_was_given_up() {
+    let mut rig = bound();
+    rig.hold_changes = true;
+    let given_up = rig.add("a", 1, "another");
+    rig.input(Input::HungUp(RequestId(given_up)));
+    rig.del("a");
+    let add = rig.add("a", 1, "another");
+    assert!(!rig.answers.contains_key(&add));
+    rig.change_late();
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+}
+
+#[test]
+fn an_interface_that_is_cleared_for_an_add_is_not_changed_for_the_binding_before_meanwhile() {
+    let mut rig = bound();
+    rig.hold_looks = true;
+    rig.server = Server::Naks;
+    rig.run_until(1050.01);
+    let add = rig.add("a", 1, "another");
+    rig.hold_changes = true;
+    let (prepared, outcome) = rig.looks.pop_back().unwrap();
+    rig.input(Input::Done { op: prepared, outcome });
+    rig.end_look();
+    assert_eq!(rig.changes.len(), 1, "the binding before has looked, and waits");
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.hold_looks = false;
+    rig.change_late();
+    rig.run_until(1050.02);
+    assert_eq!((rig.on_link().len(), rig.only_record().former.clone()), (0, None), "it went on");
+}
+
+#[test]
+fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
+    let mut rig = Rig::new(8);
+    rig.config.audits = 2;
+    for n in 1..=9 {
+        let mut record = record(&format!("c{n}"), "b", 900.0);
+        record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
+        record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
+        record.state = RecordState::Seeking;
+        record.former = Some(Box::new(Former { leases: vec![record.lease.clone()], ..Former::default() }));
+        rig.stored.insert(BindingId(n.into()), record);
+    }
+    rig.server = Server::Silent;
+    rig.hold_looks = true;
+    rig.restart();
+    // The first is deleted while it is being put right, the last before.
+    rig.del("c9");
+    rig.del("c1");
+    let mut most = 0;
+    while !rig.looks.is_empty() {
+        most = most.max(rig.looks.len());
+        rig.end_look();
+    }
+    assert_eq!(most, 5, "two that are looked at, two that are put right, and one that is deleted");
+    assert!(rig.stored.values().all(|record| record.former.is_none()), "{:?}", rig.stored);
+    assert_eq!(rig.stored.len(), 7);
+    let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
+    assert_eq!(busy.collect::<Vec<_>>(), []);
+}

@@ -1,0 +1,283 @@
+//! Interfaces that keep what a lease put there when it ends, until another lease says something else.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{Detection, OnChange, OnExpiry, Profile};
+use crate::event::EventKind;
+use crate::link::Step;
+use crate::record::RecordState;
+use crate::wire::Mac;
+
+const A: &str = "192.0.2.50/24";
+const B: &str = "192.0.2.77/24";
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+
+fn keeping() -> Profile {
+    Profile { on_expiry: OnExpiry::Keep, ..Profile::default() }
+}
+
+fn bound(profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = profile;
+    rig.options = vec![3, 4, 192, 0, 2, 1];
+    rig.add("a", 1, "a");
+    rig.run_until(1009.0);
+    rig.configure(A);
+    rig
+}
+
+/// The lease has ended, and its address is on the interface.
+fn kept() -> Rig {
+    let mut rig = bound(keeping());
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    rig.assert_kept();
+    rig
+}
+
+impl Rig {
+    fn assert_kept(&mut self) {
+        assert_eq!((self.on_link(), self.steps.len()), (vec![A.to_owned()], 0));
+        assert_eq!(self.only_record().state, RecordState::Seeking);
+    }
+
+    /// The server gives this address from now on; a while passes.
+    fn is_given(&mut self, address: Ipv4Addr, seconds: f64) {
+        (self.server, self.give) = (Server::Up, address);
+        self.run_until(self.at.as_secs_f64() + seconds);
+    }
+
+    /// The interface has this address, and there is nothing left to be done.
+    fn assert_settled(&mut self, address: &str) {
+        assert_eq!((self.on_link(), self.state("a")), (vec![address.to_owned()], vec!["BOUND"]));
+        let record = self.only_record();
+        assert_eq!((record.lease.address.to_string().as_str(), &record.former), (address, &None));
+    }
+
+    fn has_told(&self, kind: EventKind) -> bool {
+        self.events.iter().any(|event| event.kind == kind)
+    }
+
+    /// Returns the requests of the next renewal.
+    fn renewal(&mut self) -> Vec<(u8, Ipv4Addr)> {
+        let t1 = self.only_record().lease.t1().unwrap().since_boot().as_secs_f64();
+        self.sent.clear();
+        self.run_until(t1 + 0.5);
+        self.sent.clone()
+    }
+}
+
+#[test]
+fn a_kept_address_goes_for_the_next_lease_after_it_is_on() {
+    let mut rig = kept();
+    rig.options = vec![3, 4, 192, 0, 2, 9];
+    rig.is_given(OTHER, 70.0);
+    rig.assert_settled(B);
+    let shown: Vec<_> = rig.steps.iter().map(|step| format!("{step:?}")).collect();
+    let at = |what: Step| shown.iter().position(|step| *step == format!("{what:?}")).unwrap();
+    assert!(at(Step::AddAddress("192.0.2.77/32".parse().unwrap())) < at(Step::RemoveAddress(A.parse().unwrap())));
+    let routes = |added| {
+        let is = |step: &&Step| {
+            matches!(step, Step::AddRoute(_)) == added && matches!(step, Step::AddRoute(_) | Step::RemoveRoute(_))
+        };
+        rig.steps.iter().filter(is).count()
+    };
+    assert_eq!((routes(true), routes(false)), (1, 1));
+}
+
+#[test]
+fn a_kept_address_that_is_given_again_is_not_touched() {
+    let mut rig = kept();
+    rig.is_given(FIRST, 70.0);
+    rig.assert_settled(A);
+    assert_eq!(rig.steps, []);
+    assert_eq!(rig.renewal(), [(3, FIRST)], "from the address");
+}
+
+#[test]
+fn a_nak_leaves_the_address_until_another_lease_is_there() {
+    let mut rig = bound(keeping());
+    rig.server = Server::Naks;
+    rig.run_until(1050.1);
+    rig.assert_kept();
+    assert!(rig.has_told(EventKind::Lost));
+    rig.is_given(OTHER, 70.0);
+    rig.assert_settled(B);
+}
+
+#[test]
+fn a_daemon_that_starts_after_the_end_changes_a_kept_address_for_the_next_lease() {
+    let mut rig = kept();
+    rig.restart();
+    rig.assert_kept();
+    rig.is_given(OTHER, 70.0);
+    rig.assert_settled(B);
+}
+
+#[test]
+fn a_lease_that_ended_while_no_daemon_ran_is_kept_too() {
+    let mut rig = bound(keeping());
+    rig.server = Server::Silent;
+    rig.at = std::time::Duration::from_secs(2000);
+    rig.restart();
+    rig.assert_kept();
+    rig.restart();
+    rig.assert_kept();
+    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::Expired).count(), 1);
+    rig.is_given(OTHER, 70.0);
+    rig.assert_settled(B);
+}
+
+#[test]
+fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
+    let mut rig = kept();
+    rig.sent.clear();
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.run_until(1400.0);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.sent.iter().all(|(kind, _)| *kind != 7));
+    assert_eq!((rig.on_link().len(), rig.steps.len(), rig.reg.poll_timeout()), (1, 0, None), "the plugin's to delete");
+}
+
+#[test]
+fn a_del_of_a_kept_address_that_the_store_refuses_leaves_it_kept() {
+    let mut rig = kept();
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert!(matches!(rig.answers[&del], Answer::Failed(_)));
+    rig.disk = Disk::Good;
+    rig.run_until(1110.0);
+    rig.assert_kept();
+    rig.is_given(OTHER, 70.0);
+    rig.assert_settled(B);
+}
+
+#[test]
+fn a_kept_address_that_somebody_else_uses_by_now_goes_when_that_is_heard() {
+    let mut rig = kept();
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    rig.is_given(FIRST, 0.0);
+    while !rig.has_told(EventKind::Declined) {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+    rig.restart();
+    rig.run_until(rig.at.as_secs_f64() + 70.0);
+    rig.assert_settled("192.0.2.51/24");
+}
+
+#[test]
+fn a_kept_address_that_somebody_else_uses_goes_though_the_next_one_waits_for_room() {
+    for detection in [Detection::Optimistic, Detection::Strict] {
+        let mut rig = bound(Profile { detection, ..keeping() });
+        rig.server = Server::Silent;
+        rig.run_until(1101.0);
+        rig.stations.insert(FIRST, NEIGHBOUR);
+        rig.disk = Disk::Full;
+        rig.hold_looks = true;
+        rig.is_given(FIRST, 0.0);
+        while !matches!(rig.sent.last(), Some((4, _))) {
+            let (at, _) = rig.reg.poll_timeout().unwrap();
+            rig.run_until(at.since_boot().as_secs_f64());
+        }
+        // The next lease is there before the first look at the interface has ended.
+        rig.run_until(rig.at.as_secs_f64() + 70.0);
+        assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]));
+        rig.hold_looks = false;
+        while let Some((op, outcome)) = rig.looks.pop_front() {
+            rig.input(Input::Done { op, outcome });
+        }
+        assert!(rig.on_link().is_empty(), "{detection:?}: {:?}", rig.on_link());
+        rig.disk = Disk::Good;
+        rig.run_until(rig.at.as_secs_f64() + 70.0);
+        rig.assert_settled("192.0.2.51/24");
+        // Nothing of the conflict is left: the next end is kept like any other.
+        rig.server = Server::Silent;
+        rig.run_until(rig.at.as_secs_f64() + 120.0);
+        assert_eq!((rig.on_link(), rig.only_record().state), (vec!["192.0.2.51/24".to_owned()], RecordState::Seeking));
+    }
+}
+
+#[test]
+fn a_kept_address_that_is_taken_off_by_hand_is_not_put_back_by_the_same_lease() {
+    for restarts in [false, true] {
+        let mut rig = kept();
+        rig.take_off(A);
+        if restarts {
+            rig.restart();
+        }
+        assert!(!rig.has_told(EventKind::AddressRemoved), "nobody lost it");
+        rig.is_given(FIRST, 70.0);
+        assert_eq!((rig.on_link().len(), rig.state("a"), rig.steps.len()), (0, vec!["BOUND"], 0));
+        assert_eq!(rig.renewal(), [(3, Ipv4Addr::UNSPECIFIED)], "no server can answer to it");
+        (rig.server, rig.give) = (Server::Naks, OTHER);
+        rig.renewal();
+        rig.is_given(OTHER, 70.0);
+        rig.assert_settled(B);
+    }
+}
+
+#[test]
+fn what_both_keys_keep_is_known_after_a_restart_without_a_lease() {
+    let mut rig = bound(Profile { on_change: OnChange::Keep, ..keeping() });
+    rig.is_given(OTHER, 42.0);
+    rig.server = Server::Silent;
+    rig.run_until(1200.0);
+    rig.assert_kept();
+    rig.restart();
+    rig.is_given(OTHER, 70.0);
+    assert_eq!((rig.on_link(), rig.state("a"), rig.steps.len()), (vec![A.to_owned()], vec!["BOUND"], 0));
+    assert_eq!(rig.renewal(), [(3, Ipv4Addr::UNSPECIFIED)], "its address was never there");
+    assert!(!rig.has_told(EventKind::AddressRemoved));
+}
+
+#[test]
+fn what_both_keys_keep_goes_when_somebody_else_uses_it() {
+    for detection in [Detection::Optimistic, Detection::Strict] {
+        let mut rig = bound(Profile { on_change: OnChange::Keep, detection, ..keeping() });
+        rig.is_given(OTHER, 42.0);
+        rig.server = Server::Silent;
+        rig.run_until(1200.0);
+        rig.assert_kept();
+        rig.stations.insert(FIRST, NEIGHBOUR);
+        rig.is_given(FIRST, 150.0);
+        rig.assert_settled("192.0.2.51/24");
+    }
+}
+
+#[test]
+fn a_change_that_its_lease_did_not_live_to_see_is_made_when_the_lease_is_back() {
+    let mut rig = bound(keeping());
+    rig.hold_looks = true;
+    rig.is_given(OTHER, 42.0);
+    assert_eq!(rig.only_record().lease.ip(), OTHER);
+    rig.server = Server::Silent;
+    rig.run_until(1200.0);
+    rig.hold_looks = false;
+    while let Some((op, outcome)) = rig.looks.pop_front() {
+        rig.input(Input::Done { op, outcome });
+    }
+    rig.assert_kept();
+    rig.restart();
+    rig.assert_kept();
+    rig.is_given(OTHER, 70.0);
+    rig.assert_settled(B);
+}
+
+#[test]
+fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
+    let mut rig = bound(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    rig.server = Server::Naks;
+    rig.run_until(1050.1);
+    assert!(rig.on_link().is_empty());
+    rig.is_given(OTHER, 5.0);
+    rig.assert_settled(B);
+    rig.take_off(B);
+    rig.restart();
+    assert!(rig.on_link().is_empty(), "taken off by hand, it is not put back");
+}

@@ -1,0 +1,173 @@
+//! The MTU that comes with an ADD: set before the answer if it can be, else afterwards, over restarts too.
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::effect::Adoptee;
+use crate::event::EventKind;
+use crate::link::Step;
+use crate::record::Change;
+
+const A: &str = "192.0.2.50/24";
+const SMALL: [u8; 4] = [26, 2, 0x05, 0x78]; // 1400
+const LARGE: [u8; 4] = [26, 2, 0x23, 0x28]; // 9000
+
+/// An ADD that waits for the store; all that comes after that is still to come.
+fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { on_change, ..Profile::default() };
+    rig.options = options.to_vec();
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Good;
+    rig
+}
+
+/// An ADD that was answered though its MTU could not be set, nor can it be the next `faults` times.
+fn unsized_add(faults: usize) -> Rig {
+    let mut rig = adding(SMALL, OnChange::Apply);
+    rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), faults + 1).collect();
+    rig.flush();
+    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased(_))));
+    assert!(rig.is_due() && rig.faults.len() == faults);
+    rig
+}
+
+impl Rig {
+    /// The store knows that the MTU is still to be set.
+    fn is_due(&self) -> bool {
+        self.only_record().former.as_ref().is_some_and(|former| former.mtu_due)
+    }
+}
+
+#[test]
+fn an_mtu_that_could_not_be_set_is_tried_again_with_a_pause_that_doubles() {
+    let mut rig = unsized_add(2);
+    for (at, left) in [(1000.8, 2), (1001.2, 1), (1002.8, 1), (1003.5, 0)] {
+        rig.run_until(at);
+        assert_eq!((rig.faults.len(), rig.steps.len()), (left, 0), "at {at}");
+    }
+    rig.run_until(1008.5);
+    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+    let wakes = rig.run_until(1040.0);
+    assert_eq!((rig.steps.len(), wakes < 10), (1, true));
+}
+
+#[test]
+fn an_mtu_that_the_kernel_refuses_keeps_nothing_else_from_being_done_and_is_tried_again() {
+    let mut rig = unsized_add(0);
+    rig.faults = [(0, LinkCause::refused("set the MTU", "no"))].into();
+    rig.run_until(1001.3);
+    assert!(rig.faults.is_empty() && rig.steps.is_empty() && rig.is_due());
+    rig.run_until(1004.0);
+    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+}
+
+#[test]
+fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
+    let mut rig = unsized_add(1000);
+    rig.lease = u32::MAX;
+    rig.run_until(1060.0);
+    rig.run_until(10_000.0);
+    let before = rig.faults.len();
+    rig.run_until(10_000.0 + 86400.0);
+    assert!((21..=27).contains(&(before - rig.faults.len())), "{}", before - rig.faults.len());
+}
+
+#[test]
+fn an_mtu_that_a_daemon_died_before_setting_is_set_by_the_next_one_whatever_changes_do() {
+    for on_change in [OnChange::Apply, OnChange::Keep] {
+        let mut rig = adding(SMALL, on_change);
+        rig.hold_looks = true;
+        rig.flush();
+        assert!(rig.is_due() && rig.steps.is_empty());
+        rig.hold_looks = false;
+        rig.restart();
+        assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+        assert!(rig.on_link().is_empty(), "its main plugin puts the address on");
+    }
+}
+
+#[test]
+fn an_mtu_that_is_kept_from_changing_is_still_the_one_that_came_with_the_add() {
+    let mut rig = adding(SMALL, OnChange::Keep);
+    rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), 30).collect();
+    rig.flush();
+    rig.configure(A);
+    rig.options = vec![26, 2, 0x05, 0x14]; // 1300
+    rig.run_until(1051.0);
+    rig.restart();
+    assert_eq!(rig.steps, []);
+    rig.faults.clear();
+    rig.restart();
+    assert_eq!(rig.steps, [Step::Mtu(1400)]);
+    let former = rig.only_record().former.clone().expect("what is kept there");
+    assert_eq!((former.mtu_due, former.leases[0].mtu), (false, Some(1400)));
+}
+
+#[test]
+fn an_mtu_is_raised_once_the_lan_link_could_be_looked_at() {
+    let mut rig = adding(LARGE, OnChange::Apply);
+    rig.blind = Some(LinkCause::TimedOut);
+    rig.flush();
+    assert!(rig.is_due());
+    rig.run_until(1001.5);
+    assert!(rig.is_due());
+    rig.blind = None;
+    rig.run_until(1008.0);
+    assert_eq!(
+        (rig.steps.len(), rig.only_record().former.clone()),
+        (0, None),
+        "the LAN's link has 1500, and so has it"
+    );
+}
+
+#[test]
+fn an_mtu_that_the_link_has_already_costs_no_further_write() {
+    let mut rig = Rig::new(8);
+    rig.options = vec![26, 2, 0x05, 0xdc]; // 1500
+    rig.add("a", 1, "a");
+    let puts = rig.persists.iter().flatten().filter(|change| matches!(change, Change::Put(..))).count();
+    assert_eq!((puts, rig.only_record().former.clone()), (1, None));
+}
+
+#[test]
+fn an_address_that_is_taken_off_while_the_mtu_waits_is_noticed() {
+    let mut rig = unsized_add(9);
+    rig.configure(A);
+    rig.take_off(A);
+    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
+    rig.run_until(1040.0);
+    assert!(rig.on_link().is_empty());
+}
+
+#[test]
+fn an_mtu_that_waits_is_set_though_the_store_is_full() {
+    let mut rig = unsized_add(5);
+    rig.configure(A);
+    rig.disk = Disk::Full;
+    rig.options = [SMALL.as_slice(), &[6, 4, 192, 0, 2, 53]].concat();
+    rig.run_until(1051.0);
+    rig.run_until(1070.0);
+    assert_eq!((rig.steps.clone(), rig.faults.len()), (vec![Step::Mtu(1400)], 0));
+    rig.disk = Disk::Good;
+    rig.run_until(1140.0);
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_record() {
+    let mut rig = Rig::new(8);
+    rig.options = SMALL.to_vec();
+    rig.addresses.push(A.parse().unwrap());
+    rig.disk = Disk::Full;
+    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap() }];
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.run_until(1030.0);
+    assert_eq!((rig.state("a"), rig.steps.len()), (vec!["BOUND"], 0));
+    rig.disk = Disk::Good;
+    rig.run_until(1049.0);
+    rig.run_until(1070.0);
+    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+    assert_eq!(rig.on_link(), [A]);
+}
