@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 
 /// The most macvlans on one of the host's links where speed is measured: a broadcast is delivered to each.
 pub(crate) const PER_PARENT: usize = 250;
+/// What servers give: many more addresses than there are containers, so that nobody's choice of one takes long.
+pub(crate) const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
 /// From one look at the server's leases to the next.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -56,11 +59,9 @@ impl Ground {
     pub(crate) fn new(sandbox: &Sandbox, containers: usize, per_parent: usize) -> Result<Self, Box<dyn Error>> {
         let lan = Lan::new(sandbox)?;
         let places = places(&lan, containers, per_parent)?;
-        // Many more addresses than containers: so nobody's choice of one takes long. And no lease file: dnsmasq writes all
-        // of it anew for every change, which would be the most of what is measured.
-        let pool = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
+        // No lease file: dnsmasq writes all of it anew for every change, which would be the most of what is measured.
         let more = vec!["--leasefile-ro".to_owned()];
-        let config = DnsmasqConfig { pool, verbose: false, more, ..DnsmasqConfig::default() };
+        let config = DnsmasqConfig { pool: POOL, verbose: false, more, ..DnsmasqConfig::default() };
         let server = Dnsmasq::start(&lan, config)?;
         Ok(Self { lan, places, server })
     }

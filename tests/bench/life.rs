@@ -6,13 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netns_fixtures::model::{Config, Kind};
-use netns_fixtures::server::ModelServer;
+use netns_fixtures::server::{Kea, KeaConfig, ModelServer};
 use netns_fixtures::{Capture, Lan, Sandbox};
 
 use crate::binaries::Binaries;
 use crate::client;
 use crate::contender::{Contender, Usage, Who};
-use crate::ground::{Ground, Place, places};
+use crate::ground::{POOL, Place, places};
 use crate::rounds::{AT_ONCE, at_once};
 use crate::verdict::{Verdict, mebibytes, milliseconds};
 
@@ -52,10 +52,13 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
 
 /// Takes many leases, kills the daemon, starts it again and asks it for one more at once.
 fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
-    let ground = Ground::new(sandbox, LEASES + 1, PER_PARENT)?;
-    let daemon = Contender::start(Who::Ours, binaries, &ground.lan.host)?;
+    let lan = Lan::new(sandbox)?;
+    let places = places(&lan, LEASES + 1, PER_PARENT)?;
+    // Not dnsmasq: it enters whom it answers into the kernel's table of neighbours, which has 1,024 places for all namespaces.
+    let _server = Kea::start(&lan, KeaConfig { pool: POOL, ..KeaConfig::default() })?;
+    let daemon = Contender::start(Who::Ours, binaries, &lan.host)?;
     let empty = daemon.at_rest()?;
-    let added = at_once(&daemon, "ADD", ground.places(0, LEASES))?;
+    let added = at_once(&daemon, "ADD", &places[..LEASES])?;
     println!("\n{LEASES} leases, taken {AT_ONCE} at once: {:.0} a second", added.throughput());
     verdict.promise(
         format!("{LEASES} ADDs: every one succeeds"),
@@ -65,10 +68,10 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
     usage("at rest without a lease", &empty);
     usage("at rest with all leases", &daemon.at_rest()?);
 
-    let mut seen = Capture::start(&ground.lan.server, Lan::IFNAME)?;
-    let [next] = ground.places(LEASES, 1) else { return Err("a container too few".into()) };
+    let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
+    let next = &places[LEASES];
     let began = Instant::now();
-    let daemon = daemon.revive(binaries, &ground.lan.host)?;
+    let daemon = daemon.revive(binaries, &lan.host)?;
     let config = next.config(&daemon.socket);
     let answer = client::call(&daemon.plugin, "ADD", &next.container, &config)?;
     let took = began.elapsed();
