@@ -55,8 +55,9 @@ pub(crate) enum Stage {
     Probing,
     /// The lease is being made durable. `aborted`: nobody wants it any more.
     Persisting { aborted: bool },
-    /// The lease was declined after that; the store is being told. `aborted`: no other is wanted.
-    Forgetting { aborted: bool },
+    /// The lease is durable and no good: it has ended, or somebody else (`by`) uses its address. The store is being told.
+    /// `aborted`: no other is wanted.
+    Forgetting { by: Option<Mac>, aborted: bool },
     /// The link's MTU is being set.
     Sizing,
     /// It was given up; the registry is about to hear of it.
@@ -77,7 +78,7 @@ impl Acquire {
     pub(super) fn is_wanted(&self) -> bool {
         match self.stage {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing => true,
-            Stage::Persisting { aborted } | Stage::Forgetting { aborted } => !aborted,
+            Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
     }
@@ -96,6 +97,15 @@ impl Acquire {
         [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
+    fn ends(&self) -> Option<Instant> {
+        self.client.lease().and_then(Lease::expires)
+    }
+
+    /// Tells whether the lease that there is has ended.
+    pub(super) fn has_ended(&self, now: Instant) -> bool {
+        self.ends().is_some_and(|end| now >= end)
+    }
+
     /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
@@ -112,7 +122,8 @@ impl Acquire {
             Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
             Stage::Probing => "the probes of strict conflict detection, which take up to 7 s",
             Stage::Persisting { .. } => "the store to write the lease",
-            Stage::Forgetting { .. } => "the store to forget an address that is in use by somebody else",
+            Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
+            Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
             Stage::Sizing => "the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, waited),
         };
@@ -226,45 +237,15 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return };
         match acquire.stage {
             Stage::Exchanging => self.acquire_event(Event::Conflict { by }, cx),
-            Stage::Probing => {
-                self.decline_won(Stage::Exchanging, by, cx);
-                self.acquire_again(cx);
-            }
+            Stage::Probing => self.seek_another(Some(by), cx),
             // The write, or the change of the link, has to be over first.
             Stage::Persisting { .. } | Stage::Sizing => {}
             Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => {}
         }
     }
 
-    /// Declines the lease that is there, on whichever sockets there are.
-    fn decline_won(&mut self, next: Stage, by: Mac, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        acquire.stage = next;
-        let Output { frames, verdict, .. } = acquire.client.handle(cx.now.boot, Event::Conflict { by });
-        self.guard_send(frames, cx);
-        if let Some(Verdict::Lost(lease, _)) = verdict {
-            self.acquire_declined(&lease, by, cx);
-        }
-    }
-
-    /// Declines the lease that the store holds already, and has it forgotten there.
-    fn decline_durable(&mut self, by: Mac, cx: &mut Cx<'_>) {
-        self.decline_won(Stage::Forgetting { aborted: false }, by, cx);
-        self.persist(Want::Gone, cx);
-    }
-
-    /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
-    fn acquire_declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
-        self.declined(lease, by, cx);
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let address = lease.ip();
-        if acquire.insists == Some(address) {
-            self.abort(Abort::Because(Failure::Conflict { address, by }), cx);
-        }
-    }
-
     /// Looks for another lease, on the sockets that are open already if there are any.
-    fn acquire_again(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn acquire_again(&mut self, cx: &mut Cx<'_>) {
         let event = if self.exchange.can_send() { Event::Opened } else { Event::Clock };
         self.acquire_event(event, cx);
     }
@@ -282,6 +263,10 @@ impl Binding {
         let Life::Acquiring(acquire) = &mut self.life else { return };
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
+        // An address that was offered before is not this one's: rapid commit may bring another.
+        if let Some(address) = acquire.client.lease().map(Lease::ip) {
+            self.guard_only(address, cx);
+        }
         cx.out.report(self.id, Report::ExchangeOver);
         self.note_acquired(cx);
         self.persist(Want::Bound { replaces }, cx);
@@ -302,14 +287,14 @@ impl Binding {
         let adopts = acquire.adopts;
         let aborted = match acquire.stage {
             Stage::Persisting { aborted } => aborted,
-            Stage::Forgetting { aborted } => return self.forgotten_declined(result, aborted, cx),
+            Stage::Forgetting { by, aborted } => return self.forgot_won(result, by, aborted, cx),
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing | Stage::Over => return,
         };
         if result.is_ok() {
             cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
         }
         match (result, aborted) {
-            (Ok(()), false) if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
+            (Ok(()), aborted) if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), aborted, cx),
             (Ok(()), false) => {
                 self.exchange.close(cx);
                 self.make_fit(cx);
@@ -361,8 +346,11 @@ impl Binding {
                 cx.out.report(self.id, Report::Over);
             }
             Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
-            Stage::Forgetting { .. } => acquire.stage = Stage::Forgetting { aborted: true },
-            Stage::Sizing => self.give_back_won(cx),
+            Stage::Forgetting { by, .. } => acquire.stage = Stage::Forgetting { by, aborted: true },
+            Stage::Sizing => match self.heard_conflict() {
+                Some(by) => self.forget_won(Some(by), true, cx),
+                None => self.give_back_won(cx),
+            },
         }
     }
 
@@ -372,8 +360,8 @@ impl Binding {
         self.abort(Abort::Because(Failure::Link { target, cause }), cx);
     }
 
-    /// Closes the exchange. What a server was asked to commit is released first, on the same sockets, unless another
-    /// binding has taken the identity over meanwhile.
+    /// Closes the exchange. What a server was asked to commit is released or declined first, on the same sockets, unless
+    /// another binding has taken the identity over meanwhile.
     fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
         if self.held_by_other(cx) {
             return self.close(cx);
@@ -387,8 +375,11 @@ impl Binding {
             // What this ADD had taken over went back with it.
             cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
         }
-        let release = acquire.client.abort();
-        self.exchange.send(release.into_iter().collect(), cx);
+        if !self.decline_owed(cx) {
+            let Life::Acquiring(acquire) = &mut self.life else { return };
+            let release = acquire.client.abort();
+            self.exchange.send(release.into_iter().collect(), cx);
+        }
         self.close(cx);
     }
 
@@ -397,7 +388,8 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return false };
         let alone = acquire.replaces.is_empty() && !self.held_by_other(cx);
         let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
-        alone && mute && acquire.client.owed().is_some()
+        let owed = acquire.client.owed().map(Lease::ip);
+        alone && mute && owed.is_some_and(|address| self.conflict_over(address).is_none())
     }
 
     /// Gives back what a server was asked to commit, by another way than the sockets over which it was asked.
@@ -420,31 +412,6 @@ impl Binding {
         self.release_begin(cx);
     }
 
-    /// Goes on after the store was told of a lease that was declined when it was durable already.
-    fn forgotten_declined(&mut self, result: Result<(), StoreCause>, aborted: bool, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        match result {
-            Ok(()) if aborted => {
-                acquire.stage = Stage::Over;
-                self.close(cx);
-                cx.out.report(self.id, Report::Over);
-            }
-            Ok(()) => {
-                acquire.stage = Stage::Exchanging;
-                self.acquire_again(cx);
-            }
-            Err(cause) => {
-                if !aborted {
-                    cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
-                }
-                self.close(cx);
-                let Some(lease) = self.persistence.durable().cloned() else { return };
-                self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Nothing, Leave::Undone)));
-                self.release_begin(cx);
-            }
-        }
-    }
-
     /// Gives a durable lease back that nobody wants any more.
     fn give_back_won(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
@@ -457,9 +424,12 @@ impl Binding {
     /// Goes on after the MTU was set, or could not be.
     pub(super) fn sized(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
         self.work = None;
+        if !matches!(&self.life, Life::Acquiring(acquire) if acquire.stage == Stage::Sizing) {
+            return;
+        }
         match result {
             Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
-            _ if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
+            _ if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), false, cx),
             Err(cause) => {
                 tracing::warn!(attachment = %self.attachment, %cause, "MTU not set");
                 self.held(cx);

@@ -293,12 +293,16 @@ impl Binding {
         self.hold_output(before, output, cx);
     }
 
-    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on.
+    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on, when the store knows.
     pub(super) fn hold_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         let before = hold.before();
         let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
-        self.guard_send(std::mem::take(&mut output.frames), cx);
+        let frames = std::mem::take(&mut output.frames);
+        match output.verdict {
+            Some(Verdict::Lost(_, Loss::Conflict { .. })) => self.decline_later(frames),
+            _ => self.guard_send(frames, cx),
+        }
         self.hold_output(before, output, cx);
     }
 
@@ -397,7 +401,9 @@ impl Binding {
             }
             Life::Acquiring(_) | Life::Releasing(_) => return,
         };
-        self.close_guard(cx);
+        if !self.is_declining() {
+            self.close_guard(cx);
+        }
         match loss {
             Loss::Expired => self.note(EventKind::Expired, lease, "no server had extended it", cx),
             Loss::Nak { .. } => self.note(EventKind::Lost, lease, loss, cx),
