@@ -10,7 +10,9 @@ use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
 use super::{Binding, Cx, Holder, Leave, Life, Reason, Report};
+use crate::conflict;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{Failure, StoreCause, Why};
 use crate::event::EventKind;
@@ -86,8 +88,8 @@ impl Acquire {
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
+            Stage::Probing => self.ends().map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
-            | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
             | Stage::Sizing
@@ -177,6 +179,9 @@ impl Binding {
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         if cx.now.boot < acquire.limit || !acquire.is_limited() {
+            if acquire.stage == Stage::Probing && acquire.has_ended(cx.now.boot) {
+                return self.seek_another(None, cx);
+            }
             self.survey(cx);
             return self.acquire_event(Event::Clock, cx);
         }
@@ -216,7 +221,7 @@ impl Binding {
         self.guard_request(asked, &mut frames, cx);
         self.exchange.send(frames, cx);
         match verdict {
-            Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(lease.ip(), cx),
+            Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(&lease, cx),
             Some(Verdict::Won(_)) => self.make_durable(cx),
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
                 self.acquire_declined(&lease, by, cx);
@@ -250,8 +255,14 @@ impl Binding {
         self.acquire_event(event, cx);
     }
 
-    /// Keeps the lease waiting until its address is probed for. The sockets stay open in case it has to go back.
-    fn probe_first(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it
+    /// has to go back.
+    fn probe_first(&mut self, lease: &Lease, cx: &mut Cx<'_>) {
+        let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
+        if let Some(times) = lease.times.filter(|times| lease.start + times.end <= cx.now.boot + probing) {
+            let failure = Failure::TooShort { server, address, lease: times.end, probing };
+            return self.abort(Abort::Because(failure), cx);
+        }
         let Life::Acquiring(acquire) = &mut self.life else { return };
         acquire.stage = Stage::Probing;
         cx.out.report(self.id, Report::ExchangeOver);
@@ -261,6 +272,9 @@ impl Binding {
     /// The lease is there; the sockets stay open in case it has to go back.
     pub(super) fn make_durable(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.has_ended(cx.now.boot) {
+            return self.seek_another(None, cx);
+        }
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
         // An address that was offered before is not this one's: rapid commit may bring another.
@@ -442,6 +456,10 @@ impl Binding {
     fn held(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.shared() else { return };
+        if !acquire.adopts && lease.expired(cx.now.boot) {
+            self.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
+            return self.forget_won(None, false, cx);
+        }
         log_acquired(&self.attachment, &lease);
         let mut client = acquire.client.clone();
         client.not_waited_for();

@@ -2,7 +2,8 @@
 //!
 //! * Optimistic: the first probe leaves with the REQUEST, on the same sockets, which hear what is addressed to us. Once the
 //!   ADD is answered the window goes on over sockets of its own, which hear all about the address.
-//! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes.
+//! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes. An ADD fails where the
+//!   lease would end before they do; one that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
 //! A conflict before the lease is told of is declined, and the ADD tries again, unless it was given up; after that the lease
 //! is lost like any other. A lease that the store has is declined when the store knows that it is lost, or has failed to

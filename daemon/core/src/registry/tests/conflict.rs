@@ -1,6 +1,7 @@
 //! Conflict detection over a whole life: what is sent, what is heard, what a caller is told, what the store holds.
 
 mod declines;
+mod short;
 
 use std::net::Ipv4Addr;
 
