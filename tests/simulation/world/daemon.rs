@@ -123,7 +123,9 @@ impl World {
                 self.kernel.let_go(at.0);
             }
         }
-        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted());
+        let forgetful = self.store_fails;
+        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted(forgetful));
+        self.squatted.daemon_ended(self.now);
         self.pinned.clear();
         self.kernel.daemon_ended();
         self.store.daemon_ended();
