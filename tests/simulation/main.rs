@@ -132,6 +132,7 @@ fn must_have_happened(stats: &Stats) {
         "answers of denied rogues",
         "attachments without detection",
         "carrier lost",
+        "crashes at a DECLINE",
         "damaged stores",
         "failed operations",
         "failed transactions",

@@ -103,6 +103,8 @@ pub(crate) struct Plan {
     pub(crate) on_expiry: OnExpiry,
     /// Neighbours that use an address of a server's pool without asking: the server, and the how-manieth of its pool.
     pub(crate) squatters: Vec<(usize, u32)>,
+    /// The daemon crashes when its first DECLINE is on the wire.
+    pub(crate) dies_declining: bool,
     /// How conflicts are looked for.
     pub(crate) detection: Detection,
     /// The metric of routes, where the networks say one.
@@ -175,6 +177,7 @@ impl Plan {
             on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
             on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
             squatters: Vec::new(),
+            dies_declining: false,
             detection: pick(rng, &[Detection::Optimistic, Detection::Optimistic, Detection::Strict, Detection::Off]),
             metric: pick(rng, &[None, None, Some(77)]),
             link_faults: 0,
@@ -198,6 +201,7 @@ impl Plan {
     fn with_squatters(mut self, rng: &mut Rng) -> Self {
         if rng.u32(..4) == 0 {
             self.squatters = (0..1 + rng.u32(..5)).map(|_| (rng.usize(..self.servers), rng.u32(..8))).collect();
+            self.dies_declining = !self.crashes.is_empty() && rng.bool();
         }
         self
     }
@@ -288,6 +292,7 @@ impl Plan {
     pub(crate) fn heal(&mut self) {
         (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
         (self.missed, self.reboots, self.flapping, self.damages) = (0, 0, 0, 0);
+        self.dies_declining = false;
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);
         (self.wall_jumps, self.suspends) = (None, None);

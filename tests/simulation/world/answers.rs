@@ -144,7 +144,10 @@ impl World {
             Failure::Link { .. } => !intact,
             // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest.
             Failure::TimedOut { .. } => self.plan.detection == Detection::Strict,
-            Failure::Conflict { .. } => !self.plan.squatters.is_empty(),
+            // One that thinks for seconds before each offer has no time for several that are declined.
+            Failure::Conflict { .. } | Failure::Nak { .. } | Failure::NoOffer { .. } | Failure::NoAck { .. } => {
+                !self.plan.squatters.is_empty() && self.plan.offer_delay > Duration::ZERO
+            }
             _ => false,
         };
         let doing = actor.attachment.to_string();

@@ -7,6 +7,7 @@ use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::Kind;
 
 use super::actor::Phase;
 use super::ledger::Excuse;
@@ -349,7 +350,12 @@ impl World {
         if self.crashes_at(kind, false) {
             return;
         }
+        let declines = matches!(&effect, Effect::Send { frame, .. } if is_decline(frame));
         self.carry_out(effect);
+        if declines && std::mem::take(&mut self.plan.dies_declining) {
+            self.stats.count("crashes at a DECLINE");
+            return self.crash();
+        }
         self.crashes_at(kind, true);
     }
 
@@ -414,6 +420,10 @@ fn brief_call(call: &Call) -> String {
         Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
     }
+}
+
+fn is_decline(frame: &[u8]) -> bool {
+    message_of(frame).and_then(|message| message.kind()) == Some(Kind::Decline)
 }
 
 /// Tells whether a frame is DHCP: for those that count.
