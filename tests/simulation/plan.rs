@@ -103,7 +103,7 @@ pub(crate) struct Plan {
     pub(crate) on_expiry: OnExpiry,
     /// Neighbours that use an address of a server's pool without asking: the server, and the how-manieth of its pool.
     pub(crate) squatters: Vec<(usize, u32)>,
-    /// The daemon crashes when its first DECLINE is on the wire.
+    /// The daemon crashes when its first DECLINE of an address in use is on the wire.
     pub(crate) dies_declining: bool,
     /// How conflicts are looked for.
     pub(crate) detection: Detection,

@@ -7,7 +7,6 @@ use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::Kind;
 
 use super::actor::Phase;
 use super::ledger::Excuse;
@@ -350,9 +349,11 @@ impl World {
         if self.crashes_at(kind, false) {
             return;
         }
-        let declines = matches!(&effect, Effect::Send { frame, .. } if is_decline(frame));
+        let dies =
+            self.plan.dies_declining && matches!(&effect, Effect::Send { frame, .. } if self.declines_in_use(frame));
         self.carry_out(effect);
-        if declines && std::mem::take(&mut self.plan.dies_declining) {
+        if dies {
+            self.plan.dies_declining = false;
             self.stats.count("crashes at a DECLINE");
             return self.crash();
         }
@@ -420,10 +421,6 @@ fn brief_call(call: &Call) -> String {
         Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
     }
-}
-
-fn is_decline(frame: &[u8]) -> bool {
-    message_of(frame).and_then(|message| message.kind()) == Some(Kind::Decline)
 }
 
 /// Tells whether a frame is DHCP: for those that count.

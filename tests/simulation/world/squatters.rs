@@ -4,18 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{ExchangeId, Row};
 use leasehold_core::event::EventKind;
 use leasehold_core::identity::Attachment;
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, arp};
+use netns_fixtures::model::{Arp, Kind, arp, code};
 
-use super::actor::Phase;
+use super::actor::{Actor, Phase};
 use super::wire::answer_to;
 use super::{Micros, SECOND, World};
 use crate::plan::Plan;
+use crate::subject::message_of;
 use crate::watch::Rule;
 
 /// A window is over, and what it heard acted on, within this: seven seconds of probes, then two announcements.
@@ -30,6 +33,8 @@ pub(super) struct Squatted {
     watched: BTreeMap<Attachment, (Ipv4Addr, Micros)>,
     /// Attachments that do without detection.
     undetected: BTreeSet<Attachment>,
+    /// Exchanges over which a sleepy squatter was asked.
+    asked: BTreeSet<ExchangeId>,
 }
 
 impl Squatted {
@@ -48,6 +53,13 @@ impl Squatted {
     pub(super) fn daemon_ended(&mut self, now: Micros) {
         self.watched.retain(|_, (_, since)| *since + WINDOW < now);
         self.undetected.clear();
+        self.asked.clear();
+    }
+
+    /// Tells whether the squatter with this Ethernet address answers. Every other one is sleepy: it misses the first question
+    /// of each exchange, so that it is heard of only when its address is in use.
+    fn is_awake(&mut self, mac: Mac, exchange: ExchangeId) -> bool {
+        mac.0[5] & 1 == 0 || !self.asked.insert(exchange)
     }
 }
 
@@ -55,11 +67,22 @@ impl World {
     /// A squatter answers a question about its address.
     pub(super) fn squatters_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
         let squatter = self.squatted.squatters.get(&(lan, question.target)).copied();
-        let Some(mac) = squatter.filter(|_| question.request) else { return };
+        let squatter = squatter.filter(|mac| question.request && self.squatted.is_awake(*mac, exchange));
+        let Some(mac) = squatter else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
         self.stats.count("heard of squatters");
         self.claimed.insert((lan, question.target, mac), self.now);
         self.deliver(exchange, reply, FrameMeta::default());
+    }
+
+    /// Tells whether a frame declines an address that is in use, or that the store has a lease of.
+    pub(super) fn declines_in_use(&self, frame: &[u8]) -> bool {
+        let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Decline));
+        let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else { return false };
+        let is_it = |lease: &Lease| lease.ip() == address;
+        let told = |actor: &Actor| actor.phase == Phase::Live && actor.told.as_ref().is_some_and(is_it);
+        let bound = |record: &Record| record.state == RecordState::Bound && is_it(&record.lease);
+        self.actors.iter().any(told) || self.store.durable.values().any(bound)
     }
 
     /// Takes note of who has got which address, by the events from `first` on.
@@ -92,7 +115,7 @@ impl World {
         }
         for row in rows.iter().filter(|row| row.state != "RELEASING") {
             let Some(address) = row.lease.as_ref().map(|lease| lease.ip()) else { continue };
-            let lives = |actor: &&super::Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
+            let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
             let Some(actor) = self.actors.iter().find(lives) else { continue };
             let Some(squatter) = self.squatted.squatters.get(&(actor.lan, address)) else { continue };
             let watched = self.squatted.watched.get(&row.attachment).filter(|(got, _)| *got == address);
