@@ -1,7 +1,8 @@
 //! Acquiring: from a link that is up to a durable lease, within an ADD's time-out.
 //!
 //! permit → exchange → Persist → MTU → held. Given up before REQUEST, the exchange just closes; after it, a RELEASE goes
-//! out on the same sockets; once the lease is being made durable, it is given back like any other.
+//! out on the same sockets; once the lease is being made durable, it is given back like any other. Where somebody else is
+//! known to use the address it is a DECLINE in either case.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -55,12 +55,18 @@ fn a_lease_that_comes_after_a_conflict_over_its_address_is_watched_anew() {
     }
     rig.answer_probe(FIRST);
     rig.stations.insert(FIRST, NEIGHBOUR);
-    rig.server = Server::Commits;
-    rig.asked.clear();
-    while !rig.messages().ends_with(&[4]) {
+    rig.server = Server::Silent;
+    while !rig.messages().ends_with(&[1]) {
         rig.wake();
     }
-    assert!(rig.count(PROBE) > 0, "{:?}", rig.asked);
+    rig.server = Server::Commits;
+    rig.asked.clear();
+    while rig.state("a") != ["BOUND"] {
+        rig.wake();
+    }
+    rig.run_until(rig.seconds() + 5.0);
+    assert!(rig.messages().ends_with(&[1, 1, 4]), "{:?}", rig.messages());
+    assert_eq!(rig.count(PROBE), 1);
 }
 
 #[test]
