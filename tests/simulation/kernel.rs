@@ -13,7 +13,7 @@ use crate::link::{Did, Wire};
 /// Where a link is: its namespace and its index there.
 pub(crate) type At = (Cookie, u32);
 
-/// The host's own namespace. It has one link a LAN, with indices from 2 on.
+/// The host's own namespace. It has one link a LAN, with indices from 2 on, and `lo`.
 pub(crate) const HOST: Cookie = Cookie(1);
 
 /// A namespace.
@@ -57,7 +57,8 @@ impl Kernel {
     /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, … are up.
     pub(crate) fn booted(lans: usize) -> Self {
         let wire = |lan: usize| Wire::new(&format!("eth{lan}"), Mac([2, 0xaa, 0, 0, 0, lan as u8]), 1500, lan, true);
-        let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).collect();
+        let loopback = (1, Wire::new("lo", Mac::default(), 65_536, 0, true));
+        let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).chain([loopback]).collect();
         let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };
         // Cookies begin again with each boot, so those of an earlier boot come back.
         Self { spaces: BTreeMap::from([(HOST, host)]), paths: BTreeMap::new(), watched: BTreeSet::new(), next: 2 }

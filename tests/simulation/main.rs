@@ -126,9 +126,13 @@ fn must_have_happened(stats: &Stats) {
         "GC failed",
         "NAK",
         "NAK storms",
+        "STATUS not ready",
+        "STATUS ready",
         "adopted",
         "answers of denied rogues",
+        "attachments without detection",
         "carrier lost",
+        "crashes at a DECLINE",
         "damaged stores",
         "failed operations",
         "failed transactions",
@@ -138,6 +142,7 @@ fn must_have_happened(stats: &Stats) {
         "granted to RENEW",
         "granted to REQUEST",
         "hang-ups",
+        "heard of squatters",
         "intruders refused",
         "held by another",
         "kernel messages missed",
@@ -201,7 +206,7 @@ type Case = (Mutation, fn(&Rule) -> bool);
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 18] = [
+    let cases: [Case; 20] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -220,6 +225,8 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::StormAnswered, |rule| *rule == Rule::Timing),
         (Mutation::PublishForgotten, |rule| *rule == Rule::Published),
         (Mutation::EventFirst, |rule| *rule == Rule::EventAhead),
+        (Mutation::ArpUnheard, |rule| *rule == Rule::Squatted),
+        (Mutation::StatusBlind, |rule| *rule == Rule::WrongAnswer),
     ];
     for (mutation, expected) in cases {
         let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

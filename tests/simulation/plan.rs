@@ -1,5 +1,6 @@
 //! What a seed decides before the first event: the size of the world, its servers, its faults, its crashes.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -100,6 +101,10 @@ pub(crate) struct Plan {
     /// What the networks say is to be done when a lease changes, and when it ends.
     pub(crate) on_change: OnChange,
     pub(crate) on_expiry: OnExpiry,
+    /// Neighbours that use an address of a server's pool without asking: the server, and the how-manieth of its pool.
+    pub(crate) squatters: Vec<(usize, u32)>,
+    /// The daemon crashes when its first DECLINE of an address in use is on the wire.
+    pub(crate) dies_declining: bool,
     /// How conflicts are looked for.
     pub(crate) detection: Detection,
     /// The metric of routes, where the networks say one.
@@ -171,6 +176,8 @@ impl Plan {
             renumbers: None,
             on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
             on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
+            squatters: Vec::new(),
+            dies_declining: false,
             detection: pick(rng, &[Detection::Optimistic, Detection::Optimistic, Detection::Strict, Detection::Off]),
             metric: pick(rng, &[None, None, Some(77)]),
             link_faults: 0,
@@ -187,7 +194,16 @@ impl Plan {
             flapping: 0,
         };
         let faults = rng.u32(..6);
-        calm.with_faults(faults, rng)
+        calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561))
+    }
+
+    /// One seed in four has some, among the addresses that a server gives first.
+    fn with_squatters(mut self, rng: &mut Rng) -> Self {
+        if rng.u32(..4) == 0 {
+            self.squatters = (0..1 + rng.u32(..5)).map(|_| (rng.usize(..self.servers), rng.u32(..8))).collect();
+            self.dies_declining = !self.crashes.is_empty() && rng.bool();
+        }
+        self
     }
 
     fn with_faults(mut self, faults: u32, rng: &mut Rng) -> Self {
@@ -238,6 +254,12 @@ impl Plan {
         self
     }
 
+    /// Returns the first and last address that a server of a LAN gives at first.
+    pub(crate) fn pool(&self, lan: usize, server: usize) -> (Ipv4Addr, Ipv4Addr) {
+        let base = Ipv4Addr::new(10, lan as u8, 0, 0).to_bits() + if self.overlap { 0 } else { server as u32 * 500 };
+        (Ipv4Addr::from_bits(base + 10), Ipv4Addr::from_bits(base + 480))
+    }
+
     /// Tells whether nothing at all goes wrong but what containers and callers do.
     pub(crate) fn is_calm(&self) -> bool {
         !self.may_lose_leases()
@@ -270,6 +292,7 @@ impl Plan {
     pub(crate) fn heal(&mut self) {
         (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
         (self.missed, self.reboots, self.flapping, self.damages) = (0, 0, 0, 0);
+        self.dies_declining = false;
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);
         (self.wall_jumps, self.suspends) = (None, None);

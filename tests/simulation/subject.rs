@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId, Why};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, Input, OpId, Outcome, RequestId, Why};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{Step, Target};
 use leasehold_core::record::{Change, RecordState};
@@ -53,6 +53,10 @@ pub(crate) enum Mutation {
     PublishForgotten,
     /// An event of a lease is written before the lease.
     EventFirst,
+    /// Nothing of ARP is heard.
+    ArpUnheard,
+    /// STATUS is answered whatever was found.
+    StatusBlind,
 }
 
 /// Operations that a mutation makes of itself have ids from here on.
@@ -161,6 +165,7 @@ impl Subject {
                 Some(Input::Start { boot, records, spooled, adoptees })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,
+            (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
             (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
             (_, Input::Done { op, outcome: Outcome::Applied { taken, result } }) => {
                 let taken = taken + self.cut.remove(&op).unwrap_or(0);
@@ -229,6 +234,9 @@ impl Subject {
                 Some(Effect::Send { exchange, frame })
             }
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
+            (Mutation::StatusBlind, Effect::Reply { id, answer: Answer::Failed(Failure::NotReady(_)) }) => {
+                Some(Effect::Reply { id, answer: Answer::Ready })
+            }
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));
                 Some(Effect::Persist { op, changes })
@@ -283,6 +291,10 @@ pub(crate) fn message_of(frame: &[u8]) -> Option<Message> {
         Packet::Udp { payload, .. } => Message::decode(payload).ok(),
         Packet::Arp(_) | Packet::Other(_) => None,
     }
+}
+
+fn is_arp(frame: &[u8]) -> bool {
+    matches!(decode(frame), Ok(frame) if matches!(frame.packet, Packet::Arp(_)))
 }
 
 fn kind_of(frame: &[u8]) -> Option<Kind> {

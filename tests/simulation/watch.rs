@@ -55,6 +55,8 @@ pub(crate) enum Rule {
     Timing,
     /// A lease stays at its server without a holder.
     Stranded,
+    /// An attachment goes on with an address that a neighbour uses, of which it could hear.
+    Squatted,
     /// An address was declined without cause.
     Declined,
     /// The name servers that the host's programs read are not those of the leases.

@@ -41,6 +41,10 @@ pub const PROBE_MAX: Duration = Duration::from_secs(2);
 /// From the last probe to when the address counts as free (RFC 5227 §1.1).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 
+/// The longest time from the beginning of a strict window to when the address counts as free.
+pub const PROBING: Duration =
+    Duration::from_secs(PROBE_WAIT.as_secs() + (PROBE_NUM as u64 - 1) * PROBE_MAX.as_secs() + ANNOUNCE_WAIT.as_secs());
+
 /// Announcements of an address (RFC 5227 §1.1).
 pub const ANNOUNCE_NUM: u32 = 2;
 
@@ -314,7 +318,7 @@ mod tests {
             let last = stage.next("probe");
             let free = stage.next("free");
             assert_eq!(free, last + ANNOUNCE_WAIT);
-            assert!((at(4.0)..=at(7.0)).contains(&free), "{free:?}");
+            assert!((at(4.0)..=at(0.0) + PROBING).contains(&free), "{free:?}");
             assert_eq!(stage.next("over"), free + APPEARANCE);
         }
     }

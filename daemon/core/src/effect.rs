@@ -409,6 +409,21 @@ pub enum Failure {
         /// Who uses it, by Ethernet address.
         by: Mac,
     },
+    /// The lease would end before it is known that nobody else uses its address.
+    #[error(
+        "server {server} grants {address} for {lease:?}, and strict conflict detection takes up to {probing:?}: set \
+         conflictDetection to optimistic, or let the server grant longer leases"
+    )]
+    TooShort {
+        /// The server.
+        server: Ipv4Addr,
+        /// The address.
+        address: Ipv4Addr,
+        /// The lease time.
+        lease: Duration,
+        /// How long the probes take at most.
+        probing: Duration,
+    },
     /// The time-out passed while something of ours was waited for.
     #[error("no result after {waited:?}: still waiting for {waiting_for}")]
     TimedOut {

@@ -51,6 +51,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::NoAck { .. }
         | Failure::Nak { .. }
         | Failure::Conflict { .. }
+        | Failure::TooShort { .. }
         | Failure::TimedOut { .. }
         | Failure::Store(_)
         | Failure::Held { .. }

@@ -231,11 +231,12 @@ impl Judge {
         }
     }
 
-    /// Takes in that the clients ended and began again: they need not remember a NAK, nor that they declined.
-    pub fn clients_restarted(&mut self) {
+    /// Takes in that the clients ended and began again: they need not remember a NAK, nor, where they could write nothing
+    /// down, that they declined.
+    pub fn clients_restarted(&mut self, forgetful: bool) {
         for grant in self.grants.values_mut() {
             grant.refused = false;
-            grant.given_back.take_if(|purpose| *purpose == Purpose::Decline);
+            grant.given_back.take_if(|purpose| *purpose == Purpose::Decline && forgetful);
         }
     }
 

@@ -13,6 +13,7 @@ use leasehold_core::link::{Cookie, LinkRoute};
 use leasehold_core::wire::Mac;
 
 use super::Micros;
+use super::status::Expected;
 use super::wire::ROGUE;
 use crate::kernel::At;
 use crate::plan::{Plan, Rogue};
@@ -142,6 +143,8 @@ pub(crate) enum Role {
     Audit(Option<Attachment>),
     /// GC.
     Collect,
+    /// STATUS.
+    Status(Expected),
     /// The world asks, and waits for the answer.
     Inquiry,
 }

@@ -123,7 +123,9 @@ impl World {
                 self.kernel.let_go(at.0);
             }
         }
-        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted());
+        let forgetful = self.store_fails;
+        self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted(forgetful));
+        self.squatted.daemon_ended(self.now);
         self.pinned.clear();
         self.kernel.daemon_ended();
         self.store.daemon_ended();
@@ -347,7 +349,14 @@ impl World {
         if self.crashes_at(kind, false) {
             return;
         }
+        let dies =
+            self.plan.dies_declining && matches!(&effect, Effect::Send { frame, .. } if self.declines_in_use(frame));
         self.carry_out(effect);
+        if dies {
+            self.plan.dies_declining = false;
+            self.stats.count("crashes at a DECLINE");
+            return self.crash();
+        }
         self.crashes_at(kind, true);
     }
 

@@ -54,7 +54,7 @@ impl World {
         self.winding_down = true;
         self.plan.heal();
         self.timing.healed(self.now);
-        self.disk_full = false;
+        (self.disk_full, self.disk_turned) = (false, self.now);
         self.wires_heal();
     }
 
@@ -113,6 +113,7 @@ impl World {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
         self.examine_shared(&rows);
+        self.examine_squatted(&rows);
         self.examine_servers(&rows);
         self.examine_kept(rows.len());
         self.examine_published();
@@ -271,6 +272,7 @@ impl World {
         }
         let Answer::Bindings { rows, .. } = answer else { return };
         self.examine_shared(&rows);
+        self.examine_squatted(&rows);
         self.examine_expired();
         for row in rows.iter().filter(|row| row.lease.is_some() && row.state != "RELEASING") {
             if *role == Role::Audit(Some(row.attachment.clone())) {

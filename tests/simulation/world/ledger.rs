@@ -17,7 +17,7 @@ pub(super) type Grant = (usize, Ipv4Addr, Ipv4Addr, ClientKey);
 /// Why a lease may stay at a server though nobody holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excuse {
-    /// Its RELEASE did not reach the server.
+    /// Its RELEASE or DECLINE did not reach the server.
     ReleaseLost,
     /// It was granted to a REQUEST that was late: its client had gone on.
     GrantedLate,
@@ -59,7 +59,13 @@ impl World {
                     self.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
                 }
             }
-            Some(Kind::Decline) => self.client_declined(lan, message),
+            Some(Kind::Decline) => {
+                self.client_declined(lan, message);
+                let declined = message.address(code::SERVER).zip(message.address(code::REQUESTED));
+                if let Some((server, address)) = declined.filter(|_| !self.winding_down) {
+                    self.left.insert((lan, server, address, key), Excuse::ReleaseLost);
+                }
+            }
             Some(Kind::Discover) => {
                 let left = self.grants(|l, _, k| l == lan && *k == key);
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
@@ -82,8 +88,13 @@ impl World {
     /// A server took a message in: one that it was to take.
     pub(super) fn server_took(&mut self, lan: usize, station: usize, message: &Message) {
         let server = self.server_id(lan, station);
-        if message.kind() == Some(Kind::Release) && message.address(code::SERVER) == Some(server) {
-            let grant = (lan, server, message.ciaddr, message.key());
+        let returned = match message.kind() {
+            Some(Kind::Release) => Some(message.ciaddr),
+            Some(Kind::Decline) => message.address(code::REQUESTED),
+            _ => None,
+        };
+        if let Some(address) = returned.filter(|_| message.address(code::SERVER) == Some(server)) {
+            let grant = (lan, server, address, message.key());
             if self.left.get(&grant) == Some(&Excuse::ReleaseLost) {
                 self.left.remove(&grant);
             }

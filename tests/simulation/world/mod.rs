@@ -16,6 +16,8 @@ mod ledger;
 mod runtime;
 mod shell;
 mod spoken;
+mod squatters;
+mod status;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +38,7 @@ use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
 use self::ledger::{Excuse, Grant};
 use self::shell::Sock;
+use self::squatters::Squatted;
 use self::wire::Segment;
 use crate::kernel::{At, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Plan};
@@ -108,6 +111,8 @@ enum Event {
     Suspend,
     /// A runtime collects what is not valid any more on a LAN.
     Collect(usize),
+    /// A runtime asks for the daemon's STATUS on a LAN.
+    Status(usize),
     /// All bindings are looked at.
     Audit,
 }
@@ -144,6 +149,8 @@ pub(crate) struct World {
     segments: Vec<Segment>,
     store: Store,
     disk_full: bool,
+    /// When it last filled up or got room.
+    disk_turned: Micros,
     daemon: Option<Daemon>,
     /// Counts the daemon's runs.
     run: u32,
@@ -164,6 +171,8 @@ pub(crate) struct World {
     published: BTreeMap<Attachment, Dns>,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    /// What is known of leases that are looked at for squatters.
+    squatted: Squatted,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
     /// When a client's hold of an address ends at its server.
@@ -184,6 +193,8 @@ pub(crate) struct World {
     calm: bool,
     /// Operations on links fail.
     links_fail: bool,
+    /// What a daemon knew may not be in the store when it ends.
+    store_fails: bool,
     /// A daemon has started without the leases of the one before.
     was_damaged: bool,
     /// A lease may end because its holder cannot reach its server in time.
@@ -214,6 +225,7 @@ impl World {
             segments,
             store: Store::default(),
             disk_full: false,
+            disk_turned: 0,
             daemon: None,
             run: 0,
             timer: None,
@@ -228,6 +240,7 @@ impl World {
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            squatted: Squatted::new(&plan),
             left: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
@@ -239,6 +252,7 @@ impl World {
             winding_down: false,
             calm: plan.is_calm(),
             links_fail: plan.link_faults > 0,
+            store_fails: plan.store_faults > 0 || plan.store_full.is_some() || plan.damages > 0,
             was_damaged: false,
             may_lapse: plan.may_lapse(),
             breach: None,
@@ -283,6 +297,7 @@ impl World {
                 (plan.storms, Event::Storm(lan, station, true)),
                 (plan.renumbers, Event::Renumber(lan)),
                 (plan.collects, Event::Collect(lan)),
+                (Some(plan.active / 4), Event::Status(lan)),
             ];
             faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
         }
@@ -379,6 +394,7 @@ impl World {
             Event::WallJump => self.wall_jump(),
             Event::Suspend => self.suspend(),
             Event::Collect(lan) => self.collect_again(lan),
+            Event::Status(lan) => self.ask_status(lan),
             Event::Audit => self.audit_again(),
         }
     }

@@ -216,6 +216,7 @@ impl World {
                     self.fail(Rule::EventAhead, format!("{event:?}"));
                 }
                 self.judge_removals(told);
+                self.note_leases(told);
                 Ok(())
             };
             if result.is_err() {
@@ -235,7 +236,7 @@ impl World {
     /// The disk fills up, or has room again.
     pub(super) fn disk(&mut self, full: bool) {
         let Some(every) = self.plan.store_full else { return };
-        self.disk_full = full;
+        (self.disk_full, self.disk_turned) = (full, self.now);
         self.stats.count(if full { "full stores" } else { "stores with room again" });
         self.note(|| format!("DISK full: {full}"));
         let next = if full { every / 4 } else { every };

@@ -46,8 +46,8 @@ impl Segment {
     pub(crate) fn new(plan: &Plan, lan: usize) -> Self {
         let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("22 is a prefix length");
         let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
-        let config = |index: u32| Config {
-            pool: if plan.overlap { (at(10), at(480)) } else { (at(10 + index * 500), at(480 + index * 500)) },
+        let config = |index: usize| Config {
+            pool: plan.pool(lan, index),
             lease: plan.lease,
             t1: plan.times.map(|(t1, _)| t1),
             t2: plan.times.map(|(_, t2)| t2),
@@ -132,6 +132,7 @@ impl World {
             self.claimed.insert((lan, question.target, owner), self.now);
             self.deliver(exchange, reply, FrameMeta::default());
         }
+        self.squatters_hear(lan, exchange, &question);
         if frame.destination != BROADCAST {
             return;
         }
@@ -289,7 +290,7 @@ impl World {
     }
 
     /// Lets a frame reach the core, sometimes as it comes over veth: without its UDP checksum.
-    fn deliver(&mut self, exchange: ExchangeId, mut frame: Vec<u8>, mut meta: FrameMeta) {
+    pub(super) fn deliver(&mut self, exchange: ExchangeId, mut frame: Vec<u8>, mut meta: FrameMeta) {
         if self.rng.u32(..8) == 0 && is_dhcp(&frame) {
             meta.checksum_not_ready = true;
             frame[40..42].copy_from_slice(&[0x12, 0x34]);
@@ -333,7 +334,7 @@ fn hears_of(sock: &Sock, arp: &Arp) -> bool {
     }
 }
 
-fn answer_to(question: &Arp, mac: Mac) -> Arp {
+pub(super) fn answer_to(question: &Arp, mac: Mac) -> Arp {
     Arp {
         request: false,
         sender_mac: mac.0,

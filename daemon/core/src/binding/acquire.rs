@@ -1,7 +1,8 @@
 //! Acquiring: from a link that is up to a durable lease, within an ADD's time-out.
 //!
 //! permit → exchange → Persist → MTU → held. Given up before REQUEST, the exchange just closes; after it, a RELEASE goes
-//! out on the same sockets; once the lease is being made durable, it is given back like any other.
+//! out on the same sockets; once the lease is being made durable, it is given back like any other. Where somebody else is
+//! known to use the address it is a DECLINE in either case.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,7 +11,9 @@ use super::hold::Hold;
 use super::persistence::Want;
 use super::release::{Owed, Release};
 use super::{Binding, Cx, Holder, Leave, Life, Reason, Report};
+use crate::conflict;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{Failure, StoreCause, Why};
 use crate::event::EventKind;
@@ -55,8 +58,9 @@ pub(crate) enum Stage {
     Probing,
     /// The lease is being made durable. `aborted`: nobody wants it any more.
     Persisting { aborted: bool },
-    /// The lease was declined after that; the store is being told. `aborted`: no other is wanted.
-    Forgetting { aborted: bool },
+    /// The lease is durable and no good: it has ended, or somebody else (`by`) uses its address. The store is being told.
+    /// `aborted`: no other is wanted.
+    Forgetting { by: Option<Mac>, aborted: bool },
     /// The link's MTU is being set.
     Sizing,
     /// It was given up; the registry is about to hear of it.
@@ -77,7 +81,7 @@ impl Acquire {
     pub(super) fn is_wanted(&self) -> bool {
         match self.stage {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing => true,
-            Stage::Persisting { aborted } | Stage::Forgetting { aborted } => !aborted,
+            Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
     }
@@ -85,8 +89,8 @@ impl Acquire {
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
+            Stage::Probing => self.ends().map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
-            | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
             | Stage::Sizing
@@ -99,6 +103,15 @@ impl Acquire {
     /// Tells whether the lease wants another MTU than the link has.
     pub(super) fn resizes(&self) -> bool {
         self.client.lease().and_then(|lease| lease.mtu).is_some_and(|mtu| u32::from(mtu) != self.mtu)
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        self.client.lease().and_then(Lease::expires)
+    }
+
+    /// Tells whether the lease that there is has ended.
+    pub(super) fn has_ended(&self, now: Instant) -> bool {
+        self.ends().is_some_and(|end| now >= end)
     }
 
     /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
@@ -117,7 +130,8 @@ impl Acquire {
             Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
             Stage::Probing => "the probes of strict conflict detection, which take up to 7 s",
             Stage::Persisting { .. } => "the store to write the lease",
-            Stage::Forgetting { .. } => "the store to forget an address that is in use by somebody else",
+            Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
+            Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
             Stage::Sizing => "the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, waited),
         };
@@ -171,6 +185,9 @@ impl Binding {
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         if cx.now.boot < acquire.limit || !acquire.is_limited() {
+            if acquire.stage == Stage::Probing && acquire.has_ended(cx.now.boot) {
+                return self.seek_another(None, cx);
+            }
             self.survey(cx);
             return self.acquire_event(Event::Clock, cx);
         }
@@ -210,7 +227,7 @@ impl Binding {
         self.guard_request(asked, &mut frames, cx);
         self.exchange.send(frames, cx);
         match verdict {
-            Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(lease.ip(), cx),
+            Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(&lease, cx),
             Some(Verdict::Won(_)) => self.make_durable(cx),
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
                 self.acquire_declined(&lease, by, cx);
@@ -231,51 +248,27 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return };
         match acquire.stage {
             Stage::Exchanging => self.acquire_event(Event::Conflict { by }, cx),
-            Stage::Probing => {
-                self.decline_won(Stage::Exchanging, by, cx);
-                self.acquire_again(cx);
-            }
+            Stage::Probing => self.seek_another(Some(by), cx),
             // The write, or the change of the link, has to be over first.
             Stage::Persisting { .. } | Stage::Sizing => {}
             Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => {}
         }
     }
 
-    /// Declines the lease that is there, on whichever sockets there are.
-    fn decline_won(&mut self, next: Stage, by: Mac, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        acquire.stage = next;
-        let Output { frames, verdict, .. } = acquire.client.handle(cx.now.boot, Event::Conflict { by });
-        self.guard_send(frames, cx);
-        if let Some(Verdict::Lost(lease, _)) = verdict {
-            self.acquire_declined(&lease, by, cx);
-        }
-    }
-
-    /// Declines the lease that the store holds already, and has it forgotten there.
-    fn decline_durable(&mut self, by: Mac, cx: &mut Cx<'_>) {
-        self.decline_won(Stage::Forgetting { aborted: false }, by, cx);
-        self.persist(Want::Gone, cx);
-    }
-
-    /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
-    fn acquire_declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
-        self.declined(lease, by, cx);
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let address = lease.ip();
-        if acquire.insists == Some(address) {
-            self.abort(Abort::Because(Failure::Conflict { address, by }), cx);
-        }
-    }
-
     /// Looks for another lease, on the sockets that are open already if there are any.
-    fn acquire_again(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn acquire_again(&mut self, cx: &mut Cx<'_>) {
         let event = if self.exchange.can_send() { Event::Opened } else { Event::Clock };
         self.acquire_event(event, cx);
     }
 
-    /// Keeps the lease waiting until its address is probed for. The sockets stay open in case it has to go back.
-    fn probe_first(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it
+    /// has to go back.
+    fn probe_first(&mut self, lease: &Lease, cx: &mut Cx<'_>) {
+        let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
+        if let Some(times) = lease.times.filter(|times| lease.start + times.end <= cx.now.boot + probing) {
+            let failure = Failure::TooShort { server, address, lease: times.end, probing };
+            return self.abort(Abort::Because(failure), cx);
+        }
         let Life::Acquiring(acquire) = &mut self.life else { return };
         acquire.stage = Stage::Probing;
         cx.out.report(self.id, Report::ExchangeOver);
@@ -285,8 +278,15 @@ impl Binding {
     /// The lease is there; the sockets stay open in case it has to go back.
     pub(super) fn make_durable(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.has_ended(cx.now.boot) {
+            return self.seek_another(None, cx);
+        }
         acquire.stage = Stage::Persisting { aborted: false };
         let replaces = acquire.replaces.clone();
+        // An address that was offered before is not this one's: rapid commit may bring another.
+        if let Some(address) = acquire.client.lease().map(Lease::ip) {
+            self.guard_only(address, cx);
+        }
         cx.out.report(self.id, Report::ExchangeOver);
         self.note_acquired(cx);
         self.persist(Want::Bound { replaces }, cx);
@@ -307,14 +307,14 @@ impl Binding {
         let (adopts, resizes) = (acquire.adopts, acquire.resizes());
         let aborted = match acquire.stage {
             Stage::Persisting { aborted } => aborted,
-            Stage::Forgetting { aborted } => return self.forgotten_declined(result, aborted, cx),
+            Stage::Forgetting { by, aborted } => return self.forgot_won(result, by, aborted, cx),
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing | Stage::Over => return,
         };
         if result.is_ok() {
             cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
         }
         match (result, aborted) {
-            (Ok(()), false) if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
+            (Ok(()), aborted) if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), aborted, cx),
             (Ok(()), false) => {
                 self.exchange.close(cx);
                 self.make_fit(cx);
@@ -369,8 +369,11 @@ impl Binding {
                 cx.out.report(self.id, Report::Over);
             }
             Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
-            Stage::Forgetting { .. } => acquire.stage = Stage::Forgetting { aborted: true },
-            Stage::Sizing => self.give_back_won(cx),
+            Stage::Forgetting { by, .. } => acquire.stage = Stage::Forgetting { by, aborted: true },
+            Stage::Sizing => match self.heard_conflict() {
+                Some(by) => self.forget_won(Some(by), true, cx),
+                None => self.give_back_won(cx),
+            },
         }
     }
 
@@ -380,8 +383,8 @@ impl Binding {
         self.abort(Abort::Because(Failure::Link { target, cause }), cx);
     }
 
-    /// Closes the exchange. What a server was asked to commit is released first, on the same sockets, unless another
-    /// binding has taken the identity over meanwhile.
+    /// Closes the exchange. What a server was asked to commit is released or declined first, on the same sockets, unless
+    /// another binding has taken the identity over meanwhile.
     fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
         if self.held_by_other(cx) {
             return self.close(cx);
@@ -395,8 +398,11 @@ impl Binding {
             // What this ADD had taken over went back with it.
             cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
         }
-        let release = acquire.client.abort();
-        self.exchange.send(release.into_iter().collect(), cx);
+        if !self.decline_owed(cx) {
+            let Life::Acquiring(acquire) = &mut self.life else { return };
+            let release = acquire.client.abort();
+            self.exchange.send(release.into_iter().collect(), cx);
+        }
         self.close(cx);
     }
 
@@ -405,7 +411,8 @@ impl Binding {
         let Life::Acquiring(acquire) = &self.life else { return false };
         let alone = acquire.replaces.is_empty() && !self.held_by_other(cx);
         let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
-        alone && mute && acquire.client.owed().is_some()
+        let owed = acquire.client.owed().map(Lease::ip);
+        alone && mute && owed.is_some_and(|address| self.conflict_over(address).is_none())
     }
 
     /// Gives back what a server was asked to commit, by another way than the sockets over which it was asked.
@@ -428,31 +435,6 @@ impl Binding {
         self.release_begin(cx);
     }
 
-    /// Goes on after the store was told of a lease that was declined when it was durable already.
-    fn forgotten_declined(&mut self, result: Result<(), StoreCause>, aborted: bool, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        match result {
-            Ok(()) if aborted => {
-                acquire.stage = Stage::Over;
-                self.close(cx);
-                cx.out.report(self.id, Report::Over);
-            }
-            Ok(()) => {
-                acquire.stage = Stage::Exchanging;
-                self.acquire_again(cx);
-            }
-            Err(cause) => {
-                if !aborted {
-                    cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
-                }
-                self.close(cx);
-                let Some(lease) = self.persistence.durable().cloned() else { return };
-                self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Nothing, Leave::Undone)));
-                self.release_begin(cx);
-            }
-        }
-    }
-
     /// Gives a durable lease back that nobody wants any more.
     fn give_back_won(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
@@ -466,13 +448,16 @@ impl Binding {
     pub(super) fn sized(&mut self, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) {
         self.work = None;
         let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.stage != Stage::Sizing {
+            return;
+        }
         let noted = acquire.resizes();
         if let Ok(mtu) = &result {
             acquire.mtu = *mtu;
         }
         match result {
             Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
-            _ if let Some(by) = self.heard_conflict() => self.decline_durable(by, cx),
+            _ if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), false, cx),
             Err(cause) => {
                 self.held(cx);
                 self.size_failed(&cause, cx);
@@ -493,6 +478,10 @@ impl Binding {
     fn held(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.shared() else { return };
+        if !acquire.adopts && lease.expired(cx.now.boot) {
+            self.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
+            return self.forget_won(None, false, cx);
+        }
         log_acquired(&self.attachment, &lease);
         let mut client = acquire.client.clone();
         client.not_waited_for();

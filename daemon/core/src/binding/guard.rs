@@ -2,10 +2,12 @@
 //!
 //! * Optimistic: the first probe leaves with the REQUEST, on the same sockets, which hear what is addressed to us. Once the
 //!   ADD is answered the window goes on over sockets of its own, which hear all about the address.
-//! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes.
+//! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes. An ADD fails where the
+//!   lease would end before they do; one that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
-//! A conflict before the lease is told of is declined, and the ADD tries again; after that the lease is lost like any
-//! other. A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
+//! A conflict before the lease is told of is declined, and the ADD tries again, unless it was given up; after that the lease
+//! is lost like any other. A lease that the store has is declined when the store knows that it is lost, or has failed to
+//! take note: a daemon that began between the two would take a declined lease up again. A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -37,8 +39,12 @@ pub(super) struct Guard {
     /// Sockets of its own.
     exchange: Exchange,
     waits: Waits,
-    /// Who uses the address, heard before there was a lease to decline.
+    /// Who uses the address.
     heard: Option<Mac>,
+    /// The DECLINE, which waits for the store.
+    decline: Vec<Vec<u8>>,
+    /// The write under way tells the store of what the DECLINE waits for.
+    told: bool,
 }
 
 /// What waits until the probes are over.
@@ -64,7 +70,8 @@ enum Way {
 
 impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
-        Box::new(Self { window, way, exchange: Exchange::default(), waits: Waits::Nothing, heard: None })
+        let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, Vec::new());
+        Box::new(Self { window, way, exchange, waits, heard: None, decline, told: false })
     }
 }
 
@@ -90,6 +97,11 @@ impl Binding {
         self.guard.as_ref().and_then(|guard| guard.heard)
     }
 
+    /// Returns who uses this address, likewise.
+    pub(super) fn conflict_over(&self, address: Ipv4Addr) -> Option<Mac> {
+        self.heard_conflict().filter(|_| self.guards(address))
+    }
+
     /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
     /// whether the client knows of a conflict over it. One heard before this REQUEST is not its.
     pub(super) fn guard_request(
@@ -110,13 +122,21 @@ impl Binding {
         self.guard = Some(Guard::new(window, Way::Shared));
     }
 
-    /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface.
+    /// Stops watching another address than this.
+    pub(super) fn guard_only(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        if !self.guards(address) {
+            self.close_guard(cx);
+        }
+    }
+
+    /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface. What was
+    /// heard before it was leased is asked for once more.
     pub(super) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
         if !self.detects() {
             return self.close_guard(cx);
         }
         let way = Way::Own { at: cx.now.boot + OFF_REPLY };
-        if !self.guards(address) {
+        if !self.guards(address) || self.heard_conflict().is_some() {
             self.close_guard(cx);
             self.guard = Some(Guard::new(Window::optimistic(address, self.own_macs(), cx.now.boot), way));
         }
@@ -149,8 +169,10 @@ impl Binding {
         self.guard_on_clock(cx);
     }
 
-    /// Stops watching.
+    /// Stops watching. A DECLINE that waits leaves now.
     pub(super) fn close_guard(&mut self, cx: &mut Cx<'_>) {
+        let decline = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.decline)).unwrap_or_default();
+        self.guard_send(decline, cx);
         if let Some(mut guard) = self.guard.take() {
             guard.exchange.close(cx);
         }
@@ -235,9 +257,54 @@ impl Binding {
         }
     }
 
+    /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
+    pub(super) fn decline_later(&mut self, frames: Vec<Vec<u8>>) {
+        if let Some(guard) = &mut self.guard {
+            guard.decline = frames;
+        }
+    }
+
+    /// Tells whether a DECLINE waits for the store. Nothing else waits for the window then.
+    pub(super) fn is_declining(&mut self) -> bool {
+        let guard = self.guard.as_mut().filter(|guard| !guard.decline.is_empty());
+        guard.map(|guard| guard.waits = Waits::Nothing).is_some()
+    }
+
+    /// A write leaves, which tells the store of what a DECLINE waits for.
+    pub(super) fn telling_store(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            guard.told = !guard.decline.is_empty();
+        }
+    }
+
+    /// Sends the DECLINE that waited for this write: the store knows, or has failed.
+    pub(super) fn store_told(&mut self, cx: &mut Cx<'_>) {
+        if self.guard.as_ref().is_some_and(|guard| guard.told) {
+            self.close_guard(cx);
+        }
+    }
+
+    /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
+    /// whether that is known: then nothing is to be released.
+    pub(super) fn decline_owed(&mut self, cx: &mut Cx<'_>) -> bool {
+        let heard = self.guard.as_ref().and_then(|guard| Some((guard.window.address(), guard.heard?)));
+        let client = match &mut self.life {
+            Life::Acquiring(acquire) => &mut acquire.client,
+            Life::Held(hold) => &mut hold.client,
+            Life::Releasing(_) => return false,
+        };
+        let Some((address, by)) = heard else { return false };
+        let Some(lease) = client.owed().filter(|lease| lease.ip() == address).cloned() else { return false };
+        let frame = client.abort_in_conflict();
+        if self.exchange.can_send() {
+            self.exchange.send(frame.into_iter().collect(), cx);
+            self.declined(&lease, by, cx);
+        }
+        true
+    }
+
     /// Takes note that a lease was declined. After too many in a row the binding does without detection.
     pub(super) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
-        self.close_guard(cx);
         let (attachment, address) = (&self.attachment, lease.ip());
         tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
         self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
@@ -290,15 +357,17 @@ impl Binding {
     }
 
     fn guard_on_arp(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
-        let Some(guard) = &mut self.guard else { return };
+        let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) else { return };
         match guard.window.on_arp(cx.now.boot, arp) {
             Heard::Nothing => {}
             Heard::Defend(frame) => {
                 tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "somebody else claims the address, defending it");
                 self.guard_send(vec![frame], cx);
             }
-            Heard::Conflict { by } if guard.heard.replace(by).is_none() => self.on_conflict(by, cx),
-            Heard::Conflict { .. } => {}
+            Heard::Conflict { by } => {
+                guard.heard = Some(by);
+                self.on_conflict(by, cx);
+            }
         }
     }
 

@@ -72,6 +72,11 @@ impl Hold {
         self.presence != Presence::Missing
     }
 
+    /// Tells whether servers can answer to the leased address.
+    fn is_addressed(&self) -> bool {
+        !matches!(self.presence, Presence::Missing | Presence::Awaited)
+    }
+
     /// Takes note that there is an address which the daemon is to put on the interface.
     pub(super) fn await_address(&mut self) {
         self.presence = Presence::Awaited;
@@ -194,7 +199,7 @@ impl Binding {
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };
         hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
-        hold.client.set_addressed(hold.on_link() && hold.presence != Presence::Awaited);
+        hold.client.set_addressed(hold.is_addressed());
         self.end_exchange(cx);
         // What was heard on the wire of before says nothing of this one.
         if !self.is_probing() {
@@ -301,18 +306,23 @@ impl Binding {
         self.hold_output(before, output, cx);
     }
 
-    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on.
+    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on, when the store knows.
     pub(super) fn hold_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         let before = hold.before();
         let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
-        self.guard_send(std::mem::take(&mut output.frames), cx);
+        let frames = std::mem::take(&mut output.frames);
+        match output.verdict {
+            Some(Verdict::Lost(_, Loss::Conflict { .. })) => self.decline_later(frames),
+            _ => self.guard_send(frames, cx),
+        }
         self.hold_output(before, output, cx);
     }
 
     /// Nobody else uses the address that waited for that: it may be used. `before`: how it was when it was granted.
     pub(super) fn hold_free(&mut self, before: Before, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &self.life else { return };
+        let Life::Held(hold) = &mut self.life else { return };
+        hold.client.set_addressed(hold.is_addressed());
         if let Some(lease) = hold.client.shared() {
             self.hold_extended(before, lease, cx);
         }
@@ -357,7 +367,7 @@ impl Binding {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let fresh = before.used != Some(lease.ip());
                 match (fresh && self.probes_first(), self.is_probing()) {
-                    (true, _) => self.guard_first(lease.ip(), Some(before), cx),
+                    (true, _) => self.hold_probing(lease.ip(), before, cx),
                     // The same lease, extended while it is probed for.
                     (false, true) => {}
                     (false, false) => self.hold_extended(before, lease, cx),
@@ -367,6 +377,14 @@ impl Binding {
             Verdict::Unwanted { .. } => {}
             Verdict::Lost(lease, loss) => self.hold_lost(&lease, &loss, cx),
         }
+    }
+
+    /// A lease waits for its probes. Its address is not used before: it is extended without.
+    fn hold_probing(&mut self, address: Ipv4Addr, before: Before, cx: &mut Cx<'_>) {
+        if let Life::Held(hold) = &mut self.life {
+            hold.client.set_addressed(false);
+        }
+        self.guard_first(address, Some(before), cx);
     }
 
     /// A lease was extended, or there is one where there was none, and it may be used.
@@ -405,7 +423,9 @@ impl Binding {
             }
             Life::Acquiring(_) | Life::Releasing(_) => return,
         };
-        self.close_guard(cx);
+        if !self.is_declining() {
+            self.close_guard(cx);
+        }
         match loss {
             Loss::Expired => self.note(EventKind::Expired, lease, "no server had extended it", cx),
             Loss::Nak { .. } => self.note(EventKind::Lost, lease, loss, cx),

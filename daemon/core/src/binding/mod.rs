@@ -4,6 +4,7 @@
 //! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect that counts under way.
 
 mod acquire;
+mod decline;
 mod exchange;
 mod guard;
 mod hold;
@@ -339,6 +340,9 @@ impl Binding {
         }
         if !matches!(self.life, Life::Held(_)) {
             return;
+        }
+        if matches!(&self.life, Life::Held(hold) if hold.client.lease().is_none()) {
+            self.decline_owed(cx);
         }
         self.end_exchange(cx);
         self.close_guard(cx);

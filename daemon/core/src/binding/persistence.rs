@@ -126,6 +126,7 @@ impl Binding {
             Change::Remove(_) | Change::Note(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
+        self.telling_store();
     }
 
     /// Returns a lease that a record holds, as shared with the rest of the binding where that is the same.
@@ -178,6 +179,7 @@ impl Binding {
     pub(super) fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         self.persistence.in_flight = None;
         let written = self.persistence.writing.take();
+        self.store_told(cx);
         if result.is_ok() {
             let before = self.resolver();
             self.persistence.durable = written;

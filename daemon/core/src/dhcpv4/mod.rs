@@ -341,6 +341,15 @@ impl Client {
         Some(self.sender.release(self.rng.u32(..), leased, hop))
     }
 
+    /// Does the same where somebody else is known to use that address: returns the DECLINE of it. A RELEASE would tell the
+    /// server that it is free for others.
+    pub fn abort_in_conflict(&mut self) -> Option<Vec<u8>> {
+        let lease = self.owed()?;
+        let (address, server) = (lease.ip(), lease.server);
+        self.asked = None;
+        Some(self.sender.decline(self.rng.u32(..), address, server))
+    }
+
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.

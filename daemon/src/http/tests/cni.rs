@@ -335,6 +335,7 @@ fn every_failure_has_its_code() {
         (Failure::NoAck { server: a, address: a, sent: 2, waited: second }, 11),
         (Failure::Nak { server: a, address: a, message: None }, 11),
         (Failure::Conflict { address: a, by: Mac::default() }, 11),
+        (Failure::TooShort { server: a, address: a, lease: second, probing: second * 7 }, 11),
         (Failure::TimedOut { waiting_for: "the store", waited: second }, 11),
         (Failure::Store(StoreCause::Full), 11),
         (Failure::Held { lan: lan(), client_id: ClientId::new(vec![0, 1]).unwrap(), holder: attachment() }, 11),

@@ -297,11 +297,13 @@ fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
 #[test]
 fn a_lease_that_ended_while_it_was_probed_for_is_not_released() {
     let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
-    rig.lease = 2;
+    rig.lease = 10;
     let mut call = rig.call("a", 1, "a");
     call.timeout = Duration::from_secs(3);
     let add = rig.request(Call::Add(call));
-    rig.run_until(1003.5);
+    // The host sleeps.
+    rig.at = Duration::from_secs(1011);
+    rig.run_until(1011.0);
     assert!(matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut { .. })));
     assert_eq!((rig.spoken(), rig.rows().len(), rig.open.len()), (vec![1, 3], 0, 0));
 }

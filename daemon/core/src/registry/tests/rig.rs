@@ -37,6 +37,8 @@ pub(super) enum Server {
     Silent,
     Naks,
     OffersOnly,
+    /// Answers DISCOVER with an ACK.
+    Commits,
 }
 
 pub(super) struct Rig {
@@ -255,6 +257,10 @@ impl Rig {
         }
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
+    /// Ends one write badly.
+    pub(super) fn unwritten(&mut self, op: OpId) {
+        self.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    }
     /// Ends one write well.
     pub(super) fn written(&mut self, op: OpId, changes: Vec<Change>) {
         self.write(op, changes);
@@ -368,7 +374,7 @@ impl Rig {
                 }
                 let answer = match (kind, self.server) {
                     (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
-                    (3, Server::Up) => 5,
+                    (3, Server::Up) | (1 | 3, Server::Commits) => 5,
                     (3, Server::Naks) => 6,
                     _ => return,
                 };

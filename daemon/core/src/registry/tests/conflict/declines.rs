@@ -1,0 +1,241 @@
+//! What is declined, and when: never another address than the one in conflict, never later than the lease is given up,
+//! never before the store knows.
+
+use super::*;
+
+/// A client that takes a lease in two messages, which was offered FIRST in vain and looks on.
+fn rig_after_an_offer_in_vain() -> (Rig, u64) {
+    let mut rig = rig(Detection::Optimistic);
+    rig.profile.rapid_commit = true;
+    rig.options = vec![80, 0];
+    rig.server = Server::OffersOnly;
+    let add = rig.add("a", 1, "a");
+    assert_eq!((rig.messages(), rig.count(PROBE)), (vec![1, 3], 1));
+    (rig, add)
+}
+
+#[test]
+fn a_conflict_over_an_offer_says_nothing_of_another_address_that_rapid_commit_brings() {
+    let (mut rig, add) = rig_after_an_offer_in_vain();
+    rig.answer_probe(FIRST);
+    (rig.server, rig.give) = (Server::Commits, SECOND);
+    rig.run_until(1012.0);
+    assert_eq!(rig.leased(add), SECOND);
+    assert!(!rig.messages().contains(&4), "{:?}", rig.messages());
+    assert_eq!(rig.count((Ipv4Addr::UNSPECIFIED, SECOND)), 3, "it has a window of its own");
+}
+
+#[test]
+fn an_address_that_was_offered_before_is_not_watched_for_a_lease_of_another() {
+    let (mut rig, add) = rig_after_an_offer_in_vain();
+    (rig.server, rig.give, rig.disk) = (Server::Commits, SECOND, Disk::Slow);
+    while rig.slow.is_empty() {
+        rig.wake();
+    }
+    rig.answer_probe(FIRST);
+    rig.flush();
+    assert_eq!(rig.leased(add), SECOND);
+    assert!(!rig.messages().contains(&4), "{:?}", rig.messages());
+}
+
+#[test]
+fn a_lease_that_comes_after_a_conflict_over_its_address_is_watched_anew() {
+    let (mut rig, _) = rig_after_an_offer_in_vain();
+    rig.server = Server::Up;
+    rig.run_until(1005.0);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    rig.run_until(1010.0);
+    rig.server = Server::Naks;
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true }));
+    rig.run_until(1020.0);
+    rig.server = Server::OffersOnly;
+    while !rig.messages().ends_with(&[1, 3]) {
+        rig.wake();
+    }
+    rig.answer_probe(FIRST);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    rig.server = Server::Silent;
+    while !rig.messages().ends_with(&[1]) {
+        rig.wake();
+    }
+    rig.server = Server::Commits;
+    rig.asked.clear();
+    while rig.state("a") != ["BOUND"] {
+        rig.wake();
+    }
+    rig.run_until(rig.seconds() + 5.0);
+    assert!(rig.messages().ends_with(&[1, 1, 4]), "{:?}", rig.messages());
+    assert_eq!(rig.count(PROBE), 1);
+}
+
+#[test]
+fn an_add_cancelled_with_a_conflict_in_hand_declines() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    let del = rig.del("a");
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    rig.run_until(1010.0);
+    assert_eq!((rig.messages(), rig.answers[&del].clone()), (vec![1, 3, 4], Answer::Deleted));
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    assert_eq!(rig.events.last().map(|event| event.kind), Some(EventKind::Declined));
+}
+
+#[test]
+fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    rig.run_until(1030.0);
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut { .. })));
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    assert_eq!(rig.messages(), [1, 3, 4]);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn an_add_that_the_store_refuses_with_a_conflict_in_hand_declines() {
+    for cancelled in [false, true] {
+        let mut rig = rig(Detection::Optimistic);
+        rig.disk = Disk::Slow;
+        let add = rig.add("a", 1, "a");
+        rig.answer_probe(FIRST);
+        if cancelled {
+            rig.del("a");
+        }
+        let (op, _) = rig.slow.pop_front().expect("the record");
+        rig.disk = Disk::Good;
+        rig.unwritten(op);
+        rig.run_until(1010.0);
+        assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_) | Failure::Cancelled(_))));
+        assert_eq!(rig.messages(), [1, 3, 4], "cancelled {cancelled}");
+        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    }
+}
+
+#[test]
+fn an_add_cancelled_while_its_link_is_sized_with_a_conflict_in_hand_declines() {
+    let mut rig = rig(Detection::Strict);
+    rig.options = vec![26, 2, 5, 120];
+    rig.add("a", 1, "a");
+    rig.hold_looks = true;
+    rig.run_until(1007.0);
+    assert_eq!((rig.stored.len(), rig.looks.len()), (1, 1), "the parent is looked at for the MTU");
+    rig.answer_probe(FIRST);
+    rig.del("a");
+    rig.run_until(1010.0);
+    assert_eq!(rig.messages(), [1, 3, 4]);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    let (op, outcome) = rig.looks.pop_front().expect("the look");
+    rig.input(Input::Done { op, outcome });
+    assert!(rig.rows().is_empty() && rig.messages() == [1, 3, 4]);
+}
+
+#[test]
+fn an_address_in_conflict_that_was_only_asked_for_is_declined_when_that_is_given_up() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.server = Server::OffersOnly;
+    rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    rig.del("a");
+    assert_eq!(rig.messages(), [1, 3, 4]);
+    assert!(rig.rows().is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn so_it_is_when_nobody_waited_for_it() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.lease = 10;
+    rig.add("a", 1, "a");
+    rig.server = Server::Silent;
+    rig.run_until(1011.0);
+    rig.server = Server::OffersOnly;
+    while !rig.messages().ends_with(&[1, 3]) {
+        rig.wake();
+    }
+    rig.answer_probe(FIRST);
+    rig.del("a");
+    rig.run_until(1100.0);
+    assert!(rig.messages().ends_with(&[1, 3, 4]), "{:?}", rig.messages());
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn a_lease_that_its_successor_declined_is_not_released() {
+    let mut rig = rig(Detection::Strict);
+    rig.add("old", 1, "a");
+    rig.run_until(1010.0);
+    rig.live.remove(&1);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    rig.add("new", 2, "a");
+    while !rig.messages().contains(&4) {
+        rig.wake();
+    }
+    assert_eq!(rig.messages(), [1, 3, 3, 4, 1, 3], "taken over, declined, another");
+    rig.del("new");
+    rig.run_until(1100.0);
+    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).collect();
+    assert_eq!(released, [&(7, SECOND)]);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
+
+#[test]
+fn a_held_address_is_declined_once_the_store_knows_that_it_is_lost() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    rig.disk = Disk::Slow;
+    rig.answer_probe(FIRST);
+    assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3], vec!["INIT"]));
+    rig.flush();
+    assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
+    rig.restart();
+    assert_eq!(rig.state("a"), ["INIT"], "nobody takes the address up again");
+}
+
+#[test]
+fn a_held_address_is_declined_although_the_store_fails() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.run_until(1000.5);
+    rig.disk = Disk::Full;
+    rig.answer_probe(FIRST);
+    assert_eq!((rig.messages(), rig.state("a"), rig.open.len()), (vec![1, 3, 4], vec!["INIT"], 0));
+}
+
+#[test]
+fn a_del_does_not_keep_an_address_from_being_declined() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.run_until(1000.5);
+    rig.disk = Disk::Slow;
+    rig.answer_probe(FIRST);
+    rig.del("a");
+    assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "a");
+    rig.answer_probe(FIRST);
+    rig.flush();
+    assert_eq!((rig.messages(), rig.stored.len()), (vec![1, 3], 1), "the store forgets first");
+    rig.flush();
+    assert!(rig.messages().contains(&4));
+    rig.restart();
+    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}

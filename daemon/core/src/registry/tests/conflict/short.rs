@@ -1,0 +1,112 @@
+//! Strict detection and leases that are shorter than its probes.
+
+use super::*;
+
+#[test]
+fn a_strict_add_of_a_lease_shorter_than_its_probes_fails_at_once_and_says_what_helps() {
+    for seconds in [1, 3, 7] {
+        let mut rig = rig(Detection::Strict);
+        rig.lease = seconds;
+        let add = rig.add("a", 1, "a");
+        let Answer::Failed(failure) = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        let expected = format!(
+            "server 192.0.2.1 grants {FIRST} for {seconds}s, and strict conflict detection takes up to 7s: set \
+             conflictDetection to optimistic, or let the server grant longer leases"
+        );
+        assert_eq!(failure.to_string(), expected);
+        assert_eq!((rig.messages(), rig.asked.len()), (vec![1, 3, 7], 0));
+        assert_eq!(rig.run_until(1060.0), 0, "nothing goes on");
+        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    }
+}
+
+#[test]
+fn a_strict_add_of_a_lease_a_little_longer_than_its_probes_gets_it() {
+    let mut rig = rig(Detection::Strict);
+    rig.lease = 8;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1007.0);
+    assert_eq!(rig.leased(add), FIRST);
+    rig.run_until(1060.0);
+    assert!(matches!(rig.state("a")[..], ["BOUND" | "RENEWING"]), "{:?}", rig.state("a"));
+}
+
+#[test]
+fn a_lease_that_ends_before_its_probes_do_is_asked_for_anew() {
+    let mut rig = rig(Detection::Strict);
+    rig.lease = 10;
+    let add = rig.add("a", 1, "a");
+    // The host sleeps.
+    rig.at = Duration::from_secs(1011);
+    rig.run_until(1011.0);
+    assert!(!rig.answers.contains_key(&add) && rig.stored.is_empty());
+    assert_eq!(rig.messages(), [1, 3, 1, 3]);
+    rig.run_until(1018.0);
+    assert_eq!(rig.leased(add), FIRST);
+}
+
+#[test]
+fn a_lease_that_ends_while_it_is_written_is_told_to_nobody() {
+    let mut rig = rig(Detection::Optimistic);
+    (rig.lease, rig.disk) = (3, Disk::Slow);
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1004.0);
+    rig.flush();
+    assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
+    rig.disk = Disk::Good;
+    rig.flush();
+    let Some(Answer::Leased(lease)) = rig.answers.get(&add) else { panic!("{:?}", rig.answers.get(&add)) };
+    assert!(!lease.expired(rig.now().boot));
+    assert_eq!(rig.messages(), [1, 3, 1, 3]);
+    use EventKind::*;
+    assert_eq!(rig.kinds_of_events(), [Acquired, Expired, Acquired]);
+}
+
+#[test]
+fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address_not_used_meanwhile() {
+    let mut rig = rig(Detection::Strict);
+    rig.lease = 20;
+    rig.add("a", 1, "a");
+    rig.configure("192.0.2.50/24");
+    rig.run_until(1009.0);
+    rig.server = Server::Silent;
+    rig.run_until(1021.0);
+    (rig.server, rig.lease) = (Server::Up, 3);
+    while !rig.messages().ends_with(&[1, 3]) {
+        rig.wake();
+    }
+    let got = rig.seconds();
+    rig.asked.clear();
+    rig.run_until(got + 3.9);
+    assert!(rig.asked.iter().all(|asked| *asked == PROBE), "{:?}", rig.asked);
+    assert!(rig.on_link().is_empty());
+    rig.run_until(got + 7.1);
+    assert_eq!(rig.on_link(), ["192.0.2.50/24"]);
+    let told = rig.rows()[0].lease.clone().expect("a lease");
+    assert!(!told.expired(rig.now().boot));
+}
+
+#[test]
+fn in_the_background_a_lease_that_ends_before_its_probes_do_is_never_used() {
+    let mut rig = rig(Detection::Strict);
+    rig.lease = 20;
+    rig.add("a", 1, "a");
+    rig.configure("192.0.2.50/24");
+    rig.run_until(1009.0);
+    rig.server = Server::Silent;
+    rig.run_until(1021.0);
+    rig.lease = 3;
+    let (before, sent) = (rig.events.len(), rig.messages().len());
+    for _ in 0..20 {
+        rig.server = Server::Up;
+        while !rig.messages().ends_with(&[1, 3]) {
+            rig.wake();
+        }
+        // Nobody extends it.
+        rig.server = Server::Silent;
+        rig.run_until(rig.seconds() + 3.0);
+        assert!(rig.on_link().is_empty() && rig.rows()[0].lease.is_none());
+    }
+    assert!(rig.messages().len() - sent < 20 * 8, "{} messages", rig.messages().len() - sent);
+    assert!(!rig.kinds_of_events()[before..].contains(&EventKind::Acquired));
+}
