@@ -5,6 +5,7 @@ mod change;
 mod clock;
 mod conflict;
 mod events;
+mod leaks;
 mod loss;
 mod memory;
 mod races;
