@@ -76,6 +76,8 @@ enum Stage {
     Paused { marked: bool },
     /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
     Waiting(Option<Instant>),
+    /// Other RELEASEs of the LAN go first, until this instant; `None`: it is about to be known.
+    Queued(Option<Instant>),
     /// The host's link is being looked for.
     Finding(OpId),
     /// Sockets are being opened.
@@ -112,7 +114,7 @@ impl Release {
             // The store answers.
             Stage::Marking | Stage::Forgetting => return None,
             Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening => None,
-            Stage::Waiting(at) => at.map(|at| (at, Why::Release)),
+            Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
         let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
@@ -148,7 +150,7 @@ impl Binding {
                 self.persist(Want::Releasing, cx);
             }
             _ if told => self.tell(cx),
-            Stage::Waiting(None) => self.tell(cx),
+            Stage::Waiting(None) | Stage::Queued(_) => self.tell(cx),
             Stage::Marking
             | Stage::Paused { .. }
             | Stage::Finding(_)
@@ -191,11 +193,12 @@ impl Binding {
                 self.forget(cx);
             }
             Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
+            Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(cx),
             Stage::Sending(sending) => {
                 let step = sending.on_clock(cx.now.boot);
                 self.release_step(step, cx);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening => {}
+            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening => {}
         }
     }
 
@@ -210,7 +213,12 @@ impl Binding {
                 self.tell(cx);
                 cx.out.report(self.id, Report::Over);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {}
+            Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Sending(_) => {}
         }
     }
 
@@ -234,7 +242,7 @@ impl Binding {
         cx.out.report(self.id, Report::NotGivenBack(cause));
     }
 
-    /// Finds a way to the server and takes it.
+    /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
     fn try_release(&mut self, cx: &mut Cx<'_>) {
         let held = self.held_by_other(cx);
         let Life::Releasing(release) = &mut self.life else { return };
@@ -245,6 +253,39 @@ impl Binding {
         if release.owed.is_nothing() {
             return self.forget(cx);
         }
+        release.stage = Stage::Queued(None);
+        if release.link_gone {
+            // Nothing that a caller waits for.
+            self.tell(cx);
+        }
+        let Life::Releasing(release) = &self.life else { return };
+        cx.out.report(self.id, Report::WantsTurn { waited_for: !release.told });
+    }
+
+    /// Takes note of when its turn comes, which may be now.
+    pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !matches!(release.stage, Stage::Queued(None)) {
+            return;
+        }
+        if at <= cx.now.boot {
+            return self.go(cx);
+        }
+        release.stage = Stage::Queued(Some(at));
+        release.tell_by = release.tell_by.map(|by| by.max(at + PATIENCE));
+    }
+
+    /// Goes before others of the LAN: a call waits behind this.
+    pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &self.life else { return };
+        if matches!(release.stage, Stage::Queued(Some(_))) {
+            self.go(cx);
+        }
+    }
+
+    /// Finds a way to the server and takes it.
+    fn go(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
         release.tries += 1;
         release.from_host = false;
         if release.link_gone || self.link.in_netns().is_none() {
@@ -356,7 +397,12 @@ impl Binding {
                 self.exchange.close(cx);
                 self.find_parent(cx);
             }
-            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
+            Stage::Marking
+            | Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Forgetting => {}
         }
     }
 
@@ -370,7 +416,7 @@ impl Binding {
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
-            Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {
+            Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {
                 let before = std::mem::replace(&mut release.stage, Stage::Paused { marked: true });
                 if let Stage::Finding(op) = before {
                     cx.out.forget(op);
@@ -402,7 +448,12 @@ impl Binding {
                 self.persist(Want::Releasing, cx);
             }
             Stage::Marking => self.write(cx),
-            Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) | Stage::Forgetting => {}
+            Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Sending(_)
+            | Stage::Forgetting => {}
         }
     }
 

@@ -71,6 +71,10 @@ impl Registry {
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
         let slot = self.slot(&attachment);
         slot.waiting.push_back(Waiting { id, call, since: now.boot });
+        if let Some(Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = &slot.operation {
+            let leaving = *leaving;
+            self.with(now, leaving, |binding, cx| binding.skip_queue(cx));
+        }
         self.next_call(now, &attachment);
     }
 

@@ -4,7 +4,7 @@
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
 //! binding, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with records, `watch` what the
-//! kernel tells, `pacing` the permits, `profiles` what many bindings have in common.
+//! kernel tells, `pacing` the permits and turns, `profiles` what many bindings have in common.
 
 mod add;
 mod adopt;
@@ -29,7 +29,7 @@ use fastrand::Rng;
 use self::cni::Slot;
 use self::collect::Collection;
 pub use self::kept::Kept;
-use self::pacing::{Pacing, Urgency};
+use self::pacing::{Pacing, Turns, Urgency};
 use self::profiles::Profiles;
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
@@ -108,6 +108,7 @@ pub struct Registry {
     last_errand: u64,
     not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
+    turns: Turns,
     profiles: Profiles,
     timers: Timers,
     /// Bindings whose deadline may have changed during the input at hand.
@@ -139,6 +140,7 @@ impl Registry {
             last_errand: OWN_REQUESTS,
             not_adopted: BTreeMap::new(),
             pacing,
+            turns: Turns::default(),
             profiles: Profiles::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
@@ -306,6 +308,7 @@ impl Registry {
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
             Report::WantsPermit => self.want_permit(now, id),
+            Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
@@ -346,6 +349,13 @@ impl Registry {
         if let Some(next) = self.pacing.leave(&lan, id) {
             self.with(now, next, |binding, cx| binding.on_permit(cx));
         }
+    }
+
+    fn want_turn(&mut self, now: Now, id: BindingId, waited_for: bool) {
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
+        let at = self.turns.take(lan, urgency, now.boot);
+        self.with(now, id, |binding, cx| binding.on_turn(at, cx));
     }
 
     /// Adds a binding and what is known of it elsewhere.

@@ -2,8 +2,9 @@
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::profile::Detection;
 use crate::effect::{Failure, StoreCause};
-use crate::link::Link;
+use crate::link::{KernelEvent, Link};
 use crate::record::RecordState;
 
 impl Rig {
@@ -97,4 +98,89 @@ fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
     let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| ip.to_string()).collect();
     assert!(released.contains(&"192.0.2.60".to_owned()), "{released:?}");
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
+
+/// Returns a rig with so many containers that hold a lease of a day.
+fn node(containers: u64) -> Rig {
+    let mut rig = Rig::new(1000);
+    rig.lease = 86_400;
+    rig.profile.detection = Detection::Off;
+    rig.live = (1..=containers + 9).collect();
+    for n in 1..=containers {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    assert_eq!(rig.stored.len() as u64, containers);
+    rig
+}
+
+/// So many namespaces die at once.
+fn all_die(rig: &mut Rig, containers: u64) {
+    for n in 1..=containers {
+        rig.live.remove(&n);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(n) }));
+    }
+}
+
+#[test]
+fn the_leases_of_three_hundred_dead_namespaces_go_back_one_after_the_other() {
+    let mut rig = node(300);
+    all_die(&mut rig, 300);
+    assert_eq!(rig.releases(), 32, "a few leave at once");
+    rig.run_until(1001.0);
+    assert_eq!(rig.releases(), 132);
+    assert!(rig.open.is_empty(), "what waits has no sockets: {:?}", rig.open);
+    rig.run_until(1002.7);
+    assert_eq!((rig.releases(), rig.stored.len(), rig.rows().len()), (300, 0, 0));
+}
+
+#[test]
+fn a_del_does_not_wait_for_the_leases_of_dead_namespaces() {
+    let mut rig = node(101);
+    all_die(&mut rig, 100);
+    let del = rig.del("c101");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 33));
+    let dead = rig.del("c100");
+    assert_eq!(rig.answers[&dead], Answer::Deleted, "its RELEASE is noted, and leaves from the host");
+}
+
+#[test]
+fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
+    let mut rig = node(100);
+    all_die(&mut rig, 100);
+    let add = rig.add("next", 101, "c100");
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    rig.run_until(1010.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (99, 1), "and that one is never sent");
+}
+
+#[test]
+fn dels_of_a_whole_node_are_answered_when_their_releases_left() {
+    let mut rig = node(500);
+    let dels: Vec<_> = (1..=500).map(|n| rig.del(&format!("c{n}"))).collect();
+    let answered = |rig: &Rig| dels.iter().filter(|del| rig.answers.contains_key(del)).count();
+    assert_eq!((answered(&rig), rig.releases()), (32, 32));
+    rig.run_until(1002.0);
+    assert_eq!((answered(&rig), rig.releases()), (232, 232));
+    let again = rig.add("c500", 500, "c500");
+    assert!(matches!(rig.answers[&again], Answer::Leased(_)), "what comes behind a DEL does not wait for its turn");
+    assert_eq!(rig.answers[&dels[499]], Answer::Deleted);
+    rig.run_until(1004.7);
+    assert_eq!((answered(&rig), rig.releases(), rig.stored.len()), (500, 500, 1));
+    assert!(rig.opened[500..1000].iter().all(|link| matches!(link, Link::InNetns { .. })), "each from inside");
+}
+
+#[test]
+fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other() {
+    let mut rig = node(100);
+    rig.blind = Some(LinkCause::TimedOut);
+    all_die(&mut rig, 100);
+    rig.run_until(1000.5);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 100));
+    rig.blind = None;
+    rig.restart();
+    assert_eq!(rig.releases(), 0);
+    rig.run_until(1000.5);
+    assert_eq!(rig.releases(), 32);
+    rig.run_until(1001.2);
+    assert_eq!((rig.releases(), rig.stored.len()), (100, 0));
 }
