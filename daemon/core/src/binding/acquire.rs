@@ -343,8 +343,8 @@ impl Binding {
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        let runs_on = acquire.adopts && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
+        let runs_on = acquire.adopts && !link_gone && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }

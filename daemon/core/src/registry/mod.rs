@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use self::adopt::Adoption;
 use self::cni::Slot;
 use self::collect::Collection;
 pub use self::kept::Kept;
@@ -106,6 +107,9 @@ pub struct Registry {
     /// What the core asks of itself.
     errands: BTreeMap<RequestId, Errand>,
     last_errand: u64,
+    /// The containers that are still to be adopted.
+    adoptions: BTreeMap<Attachment, Adoption>,
+    /// Why the last try to adopt a container failed.
     not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
     turns: Turns,
@@ -138,6 +142,7 @@ impl Registry {
             status: BTreeMap::new(),
             errands: BTreeMap::new(),
             last_errand: OWN_REQUESTS,
+            adoptions: BTreeMap::new(),
             not_adopted: BTreeMap::new(),
             pacing,
             turns: Turns::default(),
@@ -170,6 +175,7 @@ impl Registry {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
                 Key::Audit(id) => self.audit_again(id),
+                Key::Adoption(id) => self.adopt_again(now, id),
             }
         }
         self.settle(now);
@@ -317,7 +323,7 @@ impl Registry {
                     self.with(now, other, |binding, _| binding.owes_no_more(address));
                 }
             }
-            Report::Failed(failure) => self.acquisition_failed(id, failure),
+            Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
                 if let Some(attachment) = self.attachment(id) {
                     self.given_back(now, id, &attachment);
@@ -407,11 +413,11 @@ impl Registry {
         id
     }
 
-    fn errand_done(&mut self, id: RequestId, errand: Errand, answer: Answer) {
+    fn errand_done(&mut self, now: Now, id: RequestId, errand: Errand, answer: Answer) {
         tracing::debug!(?id, ?errand, "done");
         match errand {
             Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
-            Errand::Adopt(attachment) => self.adopted(attachment, answer),
+            Errand::Adopt(attachment) => self.adopted(now, attachment, answer),
         }
     }
 
@@ -421,10 +427,10 @@ impl Registry {
     }
 
     /// Answers a request, unless it was answered or hung up.
-    fn reply(&mut self, id: RequestId, answer: Answer) {
+    fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
         self.timers.set(Key::Call(id), None);
         if let Some(errand) = self.errands.remove(&id) {
-            return self.errand_done(id, errand, answer);
+            return self.errand_done(now, id, errand, answer);
         }
         if self.requests.remove(&id).is_some() {
             self.out.reply(id, answer);

@@ -1,5 +1,6 @@
 //! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
 
+mod adopt;
 mod calls;
 mod change;
 mod clock;
