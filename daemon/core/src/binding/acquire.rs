@@ -344,7 +344,10 @@ impl Binding {
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
-        let runs_on = acquire.adopts && !link_gone && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
+        let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
+        // No more than the address that the container has.
+        let only_its_own = acquire.client.owed().is_none_or(|lease| acquire.insists == Some(lease.ip()));
+        let runs_on = acquire.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
