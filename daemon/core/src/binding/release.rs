@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// Why nothing is sent where the network wants that.
+pub(super) const LEFT: &str = "left to end by itself, as its network wants";
+
 /// A lease on its way back.
 #[derive(Debug)]
 pub(crate) struct Release {
@@ -39,6 +42,8 @@ pub(crate) struct Release {
     stage: Stage,
     /// The container's own link is known to be gone.
     link_gone: bool,
+    /// It had no carrier when this began: the first try leaves from the host.
+    mute: bool,
     /// The way that is being tried leaves from the host.
     from_host: bool,
     tries: u32,
@@ -97,11 +102,17 @@ impl Release {
             why,
             stage: Stage::Marking,
             link_gone,
+            mute: false,
             from_host: false,
             tries: 0,
             told: false,
             tell_by: None,
         }
+    }
+
+    /// Takes note that nothing which is sent on the container's own link arrives.
+    pub(super) fn muted(self, mute: bool) -> Self {
+        Self { mute, ..self }
     }
 
     pub(super) fn speaks_from_host(&self) -> bool {
@@ -126,7 +137,8 @@ impl Binding {
     /// Returns a binding whose record says that its lease is on its way back; the next try is at `at`. Where the link
     /// is of an earlier boot it is gone.
     pub(crate) fn releasing(id: BindingId, holder: Holder, lease: Lease, (at, link_gone): (Instant, bool)) -> Self {
-        let mut release = Release::new(lease, Owed::Leased, if link_gone { Leave::LinkGone } else { Leave::Aborted });
+        let owed = if holder.profile.release { Owed::Leased } else { Owed::Left };
+        let mut release = Release::new(lease, owed, if link_gone { Leave::LinkGone } else { Leave::Aborted });
         release.stage = Stage::Waiting(Some(at));
         release.told = true;
         Self::new(id, holder, Life::Releasing(Box::new(release)))
@@ -207,7 +219,9 @@ impl Binding {
         match release.stage {
             Stage::Marking => {
                 release.tell_by = Some(cx.now.boot + PATIENCE);
-                self.try_release(cx);
+                // The store may have taken longer than the lease lasts.
+                release.stage = Stage::Waiting(Some(cx.now.boot));
+                self.release_on_clock(cx);
             }
             Stage::Forgetting => {
                 self.tell(cx);
@@ -250,6 +264,10 @@ impl Binding {
             release.stage = Stage::Paused { marked: true };
             return self.tell(cx);
         }
+        if release.owed == Owed::Left {
+            self.note_leave(EventKind::Released, LEFT, cx);
+            return self.forget(cx);
+        }
         if release.owed.is_nothing() {
             return self.forget(cx);
         }
@@ -288,7 +306,7 @@ impl Binding {
         let Life::Releasing(release) = &mut self.life else { return };
         release.tries += 1;
         release.from_host = false;
-        if release.link_gone || self.link.in_netns().is_none() {
+        if release.link_gone || std::mem::take(&mut release.mute) || self.link.in_netns().is_none() {
             return self.find_parent(cx);
         }
         release.stage = Stage::Opening;
@@ -323,7 +341,8 @@ impl Binding {
             return;
         }
         match result {
-            Ok(view) => {
+            // A bridge gets carrier by the port that is made.
+            Ok(view) if view.carrier || view.bridge => {
                 release.stage = Stage::Opening;
                 release.from_host = true;
                 // The server may listen on the bridge itself, where only what comes in by a port is heard. Any other link is the
@@ -333,7 +352,8 @@ impl Binding {
                 let want = sockets(self.identity.chaddr, release.lease.ip());
                 self.exchange.open(self.id, &link, want, cx);
             }
-            Err(_) => self.release_later(cx),
+            // What is sent would be lost without a word.
+            Ok(_) | Err(_) => self.release_later(cx),
         }
     }
 

@@ -325,7 +325,9 @@ impl Registry {
 
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
         let owed = from.iter().filter_map(|id| match &self.bindings.get(id)?.life {
-            Life::Releasing(release) if release.owed == Owed::Leased && !release.lease.expired(now) => {
+            Life::Releasing(release)
+                if matches!(release.owed, Owed::Leased | Owed::Left) && !release.lease.expired(now) =>
+            {
                 Some(&release.lease)
             }
             Life::Releasing(_) | Life::Acquiring(_) | Life::Held(_) => None,

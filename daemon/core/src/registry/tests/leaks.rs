@@ -2,10 +2,11 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Detection;
+use crate::dhcpv4::profile::{Detection, Profile};
 use crate::effect::{Failure, StoreCause};
+use crate::identity::ClientId;
 use crate::link::{KernelEvent, Link};
-use crate::record::RecordState;
+use crate::record::{Record, RecordState};
 
 impl Rig {
     fn releases(&self) -> usize {
@@ -100,10 +101,10 @@ fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
 }
 
-/// Returns a rig with so many containers that hold a lease of a day.
+/// Returns a rig with so many containers that hold a lease of hours.
 fn node(containers: u64) -> Rig {
     let mut rig = Rig::new(1000);
-    rig.lease = 86_400;
+    rig.lease = 10_000;
     rig.profile.detection = Detection::Off;
     rig.live = (1..=containers + 9).collect();
     for n in 1..=containers {
@@ -183,4 +184,82 @@ fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other()
     assert_eq!(rig.releases(), 32);
     rig.run_until(1001.2);
     assert_eq!((rig.releases(), rig.stored.len()), (100, 0));
+}
+
+#[test]
+fn a_release_waits_until_the_hosts_link_has_carrier() {
+    for bridge in [false, true] {
+        let mut rig = node(1);
+        (rig.carrier, rig.bridge) = (false, bridge);
+        all_die(&mut rig, 1);
+        rig.run_until(1100.0);
+        // What is sent by a port of its own reaches a server on the bridge itself, and gives the bridge carrier.
+        assert_eq!(rig.releases(), usize::from(bridge), "bridge: {bridge}");
+        rig.carrier = true;
+        rig.run_until(1300.0);
+        assert_eq!((rig.releases(), rig.stored.len()), (1, 0), "bridge: {bridge}");
+    }
+}
+
+#[test]
+fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_some() {
+    let mut rig = node(1);
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    rig.carrier = false;
+    let del = rig.del("c1");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 0));
+    // The main plugin deletes the link.
+    all_die(&mut rig, 1);
+    rig.run_until(1100.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 1));
+    rig.carrier = true;
+    rig.run_until(1300.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (1, 0));
+}
+
+#[test]
+fn a_del_without_carrier_goes_by_the_hosts_link_where_that_has_some() {
+    let mut rig = node(1);
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    let del = rig.del("c1");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 1));
+    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
+}
+
+#[test]
+fn a_lease_that_ended_while_the_store_was_full_is_not_released() {
+    let mut rig = node(1);
+    rig.disk = Disk::Full;
+    all_die(&mut rig, 1);
+    rig.run_until(1000.0 + 10_000.0 + 60.0);
+    rig.disk = Disk::Good;
+    rig.run_until(1000.0 + 10_000.0 + 180.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 0), "it may be another client's by now");
+    assert!(rig.asked.is_empty(), "nor is its address claimed: {:?}", rig.asked);
+}
+
+#[test]
+fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
+    let mut rig = Rig::new(8);
+    let mut older = record("a", "b", 900.0);
+    older.lease.address = "192.0.2.40/24".parse().unwrap();
+    older.identity.client_id = ClientId::new(b"\0older".to_vec()).unwrap();
+    rig.stored = [(BindingId(1), older), (BindingId(2), record("a", "b", 950.0))].into();
+    rig.restart();
+    rig.run_until(1002.0);
+    assert_eq!((rig.state("a"), rig.stored.len()), (vec!["BOUND"], 1));
+    assert_eq!(rig.sent, [(7, "192.0.2.40".parse().unwrap())]);
+    let del = rig.del("a");
+    assert!(rig.answers[&del] == Answer::Deleted && rig.rows().is_empty());
+}
+
+#[test]
+fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
+    let mut rig = Rig::new(8);
+    let profile = Profile { release: false, ..Profile::default() };
+    rig.stored = [(BindingId(1), Record { profile, ..record("a", "before", 900.0) })].into();
+    rig.live.clear();
+    rig.restart();
+    rig.run_until(2000.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 0));
 }
