@@ -92,6 +92,7 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     let mut lab = Lab::without_daemon(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
+    let early = attach(&lab, &incumbent, "early")?;
     let late = attach(&lab, &incumbent, "late")?;
     incumbent.stop()?;
     let address = Lan::on_lan(late.address).to_string();
@@ -102,9 +103,15 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
     let listed = lab.daemon().operator(&["list"])?;
     assert!(listed.contains(&format!("{address} is not on interface eth0")), "no reason in:\n{listed}");
+    lab.wait_for_line("adopted attachment=lan/early/eth0")?;
+    // The next daemon goes on with it, though it finds leases.
+    lab.kill9()?;
+    lab.start_daemon()?;
+    lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
     ip("add")?;
     lab.wait_for_line("adopted attachment=lan/late/eth0")?;
-    assert_eq!(held(&lab)?, [(late.address.to_string(), "BOUND")]);
+    assert_eq!(held(&lab)?, [(early.address.to_string(), "BOUND"), (late.address.to_string(), "BOUND")]);
+    lab.detach(&early)?;
     lab.detach(&late)?;
     Ok(server.wait_until_free()?)
 }

@@ -201,6 +201,11 @@ impl Registry {
         self.out.events_dropped()
     }
 
+    /// Returns how many containers are still to be adopted.
+    pub fn adopting(&self) -> usize {
+        self.adoptions.len()
+    }
+
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
     pub fn unknown_ids(&self) -> u64 {
         self.unknown
