@@ -1,4 +1,5 @@
-//! Finds the containers that run although the store knows nothing of them: the store is new, or was set aside.
+//! Finds the containers that run although the store knows nothing of them: the store is new, or was set aside, or an earlier
+//! daemon could not adopt them all.
 //!
 //! libcni keeps a file of each attachment that it made: the network's configuration, what the runtime said and what the
 //! plugins answered. From it the ADD is put together again as the runtime would ask it now, so that the lease's client
@@ -74,6 +75,37 @@ struct Cached {
     result: Value,
 }
 
+/// A file in the state directory that is there while containers may still have to be adopted: so the next daemon looks for
+/// them though some are in the store already. The core leaves alone what it knows.
+#[derive(Debug)]
+pub(crate) struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// Returns the file of a state directory.
+    pub(crate) fn of(state_dir: &Path) -> Self {
+        Self(state_dir.join("adopting"))
+    }
+
+    /// Tells whether an earlier daemon did not come to the end of it.
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.exists()
+    }
+
+    /// Leaves the file for the next daemon, or takes it away.
+    pub(crate) fn leave(&self, unfinished: bool) {
+        let done = match unfinished {
+            true => std::fs::write(&self.0, "containers are still to be adopted from the runtime's cache\n"),
+            false => std::fs::remove_file(&self.0),
+        };
+        match done {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(file = %self.0.display(), %error, "the next daemon may not go on with adopting, or try in vain");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
 /// Returns the containers that the caches know, one for each attachment.
 ///
 /// A cache that is not there is none; a file of which nothing can be made is told of at WARN.
@@ -92,7 +124,7 @@ pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<A
         }
     }
     if !found.is_empty() {
-        info!(containers = found.len(), "no lease is known, but containers are: adopting them");
+        info!(containers = found.len(), "containers may run that no daemon holds a lease for: adopting them");
     }
     found.into_values().collect()
 }

@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep_until, timeout};
 use tracing::{debug, info, trace, warn};
 
-use crate::adopt;
+use crate::adopt::{self, Unfinished};
 use crate::clock::{self, Clock};
 use crate::http::{self, Doors, Event, MachineId, Reply, Site, scan_spool};
 use crate::listen::{self, ListenError};
@@ -120,15 +120,19 @@ fn hold(settings: &Settings, listener: std::os::unix::net::UnixListener, socket:
     let ran = Store::open(&settings.state_dir, persisted).map_err(StartError::from).and_then(|(store, records)| {
         info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
         // Whether the store is new or was set aside: without a record nothing is known of what runs.
-        let adoptees = match records.is_empty() {
+        let adopting = Unfinished::of(&settings.state_dir);
+        let adoptees = match records.is_empty() || adopting.is_left() {
             true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
             false => Vec::new(),
         };
+        adopting.leave(!adoptees.is_empty());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
             let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
             let (driver, sources) = Driver::new(settings, store, stored)?;
-            driver.run(sources, listener, socket, Known { records, adoptees }).await
+            let left = driver.run(sources, listener, socket, Known { records, adoptees }).await?;
+            adopting.leave(left > 0);
+            Ok(())
         })
     });
     pid_file.into_iter().for_each(PidFile::remove);
@@ -271,14 +275,15 @@ impl Driver {
         Ok((Self { registry, net, store, publisher, doors, open, late, phase: Phase::Running }, sources))
     }
 
-    /// Tells the core what there is, accepts callers, and loops until a signal; then stops in order.
+    /// Tells the core what there is, accepts callers, and loops until a signal; then stops in order. Returns how many
+    /// containers are still to be adopted.
     async fn run(
         mut self,
         mut sources: Sources,
         listener: UnixListener,
         socket: PathBuf,
         known: Known,
-    ) -> Result<(), StartError> {
+    ) -> Result<usize, StartError> {
         let Known { records, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up(scan_spool(&socket));
@@ -302,7 +307,7 @@ impl Driver {
         }
         self.store.close();
         info!("stopped; leases are kept");
-        Ok(())
+        Ok(self.registry.adopting())
     }
 
     /// Turns until stopped.

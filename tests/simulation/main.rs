@@ -229,7 +229,7 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::StatusBlind, |rule| *rule == Rule::WrongAnswer),
     ];
     for (mutation, expected) in cases {
-        let rules = (0..4000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
+        let rules = (0..12_000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
         let found = rules.into_iter().find(|(_, rule)| expected(rule));
         println!("{mutation:?}: {found:?}");
         assert!(found.is_some(), "{mutation:?} is not found out");

@@ -172,3 +172,16 @@ fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
     assert_eq!(found(&["/one", "/missing", "/var/two", ""]), ["lan", "macvlan-conf-1"]);
     assert_eq!(found(&[""]), [""; 0], "not the root directory");
 }
+
+#[test]
+fn what_is_left_of_adopting_is_known_to_the_next_daemon() {
+    let directory = TempDir::new().unwrap();
+    let unfinished = || Unfinished::of(directory.path());
+    unfinished().leave(false);
+    assert!(!unfinished().is_left());
+    unfinished().leave(true);
+    unfinished().leave(true);
+    assert!(unfinished().is_left());
+    unfinished().leave(false);
+    assert!(!unfinished().is_left());
+}

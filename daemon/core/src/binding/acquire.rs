@@ -351,8 +351,11 @@ impl Binding {
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        let runs_on = acquire.adopts && !matches!(abort, Abort::Because(Failure::Cancelled(_)));
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
+        let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
+        // No more than the address that the container has.
+        let only_its_own = acquire.client.owed().is_none_or(|lease| acquire.insists == Some(lease.ip()));
+        let runs_on = acquire.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
         }
@@ -363,7 +366,7 @@ impl Binding {
                 cx.out.report(self.id, Report::ExchangeOver);
                 match runs_on {
                     true => self.close(cx),
-                    false if self.owes_unsaid(link_gone, cx) => return self.give_back_asked(link_gone, cx),
+                    false if self.owes_unsaid(link_gone, cx) => return self.give_back_unsaid(link_gone, cx),
                     false => self.undo_exchange(cx),
                 }
                 cx.out.report(self.id, Report::Over);
@@ -406,28 +409,34 @@ impl Binding {
         self.close(cx);
     }
 
-    /// Tells whether a server was asked to commit an address, and no RELEASE can go out on the same sockets.
+    /// Tells whether a server may hold a lease for this ADD, and no RELEASE can go out on the same sockets.
     fn owes_unsaid(&self, link_gone: bool, cx: &Cx<'_>) -> bool {
         let Life::Acquiring(acquire) = &self.life else { return false };
-        let alone = acquire.replaces.is_empty() && !self.held_by_other(cx);
         let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
-        let owed = acquire.client.owed().map(Lease::ip);
-        alone && mute && owed.is_some_and(|address| self.conflict_over(address).is_none())
+        let owed = acquire.client.owed().filter(|lease| !lease.expired(cx.now.boot)).map(Lease::ip);
+        mute && !self.held_by_other(cx) && owed.is_some_and(|address| self.conflict_over(address).is_none())
     }
 
-    /// Gives back what a server was asked to commit, by another way than the sockets over which it was asked.
-    fn give_back_asked(&mut self, link_gone: bool, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(asked) = acquire.client.owed().cloned() else { return };
+    /// Gives back what a server was asked to commit, or has granted, by another way than the sockets over which it was asked:
+    /// like any other lease, until it would have ended.
+    fn give_back_unsaid(&mut self, link_gone: bool, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let Some(lease) = acquire.client.owed().cloned() else { return };
+        let owed = if acquire.client.lease().is_some() { Owed::Leased } else { Owed::Asked };
+        // What this ADD had taken over goes back with it.
+        cx.out.report(self.id, Report::Undone(lease.ip(), std::mem::take(&mut acquire.replaces)));
         self.close(cx);
         let why = if link_gone { Leave::LinkGone } else { Leave::Aborted };
-        self.life = Life::Releasing(Box::new(Release::new(asked, Owed::Asked, why)));
+        self.life = Life::Releasing(Box::new(Release::new(lease, owed, why)));
         self.release_begin(cx);
     }
 
     /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the
     /// record is removed.
     fn undo_write(&mut self, cx: &mut Cx<'_>) {
+        if self.owes_unsaid(false, cx) {
+            return self.give_back_unsaid(false, cx);
+        }
         self.undo_exchange(cx);
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease().cloned() else { return };

@@ -67,6 +67,11 @@ impl Hold {
         Self { client, last: last.into(), carrier_lost: None, presence: Presence::Unknown }
     }
 
+    /// Tells whether the link has carrier, as far as is known.
+    pub(super) fn has_carrier(&self) -> bool {
+        self.carrier_lost.is_none()
+    }
+
     /// Tells whether the leased address is on the interface, or is expected to be.
     pub(super) fn on_link(&self) -> bool {
         self.presence != Presence::Missing

@@ -350,14 +350,14 @@ impl Binding {
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {
-                self.note_gone(EventKind::Released, lease, "left to end by itself, as its network wants", cx);
+                self.note_gone(EventKind::Released, lease, release::LEFT, cx);
                 (lease, Owed::Left)
             }
             (Some(lease), _) => (lease, Owed::Leased),
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&*hold.last, Owed::Nothing),
         };
-        self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why)));
+        self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why).muted(!hold.has_carrier())));
         self.release_begin(cx);
     }
 

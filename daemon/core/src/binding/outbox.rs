@@ -61,6 +61,11 @@ pub(crate) enum Report {
     WantsPermit,
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
+    /// A RELEASE wants its turn on its LAN. `waited_for`: a caller's answer waits for it.
+    WantsTurn {
+        /// Whether one does.
+        waited_for: bool,
+    },
     /// The lease is durable; the records of these others went with that write.
     Replaced(Vec<BindingId>),
     /// The ADD may hear of its lease. The binding is held.

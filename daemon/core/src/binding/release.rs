@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// Why nothing is sent where the network wants that.
+pub(super) const LEFT: &str = "left to end by itself, as its network wants";
+
 /// A lease on its way back.
 #[derive(Debug)]
 pub(crate) struct Release {
@@ -39,6 +42,8 @@ pub(crate) struct Release {
     stage: Stage,
     /// The container's own link is known to be gone.
     link_gone: bool,
+    /// It had no carrier when this began: the first try leaves from the host.
+    mute: bool,
     /// The way that is being tried leaves from the host.
     from_host: bool,
     tries: u32,
@@ -76,6 +81,8 @@ enum Stage {
     Paused { marked: bool },
     /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
     Waiting(Option<Instant>),
+    /// Other RELEASEs of the LAN go first, until this instant; `None`: it is about to be known.
+    Queued(Option<Instant>),
     /// The host's link is being looked for.
     Finding(OpId),
     /// Sockets are being opened.
@@ -95,11 +102,17 @@ impl Release {
             why,
             stage: Stage::Marking,
             link_gone,
+            mute: false,
             from_host: false,
             tries: 0,
             told: false,
             tell_by: None,
         }
+    }
+
+    /// Takes note that nothing which is sent on the container's own link arrives.
+    pub(super) fn muted(self, mute: bool) -> Self {
+        Self { mute, ..self }
     }
 
     pub(super) fn speaks_from_host(&self) -> bool {
@@ -112,7 +125,7 @@ impl Release {
             // The store answers.
             Stage::Marking | Stage::Forgetting => return None,
             Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening => None,
-            Stage::Waiting(at) => at.map(|at| (at, Why::Release)),
+            Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
         let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
@@ -124,7 +137,8 @@ impl Binding {
     /// Returns a binding whose record says that its lease is on its way back; the next try is at `at`. Where the link
     /// is of an earlier boot it is gone.
     pub(crate) fn releasing(id: BindingId, holder: Holder, lease: Lease, (at, link_gone): (Instant, bool)) -> Self {
-        let mut release = Release::new(lease, Owed::Leased, if link_gone { Leave::LinkGone } else { Leave::Aborted });
+        let owed = if holder.profile.release { Owed::Leased } else { Owed::Left };
+        let mut release = Release::new(lease, owed, if link_gone { Leave::LinkGone } else { Leave::Aborted });
         release.stage = Stage::Waiting(Some(at));
         release.told = true;
         Self::new(id, holder, Life::Releasing(Box::new(release)))
@@ -148,7 +162,7 @@ impl Binding {
                 self.persist(Want::Releasing, cx);
             }
             _ if told => self.tell(cx),
-            Stage::Waiting(None) => self.tell(cx),
+            Stage::Waiting(None) | Stage::Queued(_) => self.tell(cx),
             Stage::Marking
             | Stage::Paused { .. }
             | Stage::Finding(_)
@@ -191,11 +205,12 @@ impl Binding {
                 self.forget(cx);
             }
             Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
+            Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(cx),
             Stage::Sending(sending) => {
                 let step = sending.on_clock(cx.now.boot);
                 self.release_step(step, cx);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening => {}
+            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening => {}
         }
     }
 
@@ -204,13 +219,20 @@ impl Binding {
         match release.stage {
             Stage::Marking => {
                 release.tell_by = Some(cx.now.boot + PATIENCE);
-                self.try_release(cx);
+                // The store may have taken longer than the lease lasts.
+                release.stage = Stage::Waiting(Some(cx.now.boot));
+                self.release_on_clock(cx);
             }
             Stage::Forgetting => {
                 self.tell(cx);
                 cx.out.report(self.id, Report::Over);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {}
+            Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Sending(_) => {}
         }
     }
 
@@ -234,7 +256,7 @@ impl Binding {
         cx.out.report(self.id, Report::NotGivenBack(cause));
     }
 
-    /// Finds a way to the server and takes it.
+    /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
     fn try_release(&mut self, cx: &mut Cx<'_>) {
         let held = self.held_by_other(cx);
         let Life::Releasing(release) = &mut self.life else { return };
@@ -242,12 +264,49 @@ impl Binding {
             release.stage = Stage::Paused { marked: true };
             return self.tell(cx);
         }
+        if release.owed == Owed::Left {
+            self.note_leave(EventKind::Released, LEFT, cx);
+            return self.forget(cx);
+        }
         if release.owed.is_nothing() {
             return self.forget(cx);
         }
+        release.stage = Stage::Queued(None);
+        if release.link_gone {
+            // Nothing that a caller waits for.
+            self.tell(cx);
+        }
+        let Life::Releasing(release) = &self.life else { return };
+        cx.out.report(self.id, Report::WantsTurn { waited_for: !release.told });
+    }
+
+    /// Takes note of when its turn comes, which may be now.
+    pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        if !matches!(release.stage, Stage::Queued(None)) {
+            return;
+        }
+        if at <= cx.now.boot {
+            return self.go(cx);
+        }
+        release.stage = Stage::Queued(Some(at));
+        release.tell_by = release.tell_by.map(|by| by.max(at + PATIENCE));
+    }
+
+    /// Goes before others of the LAN: a call waits behind this.
+    pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &self.life else { return };
+        if matches!(release.stage, Stage::Queued(Some(_))) {
+            self.go(cx);
+        }
+    }
+
+    /// Finds a way to the server and takes it.
+    fn go(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
         release.tries += 1;
         release.from_host = false;
-        if release.link_gone || self.link.in_netns().is_none() {
+        if release.link_gone || std::mem::take(&mut release.mute) || self.link.in_netns().is_none() {
             return self.find_parent(cx);
         }
         release.stage = Stage::Opening;
@@ -282,7 +341,8 @@ impl Binding {
             return;
         }
         match result {
-            Ok(view) => {
+            // A bridge gets carrier by the port that is made.
+            Ok(view) if view.carrier || view.bridge => {
                 release.stage = Stage::Opening;
                 release.from_host = true;
                 // The server may listen on the bridge itself, where only what comes in by a port is heard. Any other link is the
@@ -292,7 +352,8 @@ impl Binding {
                 let want = sockets(self.identity.chaddr, release.lease.ip());
                 self.exchange.open(self.id, &link, want, cx);
             }
-            Err(_) => self.release_later(cx),
+            // What is sent would be lost without a word.
+            Ok(_) | Err(_) => self.release_later(cx),
         }
     }
 
@@ -356,7 +417,12 @@ impl Binding {
                 self.exchange.close(cx);
                 self.find_parent(cx);
             }
-            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
+            Stage::Marking
+            | Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Forgetting => {}
         }
     }
 
@@ -370,7 +436,7 @@ impl Binding {
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
-            Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {
+            Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {
                 let before = std::mem::replace(&mut release.stage, Stage::Paused { marked: true });
                 if let Stage::Finding(op) = before {
                     cx.out.forget(op);
@@ -402,7 +468,12 @@ impl Binding {
                 self.persist(Want::Releasing, cx);
             }
             Stage::Marking => self.write(cx),
-            Stage::Waiting(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) | Stage::Forgetting => {}
+            Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Sending(_)
+            | Stage::Forgetting => {}
         }
     }
 

@@ -40,7 +40,7 @@ impl Client {
                 let server = self.addressee(&message, tx.xid)?;
                 if self.sender.profile.rapid_commit && message.options.rapid_commit && message.kind == MessageType::Ack
                 {
-                    return self.settle(now, &message, udp, tx.began, None, out);
+                    return self.settle_rapid(now, &message, udp, tx.began, out);
                 }
                 accept::expect_kind(&message, &[MessageType::Offer])?;
                 let offer = accept::lease(&message, server, udp.source_mac, now)?;
@@ -105,6 +105,26 @@ impl Client {
     /// Returns the lease whose very address an extension asks for: in INIT-REBOOT form it does.
     fn confirms(&self, lease: Arc<Lease>) -> Option<Arc<Lease>> {
         (!self.addressed).then_some(lease)
+    }
+
+    /// Carries an ACK out that answers a DISCOVER (RFC 4039). One of another address than the only one that will do is not
+    /// wanted, but its server holds it.
+    fn settle_rapid(
+        &mut self,
+        now: Instant,
+        message: &Message,
+        udp: &Udp<'_>,
+        start: Instant,
+        out: &mut Output,
+    ) -> Result<(), Refused> {
+        let Some(wanted) = self.insists.filter(|wanted| *wanted != message.yiaddr) else {
+            return self.settle(now, message, udp, start, None, out);
+        };
+        let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
+        let lease = accept::lease(message, server, udp.source_mac, start)?;
+        out.verdict = Some(Verdict::Unwanted { wanted, offered: lease.ip() });
+        self.asked = Some(Arc::new(lease));
+        Ok(())
     }
 
     /// Carries an ACK or NAK out, from a server that may send it, to a REQUEST sent at `start`. `asked` is the lease

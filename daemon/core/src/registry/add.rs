@@ -332,7 +332,7 @@ impl Registry {
         let predecessors = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac()).collect();
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());
-        let client = match lease.filter(will_do) {
+        let mut client = match lease.filter(will_do) {
             _ if adopts.is_some() => {
                 let Some(address) = adopts else { return };
                 Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
@@ -340,6 +340,13 @@ impl Registry {
             Some(lease) => Client::reacquire(holder.sender(), lease.into(), now.boot, self.rng.fork()),
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
+        let urgency = match adopts {
+            Some(_) => Urgency::Background,
+            None => Urgency::Caller,
+        };
+        if adopts.is_some() {
+            client.not_waited_for();
+        }
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
         let insists = match adopts {
             Some(address) => Some(address.addr()),
@@ -353,14 +360,16 @@ impl Registry {
         let lan = holder.identity.lan.clone();
         self.insert(Binding::acquiring(id, holder, acquire, predecessors));
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
-        if self.pacing.ask(&lan, id, Urgency::Caller) {
+        if self.pacing.ask(&lan, id, urgency) {
             self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }
 
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
         let owed = from.iter().filter_map(|id| match &self.bindings.get(id)?.life {
-            Life::Releasing(release) if release.owed == Owed::Leased && !release.lease.expired(now) => {
+            Life::Releasing(release)
+                if matches!(release.owed, Owed::Leased | Owed::Left) && !release.lease.expired(now) =>
+            {
                 Some(&release.lease)
             }
             Life::Releasing(_) | Life::Acquiring(_) | Life::Held(_) => None,
@@ -379,19 +388,29 @@ impl Registry {
         self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
     }
 
-    pub(super) fn acquisition_failed(&mut self, id: BindingId, failure: Failure) {
+    pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, failure: Failure) {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
-        tracing::warn!(%attachment, %failure, "ADD failed");
-        self.reply(request, Answer::Failed(failure));
+        self.log_failed(request, &attachment, &failure);
+        self.reply(now, request, Answer::Failed(failure));
         self.begin(&attachment, Operation::Ending(id));
     }
 
     /// Fails an ADD that has no binding.
     fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
-        tracing::warn!(%attachment, %failure, "ADD failed");
+        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            let request = admission.request;
+            self.log_failed(request, attachment, &failure);
+        }
         self.answer_add(now, attachment, Answer::Failed(failure));
+    }
+
+    /// An adoption that fails has words of its own.
+    fn log_failed(&self, request: RequestId, attachment: &Attachment, failure: &Failure) {
+        if !self.errands.contains_key(&request) {
+            tracing::warn!(%attachment, %failure, "ADD failed");
+        }
     }
 
     fn answer_add(&mut self, now: Now, attachment: &Attachment, answer: Answer) {
@@ -400,7 +419,7 @@ impl Registry {
             Some(Operation::Acquiring(request, _)) => *request,
             Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..)) | None => return,
         };
-        self.reply(request, answer);
+        self.reply(now, request, answer);
         self.end(now, attachment);
     }
 }

@@ -1,13 +1,36 @@
 //! Adopting containers that ran before this daemon knew of them: the incumbent's, or those of a store that was set aside.
 //!
 //! Where the interface still has the address that it was given, a server confirms it by INIT-REBOOT under the identifier that
-//! was used then, and from there on the lease is held like any other. No other address is taken: what could not be adopted
-//! stays as it was, and is listed with the reason.
+//! was used then, and from there on the lease is held like any other. No other address is taken. What could not be adopted
+//! stays as it was, is listed with the reason, and is tried again while its container lives, until its runtime says something
+//! of it.
 
+use std::mem::{Discriminant, discriminant};
+use std::time::Duration;
+
+use super::timers::Key;
 use super::{Errand, Registry};
-use crate::effect::{Adoptee, Answer};
+use crate::dhcpv4::timing;
+use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
 use crate::identity::Attachment;
 use crate::time::Now;
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// A container that runs and is not adopted yet.
+#[derive(Debug)]
+pub(super) struct Adoption {
+    adoptee: Adoptee,
+    /// Tries that failed.
+    tries: u32,
+    /// How the last one did: the next is told of where it fails in another way.
+    last: Option<Discriminant<Failure>>,
+    /// The request of the try under way, or of the next one.
+    errand: RequestId,
+    /// The next one waits for its time.
+    waits: bool,
+}
 
 impl Registry {
     /// Begins to adopt a container, unless its attachment is known already.
@@ -16,21 +39,72 @@ impl Registry {
         if self.slots.contains_key(&attachment) {
             return;
         }
-        let request = self.mint_errand(Errand::Adopt(attachment));
-        self.begin_adoption(now, request, adoptee);
+        let errand = self.mint_errand(Errand::Adopt(attachment.clone()));
+        let adoption = Adoption { adoptee: adoptee.clone(), tries: 0, last: None, errand, waits: false };
+        self.adoptions.insert(attachment, adoption);
+        self.begin_adoption(now, errand, adoptee);
     }
 
-    pub(super) fn adopted(&mut self, attachment: Attachment, answer: Answer) {
+    /// Tries once more: the pause is over.
+    pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
+        self.timers.set(Key::Adoption(errand), None);
+        let Some(Errand::Adopt(attachment)) = self.errands.get(&errand) else { return };
+        let attachment = attachment.clone();
+        if self.slots.contains_key(&attachment) {
+            return self.forget_adoption(&attachment);
+        }
+        let Some(adoption) = self.adoptions.get_mut(&attachment) else { return };
+        adoption.waits = false;
+        let adoptee = adoption.adoptee.clone();
+        self.begin_adoption(now, errand, adoptee);
+    }
+
+    /// Leaves an attachment to its runtime, which has said what is to become of it.
+    pub(super) fn forget_adoption(&mut self, attachment: &Attachment) {
+        self.not_adopted.remove(attachment);
+        if let Some(Adoption { errand, waits: true, .. }) = self.adoptions.remove(attachment) {
+            self.timers.set(Key::Adoption(errand), None);
+            self.errands.remove(&errand);
+        }
+    }
+
+    /// Leaves all attachments to their runtime of which it has said that they are gone.
+    pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
+        let known: Vec<_> = self.not_adopted.keys().chain(self.adoptions.keys()).filter(|a| gone(a)).cloned().collect();
+        known.iter().for_each(|attachment| self.forget_adoption(attachment));
+    }
+
+    pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {
         match answer {
             Answer::Leased(lease) => {
                 tracing::info!(%attachment, address = %lease.address, server = %lease.server, "adopted");
-                self.not_adopted.remove(&attachment);
+                self.forget_adoption(&attachment);
             }
-            Answer::Failed(failure) => {
-                tracing::warn!(%attachment, %failure, "not adopted");
-                self.not_adopted.insert(attachment, failure.to_string());
-            }
+            Answer::Failed(failure) => self.adoption_failed(now, attachment, &failure),
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
         }
     }
+
+    fn adoption_failed(&mut self, now: Now, attachment: Attachment, failure: &Failure) {
+        let Some(mut adoption) = self.adoptions.remove(&attachment) else { return };
+        self.not_adopted.insert(attachment.clone(), failure.to_string());
+        if !may_live(failure) {
+            tracing::warn!(%attachment, %failure, "not adopted");
+            return;
+        }
+        let pause = timing::jittered(timing::doubled(adoption.tries, LONGEST_PAUSE), &mut self.rng);
+        adoption.tries = adoption.tries.saturating_add(1);
+        match adoption.last.replace(discriminant(failure)) == Some(discriminant(failure)) {
+            true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
+            false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
+        }
+        (adoption.errand, adoption.waits) = (self.mint_errand(Errand::Adopt(attachment.clone())), true);
+        self.timers.set(Key::Adoption(adoption.errand), Some((now.boot + pause, Why::Work)));
+        self.adoptions.insert(attachment, adoption);
+    }
+}
+
+/// Tells whether a container may still run whose adoption failed so.
+fn may_live(failure: &Failure) -> bool {
+    !matches!(failure, Failure::Link { cause, .. } if cause.is_gone())
 }

@@ -59,6 +59,9 @@ pub(super) enum Operation {
 impl Registry {
     /// Begins a call, or lets it wait for its turn.
     pub(super) fn call(&mut self, now: Now, attachment: Attachment, id: RequestId, call: Call) {
+        if let Call::Add(_) | Call::Del { .. } = call {
+            self.forget_adoption(&attachment);
+        }
         if matches!(call, Call::Del { .. }) {
             return self.delete(now, attachment, id);
         }
@@ -71,6 +74,10 @@ impl Registry {
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
         let slot = self.slot(&attachment);
         slot.waiting.push_back(Waiting { id, call, since: now.boot });
+        if let Some(Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = &slot.operation {
+            let leaving = *leaving;
+            self.with(now, leaving, |binding, cx| binding.skip_queue(cx));
+        }
         self.next_call(now, &attachment);
     }
 
@@ -152,7 +159,7 @@ impl Registry {
         slot.waiting = others;
         let cancelled: VecDeque<Waiting> = adds;
         for add in cancelled {
-            self.reply(add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
+            self.reply(now, add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
         }
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
@@ -170,7 +177,7 @@ impl Registry {
                 let (request, op) = (admission.request, admission.op());
                 op.into_iter().for_each(|op| self.out.forget(op));
                 if let Some(failure) = why {
-                    self.reply(request, Answer::Failed(failure));
+                    self.reply(now, request, Answer::Failed(failure));
                 }
                 self.end(now, attachment);
             }
@@ -189,7 +196,7 @@ impl Registry {
     fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
         let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
         let Some(holder) = holder.filter(|holder| self.bindings.contains_key(holder)) else {
-            self.reply(id, Answer::Deleted);
+            self.reply(now, id, Answer::Deleted);
             return self.end(now, attachment);
         };
         self.begin(attachment, Operation::Deleting(vec![id], holder));
@@ -203,7 +210,7 @@ impl Registry {
         match &slot.operation {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
                 let requests = requests.clone();
-                requests.into_iter().for_each(|request| self.reply(request, Answer::Deleted));
+                requests.into_iter().for_each(|request| self.reply(now, request, Answer::Deleted));
                 self.end(now, attachment);
             }
             Some(Operation::Ending(binding) | Operation::Acquiring(_, binding)) if *binding == id => {
@@ -235,7 +242,7 @@ impl Registry {
         }
         tracing::warn!(%attachment, %cause, "DEL failed");
         for request in requests {
-            self.reply(request, Answer::Failed(Failure::Store(cause.clone())));
+            self.reply(now, request, Answer::Failed(Failure::Store(cause.clone())));
         }
         self.end(now, &attachment);
     }
@@ -247,13 +254,13 @@ impl Registry {
         let binding = holder.and_then(|holder| self.bindings.get(&holder));
         let lease = binding.filter(|binding| binding.is_live()).and_then(|binding| binding.lease(now.boot));
         let (Some(binding), Some(lease)) = (binding, lease) else {
-            self.reply(id, Answer::Failed(Failure::Unknown(attachment.clone())));
+            self.reply(now, id, Answer::Failed(Failure::Unknown(attachment.clone())));
             return self.end(now, attachment);
         };
         if !expected.is_empty() && !expected.contains(&lease.address) {
             let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let failure = Failure::Differs { attachment: attachment.clone(), held: lease.address, expected };
-            self.reply(id, Answer::Failed(failure));
+            self.reply(now, id, Answer::Failed(failure));
             return self.end(now, attachment);
         }
         let target = Target::Known(binding.link.clone());
@@ -279,7 +286,7 @@ impl Registry {
             }
             (Some(_), None, Ok(_)) | (None, ..) => Answer::Failed(Failure::Unknown(attachment.clone())),
         };
-        self.reply(id, answer);
+        self.reply(now, id, answer);
         self.end(now, attachment);
     }
 
@@ -323,13 +330,13 @@ impl Registry {
             let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);
             let waited = whole_millis(now.boot.saturating_since(waited));
             let waiting_for = "the operation before it on the same attachment";
-            return self.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
+            return self.reply(now, id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
         }
         match &mut slot.operation {
             Some(Operation::Deleting(requests, _)) => {
                 requests.retain(|request| *request != id);
                 let failure = Failure::TimedOut { waiting_for: "the store to take note", waited: DEL_LIMIT };
-                self.reply(id, Answer::Failed(failure));
+                self.reply(now, id, Answer::Failed(failure));
             }
             Some(Operation::Adding(admission)) if admission.request == id => {
                 let failure = admission.timed_out(now.boot);
@@ -339,7 +346,7 @@ impl Registry {
                 let op = *op;
                 self.out.forget(op);
                 let failure = Failure::TimedOut { waiting_for: "a look at the interface", waited: CHECK_LIMIT };
-                self.reply(id, Answer::Failed(failure));
+                self.reply(now, id, Answer::Failed(failure));
                 self.end(now, &attachment);
             }
             _ => {}

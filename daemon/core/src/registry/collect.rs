@@ -28,7 +28,7 @@ impl Registry {
             attachment.door == Door::Cni && attachment.network == network && !keep.iter().any(valid)
         };
         let left: BTreeSet<_> = self.slots.keys().filter(|known| stale(known)).map(|known| (**known).clone()).collect();
-        self.not_adopted.retain(|attachment, _| !stale(attachment));
+        self.forget_adoptions(stale);
         if left.is_empty() {
             return self.out.reply(id, Answer::Collected);
         }

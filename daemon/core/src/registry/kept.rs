@@ -19,6 +19,8 @@ impl Registry {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
         let releasing = self.releasing.values().map(|ids| ids.len()).sum();
+        // Each has an errand and a deadline. There are no more of them than a start named.
+        let adoptions = self.adoptions.len();
         let mut kept = vec![
             of_bindings("bindings", self.bindings.len()),
             of_bindings("holders", self.holders.len()),
@@ -26,13 +28,13 @@ impl Registry {
             of_bindings("bindings by namespace", self.by_netns.len()),
             of_bindings("bindings on their way back", releasing),
             of_bindings("identities on their way back", self.releasing.len()),
-            of_bindings("deadlines", self.timers.len()),
+            of_bindings("deadlines", self.timers.len().saturating_sub(adoptions)),
             under_way("freed identities", self.freed.len()),
             under_way("touched bindings", self.touched.len()),
             under_way("requests", self.requests.len()),
             under_way("collections", self.collections.len()),
             under_way("STATUS", self.status.len()),
-            under_way("errands", self.errands.len()),
+            under_way("errands", self.errands.len().saturating_sub(adoptions)),
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("ADDs that wait for a change to end", self.awaiting_change.len()),
             under_way("LANs with permits", self.pacing.len()),

@@ -4,7 +4,7 @@
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
 //! binding, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with records, `watch` what the
-//! kernel tells, `pacing` the permits, `profiles` what many bindings have in common.
+//! kernel tells, `pacing` the permits and turns, `profiles` what many bindings have in common.
 
 mod add;
 mod adopt;
@@ -26,10 +26,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use self::adopt::Adoption;
 use self::cni::Slot;
 use self::collect::Collection;
 pub use self::kept::Kept;
-use self::pacing::{Pacing, Urgency};
+use self::pacing::{Pacing, Turns, Urgency};
 use self::profiles::Profiles;
 use self::recover::Resuming;
 use self::status::StatusCheck;
@@ -110,8 +111,12 @@ pub struct Registry {
     /// What the core asks of itself.
     errands: BTreeMap<RequestId, Errand>,
     last_errand: u64,
+    /// The containers that are still to be adopted.
+    adoptions: BTreeMap<Attachment, Adoption>,
+    /// Why the last try to adopt a container failed.
     not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
+    turns: Turns,
     profiles: Profiles,
     timers: Timers,
     /// Bindings whose deadline may have changed during the input at hand.
@@ -143,8 +148,10 @@ impl Registry {
             status: BTreeMap::new(),
             errands: BTreeMap::new(),
             last_errand: OWN_REQUESTS,
+            adoptions: BTreeMap::new(),
             not_adopted: BTreeMap::new(),
             pacing,
+            turns: Turns::default(),
             profiles: Profiles::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
@@ -175,6 +182,7 @@ impl Registry {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
                 Key::Audit(id) => self.audit_again(id),
+                Key::Adoption(id) => self.adopt_again(now, id),
             }
         }
         self.settle(now);
@@ -198,6 +206,11 @@ impl Registry {
     /// Returns how many events were dropped because the store did not take them.
     pub fn events_dropped(&self) -> u64 {
         self.out.events_dropped()
+    }
+
+    /// Returns how many containers are still to be adopted.
+    pub fn adopting(&self) -> usize {
+        self.adoptions.len()
     }
 
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
@@ -320,6 +333,7 @@ impl Registry {
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
             Report::WantsPermit => self.want_permit(now, id),
+            Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
@@ -328,7 +342,7 @@ impl Registry {
                     self.with(now, other, |binding, _| binding.owes_no_more(address));
                 }
             }
-            Report::Failed(failure) => self.acquisition_failed(id, failure),
+            Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
                 if let Some(attachment) = self.attachment(id) {
                     self.given_back(now, id, &attachment);
@@ -360,6 +374,13 @@ impl Registry {
         if let Some(next) = self.pacing.leave(&lan, id) {
             self.with(now, next, |binding, cx| binding.on_permit(cx));
         }
+    }
+
+    fn want_turn(&mut self, now: Now, id: BindingId, waited_for: bool) {
+        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
+        let at = self.turns.take(lan, urgency, now.boot);
+        self.with(now, id, |binding, cx| binding.on_turn(at, cx));
     }
 
     /// Adds a binding and what is known of it elsewhere.
@@ -411,11 +432,11 @@ impl Registry {
         id
     }
 
-    fn errand_done(&mut self, id: RequestId, errand: Errand, answer: Answer) {
+    fn errand_done(&mut self, now: Now, id: RequestId, errand: Errand, answer: Answer) {
         tracing::debug!(?id, ?errand, "done");
         match errand {
             Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
-            Errand::Adopt(attachment) => self.adopted(attachment, answer),
+            Errand::Adopt(attachment) => self.adopted(now, attachment, answer),
         }
     }
 
@@ -425,10 +446,10 @@ impl Registry {
     }
 
     /// Answers a request, unless it was answered or hung up.
-    fn reply(&mut self, id: RequestId, answer: Answer) {
+    fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
         self.timers.set(Key::Call(id), None);
         if let Some(errand) = self.errands.remove(&id) {
-            return self.errand_done(id, errand, answer);
+            return self.errand_done(now, id, errand, answer);
         }
         if self.requests.remove(&id).is_some() {
             self.out.reply(id, answer);

@@ -1,12 +1,26 @@
-//! Permits: how many exchanges of one LAN that may end in an address talk to its servers at once, oldest first.
+//! Permits: how many exchanges of one LAN that may end in an address talk to its servers at once, oldest first. And turns:
+//! how soon after each other the RELEASEs of one LAN leave.
 //!
 //! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
-//! of them retransmit. Those for which a caller waits go before all others.
+//! of them retransmit. Those for which a caller waits go before all others. A RELEASE has no answer: what a server cannot
+//! take in at once is lost, and its lease stays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use crate::identity::Lan;
 use crate::record::BindingId;
+use crate::time::Instant;
+
+/// RELEASEs of one LAN that leave at once; a server's socket holds ten times as many.
+const CROWD: u32 = 32;
+
+/// The time between two RELEASEs of one LAN beyond that. A server that works at each for 20 ms has so taken in half of 500
+/// when the last one comes, and its socket holds the others.
+const PACE: Duration = Duration::from_millis(10);
+
+/// The longest that a caller waits for the turn of its RELEASE.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The permits of all LANs.
 #[derive(Debug)]
@@ -16,7 +30,7 @@ pub(super) struct Pacing {
 }
 
 /// Who waits for an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
     /// A caller.
     Caller,
@@ -71,6 +85,28 @@ impl Pacing {
     }
 }
 
+/// The turns of RELEASEs, by LAN. Those for which a caller waits do not wait for the others.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Until when those that have left, or wait, fill the pace.
+    filled: BTreeMap<(Urgency, Lan), Instant>,
+}
+
+impl Turns {
+    /// Takes the next turn; returns when it comes.
+    pub(super) fn take(&mut self, lan: Lan, urgency: Urgency, now: Instant) -> Instant {
+        // What is past leaves no trace: there are no more of them than RELEASEs of the last moments.
+        self.filled.retain(|_, filled| *filled > now);
+        let filled = self.filled.entry((urgency, lan)).or_insert(now);
+        let at = now + filled.saturating_since(now).saturating_sub(PACE * (CROWD - 1));
+        *filled = *filled + PACE;
+        match urgency {
+            Urgency::Caller => at.min(now + PATIENCE),
+            Urgency::Background => at,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +129,24 @@ mod tests {
             pacing.leave(if id == 6 { &other } else { &lan }, BindingId(id));
         }
         assert!(pacing.lans.is_empty(), "nothing is left of a LAN at rest");
+    }
+
+    #[test]
+    fn a_crowd_of_releases_leaves_one_after_the_other_and_a_few_at_once() {
+        let at = |millis| Instant::from_boot(Duration::from_millis(millis));
+        let (lan, other) = (Lan::Network("a".to_owned()), Lan::Network("b".to_owned()));
+        let mut turns = Turns::default();
+        let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), Background, at(1000))).collect();
+        assert!(taken[..32].iter().all(|turn| *turn == at(1000)));
+        assert_eq!((taken[32], taken[33], taken[299]), (at(1010), at(1020), at(3680)));
+        assert_eq!(turns.take(lan.clone(), Caller, at(1000)), at(1000), "a DEL does not wait for them");
+        assert_eq!(turns.take(other.clone(), Background, at(1000)), at(1000), "each LAN has its own");
+        assert_eq!(turns.take(lan.clone(), Background, at(3000)), at(3690), "it goes on where it was");
+        assert_eq!(turns.take(lan.clone(), Background, at(3995)), at(3995));
+        turns.take(other.clone(), Caller, at(10_000));
+        assert_eq!(turns.filled.len(), 1, "what is past is forgotten");
+        let last = (0..1000).map(|_| turns.take(other.clone(), Caller, at(20_000))).last();
+        assert_eq!(last, Some(at(25_000)), "no DEL waits longer");
     }
 
     #[test]

@@ -56,7 +56,9 @@ impl Registry {
         record.rebase(&self.boot, now);
         let Record { attachment, identity, profile, link, lease, state, former, .. } = record;
         let attachment = Arc::new(attachment);
-        let taken = self.holders.contains_key(&identity.key());
+        // Nor has an attachment two bindings: the older one is nobody's.
+        let known = self.slots.get(&attachment).is_some_and(|slot| slot.holder.is_some());
+        let taken = known || self.holders.contains_key(&identity.key());
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
         }

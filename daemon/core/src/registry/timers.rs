@@ -15,6 +15,8 @@ pub(super) enum Key {
     Call(RequestId),
     /// A look at a binding's link that failed, until it is tried again.
     Audit(BindingId),
+    /// The pause before an adoption that failed is tried again.
+    Adoption(RequestId),
 }
 
 /// The deadlines of the registry.

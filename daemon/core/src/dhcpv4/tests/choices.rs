@@ -102,6 +102,23 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 }
 
 #[test]
+fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
+    for preferred in [false, true] {
+        let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, wants(OTHER, preferred));
+        let xid = discover(&mut stage).xid();
+        let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
+        match output.verdict {
+            Some(Verdict::Unwanted { wanted, offered }) => {
+                assert_eq!((preferred, wanted, offered), (false, OTHER, LEASED))
+            }
+            other => assert!(preferred && matches!(other, Some(Verdict::Won(_)))),
+        }
+        let release = sent(&stage.client.abort().expect("its server holds it for us"));
+        assert_eq!(release.payload[12..16], LEASED.octets());
+    }
+}
+
+#[test]
 fn the_wanted_address_is_asked_for_and_taken_at_once() {
     let mut stage = with(Profile::default(), wants(LEASED, false));
     let first = discover(&mut stage);

@@ -1,5 +1,6 @@
 //! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
 
+mod adopt;
 mod calls;
 mod change;
 mod clock;
@@ -7,6 +8,7 @@ mod conflict;
 mod events;
 mod interface;
 mod keep;
+mod leaks;
 mod loss;
 mod memory;
 mod mtu;

@@ -1,0 +1,138 @@
+//! Adoption: containers that ran before are taken over, sooner or later.
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Detection;
+use crate::effect::Adoptee;
+use crate::link::KernelEvent;
+
+/// Returns a rig whose daemon starts while container `a` runs in namespace 1 with the address .50.
+fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.lease = 86_400;
+    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    prepare(&mut rig);
+    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap() };
+    rig.reg = Registry::new(Config::default(), 8);
+    let boot = BootId("b".into());
+    rig.input(Input::Start { boot, records: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig
+}
+
+fn kinds(rig: &Rig) -> Vec<u8> {
+    rig.sent.iter().map(|(kind, _)| *kind).collect()
+}
+
+/// Nothing waits, and nothing is kept.
+fn assert_at_rest(rig: &mut Rig) {
+    assert_eq!(rig.reg.poll_timeout(), None);
+    assert!(rig.reg.adoptions.is_empty() && rig.reg.errands.is_empty());
+}
+
+#[test]
+fn an_adoption_that_a_busy_namespace_kept_from_succeeding_is_tried_again() {
+    let mut rig = running(|rig| rig.blind = Some(LinkCause::TimedOut));
+    assert_eq!(rig.not_adopted(), ["lan/a/eth0: eth0 in /ns/1: no result within the time limit"]);
+    rig.run_until(1010.0);
+    assert_eq!((rig.sent.len(), rig.not_adopted().len()), (0, 1));
+    rig.blind = None;
+    rig.run_until(1020.0);
+    assert_eq!((rig.state("a"), rig.not_adopted().len(), kinds(&rig)), (vec!["BOUND"], 0, vec![3]));
+    assert_eq!(rig.stored.len(), 1);
+}
+
+#[test]
+fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
+    let mut rig = running(|rig| rig.server = Server::Silent);
+    rig.run_until(1031.0);
+    let [reason] = &rig.not_adopted()[..] else { panic!() };
+    assert!(reason.contains("no DHCP offer"), "{reason}");
+    rig.run_until(5000.0);
+    assert!(!kinds(&rig).contains(&7) && rig.not_adopted().len() == 1);
+    let tries = kinds(&rig).len();
+    rig.run_until(8000.0);
+    let more = kinds(&rig).len() - tries;
+    assert!((35..100).contains(&more), "one try in five minutes, of half a minute: {more} messages");
+    rig.server = Server::Up;
+    rig.run_until(8340.0);
+    assert_eq!(
+        (rig.state("a"), rig.not_adopted().len(), rig.on_link()),
+        (vec!["BOUND"], 0, vec!["192.0.2.50/24".into()])
+    );
+    rig.del("a");
+    assert_at_rest(&mut rig);
+}
+
+#[test]
+fn an_address_that_comes_late_is_adopted() {
+    let mut rig = running(|rig| rig.addresses.clear());
+    assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);
+    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.run_until(1002.0);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
+fn an_adoption_is_not_tried_again_when_its_container_is_gone() {
+    let mut rig = running(|rig| rig.blind = Some(LinkCause::TimedOut));
+    rig.live.remove(&1);
+    rig.blind = None;
+    rig.run_until(1002.0);
+    assert_eq!(rig.not_adopted(), ["lan/a/eth0: eth0 in /ns/1: no network namespace at /ns/1"]);
+    assert_at_rest(&mut rig);
+}
+
+#[test]
+fn what_a_runtime_says_of_a_container_ends_its_adoption() {
+    for under_way in [false, true] {
+        let held_up = |rig: &mut Rig| match under_way {
+            true => rig.server = Server::Silent,
+            false => rig.blind = Some(LinkCause::TimedOut),
+        };
+        let mut rig = running(held_up);
+        let del = rig.del("a");
+        assert_eq!(rig.answers[&del], Answer::Deleted);
+        assert!(rig.not_adopted().is_empty() && !kinds(&rig).contains(&7));
+        assert_at_rest(&mut rig);
+
+        let mut rig = running(held_up);
+        let gc = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+        assert_eq!(rig.answers[&gc], Answer::Collected);
+        assert!(rig.not_adopted().is_empty());
+        assert_at_rest(&mut rig);
+
+        let mut rig = running(held_up);
+        let add = rig.add("a", 1, "a");
+        (rig.server, rig.blind) = (Server::Up, None);
+        rig.run_until(1040.0);
+        assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))) || !under_way, "{:?}", rig.answers[&add]);
+        assert!(rig.not_adopted().is_empty() && rig.reg.adoptions.is_empty() && rig.reg.errands.is_empty());
+    }
+}
+
+#[test]
+fn an_add_goes_before_adoptions() {
+    let mut rig = Rig::new(1);
+    rig.server = Server::Silent;
+    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    let adoptee = |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap() };
+    let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
+    rig.reg = Registry::new(Config { permits: 1, ..Config::default() }, 8);
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.run_until(1010.0);
+    rig.add("c", 3, "c");
+    rig.run_until(1030.5);
+    let states = ["a", "b", "c"].map(|who| rig.state(who).concat());
+    assert_eq!(states[2], "SELECTING", "{states:?}");
+}
+
+#[test]
+fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held() {
+    let mut rig = running(|rig| rig.profile.detection = Detection::Strict);
+    rig.run_until(1001.0);
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.run_until(1002.0);
+    assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}

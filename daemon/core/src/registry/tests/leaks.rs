@@ -1,0 +1,265 @@
+//! No lease stays at its server when its binding is gone: each way on which one could.
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{Detection, Profile};
+use crate::effect::{Failure, StoreCause};
+use crate::identity::ClientId;
+use crate::link::{KernelEvent, Link};
+use crate::record::{Record, RecordState};
+
+impl Rig {
+    fn releases(&self) -> usize {
+        self.sent.iter().filter(|(kind, _)| *kind == 7).count()
+    }
+
+    /// The sockets that are open fail.
+    fn break_sockets(&mut self) {
+        for exchange in self.open.keys().copied().collect::<Vec<_>>() {
+            self.input(Input::Broken { exchange, cause: LinkCause::refused("receive", "the network is down") });
+        }
+    }
+
+    /// Ends the write under way badly.
+    fn refuse_write(&mut self) {
+        let (op, _) = self.slow.pop_front().unwrap();
+        self.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    }
+}
+
+#[test]
+fn a_lease_that_the_store_refused_goes_back_though_its_sockets_broke() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    rig.break_sockets();
+    rig.disk = Disk::Full;
+    rig.refuse_write();
+    assert_eq!(rig.answers[&add], Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!((rig.state("a"), rig.releases()), (vec!["RELEASING"], 0));
+    rig.disk = Disk::Good;
+    rig.run_until(1010.0);
+    assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
+
+#[test]
+fn what_a_refused_add_owes_is_tried_until_the_lease_ends_and_over_a_restart() {
+    let mut rig = Rig::new(8);
+    rig.lease = 1000;
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "a");
+    rig.break_sockets();
+    // Neither from inside nor from the host is there a way now.
+    rig.live.remove(&1);
+    rig.blind = Some(LinkCause::NoLink("br0".into()));
+    rig.disk = Disk::Good;
+    rig.refuse_write();
+    rig.run_until(1100.0);
+    assert_eq!((rig.state("a"), rig.releases()), (vec!["RELEASING"], 0));
+    assert_eq!(rig.only_record().state, RecordState::Releasing);
+    rig.restart();
+    rig.run_until(1200.0);
+    rig.blind = None;
+    rig.run_until(1900.0);
+    assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
+    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })) && rig.stored.is_empty());
+}
+
+#[test]
+fn the_next_add_takes_over_what_a_refused_one_owes() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "a");
+    rig.break_sockets();
+    rig.disk = Disk::Full;
+    rig.refuse_write();
+    rig.disk = Disk::Good;
+    let again = rig.add("a", 1, "a");
+    assert!(matches!(rig.answers[&again], Answer::Leased(_)));
+    rig.run_until(1040.0);
+    assert_eq!((rig.releases(), rig.state("a"), rig.stored.len()), (0, vec!["BOUND"], 1));
+}
+
+#[test]
+fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.live.remove(&1);
+    // The server has another address for the successor, whose ACK is on its way.
+    rig.server = Server::Naks;
+    let add = rig.add("b", 2, "same");
+    rig.server = Server::OffersOnly;
+    rig.give = "192.0.2.60".parse().unwrap();
+    rig.run_until(1005.0);
+    assert_eq!(rig.state("b"), ["REQUESTING"]);
+    rig.break_sockets();
+    assert!(matches!(&rig.answers[&add], Answer::Failed(_)));
+    rig.run_until(1050.0);
+    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| ip.to_string()).collect();
+    assert!(released.contains(&"192.0.2.60".to_owned()), "{released:?}");
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
+
+/// Returns a rig with so many containers that hold a lease of hours.
+fn node(containers: u64) -> Rig {
+    let mut rig = Rig::new(1000);
+    rig.lease = 10_000;
+    rig.profile.detection = Detection::Off;
+    rig.live = (1..=containers + 9).collect();
+    for n in 1..=containers {
+        rig.add(&format!("c{n}"), n, &format!("c{n}"));
+    }
+    assert_eq!(rig.stored.len() as u64, containers);
+    rig
+}
+
+/// So many namespaces die at once.
+fn all_die(rig: &mut Rig, containers: u64) {
+    for n in 1..=containers {
+        rig.live.remove(&n);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(n) }));
+    }
+}
+
+#[test]
+fn the_leases_of_three_hundred_dead_namespaces_go_back_one_after_the_other() {
+    let mut rig = node(300);
+    all_die(&mut rig, 300);
+    assert_eq!(rig.releases(), 32, "a few leave at once");
+    rig.run_until(1001.0);
+    assert_eq!(rig.releases(), 132);
+    assert!(rig.open.is_empty(), "what waits has no sockets: {:?}", rig.open);
+    rig.run_until(1002.7);
+    assert_eq!((rig.releases(), rig.stored.len(), rig.rows().len()), (300, 0, 0));
+}
+
+#[test]
+fn a_del_does_not_wait_for_the_leases_of_dead_namespaces() {
+    let mut rig = node(101);
+    all_die(&mut rig, 100);
+    let del = rig.del("c101");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 33));
+    let dead = rig.del("c100");
+    assert_eq!(rig.answers[&dead], Answer::Deleted, "its RELEASE is noted, and leaves from the host");
+}
+
+#[test]
+fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
+    let mut rig = node(100);
+    all_die(&mut rig, 100);
+    let add = rig.add("next", 101, "c100");
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    rig.run_until(1010.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (99, 1), "and that one is never sent");
+}
+
+#[test]
+fn dels_of_a_whole_node_are_answered_when_their_releases_left() {
+    let mut rig = node(500);
+    let dels: Vec<_> = (1..=500).map(|n| rig.del(&format!("c{n}"))).collect();
+    let answered = |rig: &Rig| dels.iter().filter(|del| rig.answers.contains_key(del)).count();
+    assert_eq!((answered(&rig), rig.releases()), (32, 32));
+    rig.run_until(1002.0);
+    assert_eq!((answered(&rig), rig.releases()), (232, 232));
+    let again = rig.add("c500", 500, "c500");
+    assert!(matches!(rig.answers[&again], Answer::Leased(_)), "what comes behind a DEL does not wait for its turn");
+    assert_eq!(rig.answers[&dels[499]], Answer::Deleted);
+    rig.run_until(1004.7);
+    assert_eq!((answered(&rig), rig.releases(), rig.stored.len()), (500, 500, 1));
+    assert!(rig.opened[500..1000].iter().all(|link| matches!(link, Link::InNetns { .. })), "each from inside");
+}
+
+#[test]
+fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other() {
+    let mut rig = node(100);
+    rig.blind = Some(LinkCause::TimedOut);
+    all_die(&mut rig, 100);
+    rig.run_until(1000.5);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 100));
+    rig.blind = None;
+    rig.restart();
+    assert_eq!(rig.releases(), 0);
+    rig.run_until(1000.5);
+    assert_eq!(rig.releases(), 32);
+    rig.run_until(1001.2);
+    assert_eq!((rig.releases(), rig.stored.len()), (100, 0));
+}
+
+#[test]
+fn a_release_waits_until_the_hosts_link_has_carrier() {
+    for bridge in [false, true] {
+        let mut rig = node(1);
+        (rig.carrier, rig.bridge) = (false, bridge);
+        all_die(&mut rig, 1);
+        rig.run_until(1100.0);
+        // What is sent by a port of its own reaches a server on the bridge itself, and gives the bridge carrier.
+        assert_eq!(rig.releases(), usize::from(bridge), "bridge: {bridge}");
+        rig.carrier = true;
+        rig.run_until(1300.0);
+        assert_eq!((rig.releases(), rig.stored.len()), (1, 0), "bridge: {bridge}");
+    }
+}
+
+#[test]
+fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_some() {
+    let mut rig = node(1);
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    rig.carrier = false;
+    let del = rig.del("c1");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 0));
+    // The main plugin deletes the link.
+    all_die(&mut rig, 1);
+    rig.run_until(1100.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 1));
+    rig.carrier = true;
+    rig.run_until(1300.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (1, 0));
+}
+
+#[test]
+fn a_del_without_carrier_goes_by_the_hosts_link_where_that_has_some() {
+    let mut rig = node(1);
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    let del = rig.del("c1");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 1));
+    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
+}
+
+#[test]
+fn a_lease_that_ended_while_the_store_was_full_is_not_released() {
+    let mut rig = node(1);
+    rig.disk = Disk::Full;
+    all_die(&mut rig, 1);
+    rig.run_until(1000.0 + 10_000.0 + 60.0);
+    rig.disk = Disk::Good;
+    rig.run_until(1000.0 + 10_000.0 + 180.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 0), "it may be another client's by now");
+    assert!(rig.asked.is_empty(), "nor is its address claimed: {:?}", rig.asked);
+}
+
+#[test]
+fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
+    let mut rig = Rig::new(8);
+    let mut older = record("a", "b", 900.0);
+    older.lease.address = "192.0.2.40/24".parse().unwrap();
+    older.identity.client_id = ClientId::new(b"\0older".to_vec()).unwrap();
+    rig.stored = [(BindingId(1), older), (BindingId(2), record("a", "b", 950.0))].into();
+    rig.restart();
+    rig.run_until(1002.0);
+    assert_eq!((rig.state("a"), rig.stored.len()), (vec!["BOUND"], 1));
+    assert_eq!(rig.sent, [(7, "192.0.2.40".parse().unwrap())]);
+    let del = rig.del("a");
+    assert!(rig.answers[&del] == Answer::Deleted && rig.rows().is_empty());
+}
+
+#[test]
+fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
+    let mut rig = Rig::new(8);
+    let profile = Profile { release: false, ..Profile::default() };
+    rig.stored = [(BindingId(1), Record { profile, ..record("a", "before", 900.0) })].into();
+    rig.live.clear();
+    rig.restart();
+    rig.run_until(2000.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 0));
+}
