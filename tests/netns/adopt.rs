@@ -110,7 +110,7 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
     ip("add")?;
     lab.wait_for_line("adopted attachment=lan/late/eth0")?;
-    assert_eq!(held(&lab)?, [(early.address.to_string(), "BOUND"), (late.address.to_string(), "BOUND")]);
+    witness::holds_bound(&lab, [&early, &late])?;
     lab.detach(&early)?;
     lab.detach(&late)?;
     Ok(server.wait_until_free()?)
