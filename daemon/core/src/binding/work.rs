@@ -13,6 +13,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
+
 use super::{Binding, Cx, Life, Owner, Purpose};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
@@ -43,6 +45,8 @@ pub(super) struct Work {
     retry: Option<Instant>,
     /// Steps that the kernel refused, and that the rest can do without.
     refused: Vec<Step>,
+    /// Addresses of others that a change which failed may have taken off with ours, and not put back.
+    displaced: Vec<Ipv4Net>,
 }
 
 /// How far it is.
@@ -105,6 +109,19 @@ impl Work {
             leases.remove(1);
         }
         self.expect_bare(bare);
+    }
+
+    /// Takes note of what a change that failed was to put back.
+    fn displace(&mut self, steps: &[Step], next: Option<&Lease>) {
+        let is_ours = |address: &Ipv4Net| next.is_some_and(|next| address.addr() == next.ip());
+        for step in steps {
+            if let Step::AddAddress(address) = step
+                && !is_ours(address)
+                && !self.displaced.contains(address)
+            {
+                self.displaced.push(*address);
+            }
+        }
     }
 
     fn expect_bare(&mut self, bare: bool) {
@@ -174,7 +191,7 @@ impl Binding {
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, addresses: &[ipnet::Ipv4Net], now: Instant) -> Vec<Step> {
+    pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
         let Life::Held(hold) = &self.life else { return Vec::new() };
         let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
         let stays = self.profile.on_expiry == OnExpiry::Keep || (is_held && self.profile.on_change == OnChange::Keep);
@@ -281,6 +298,9 @@ impl Binding {
     /// Tells whether nothing is left to be done, nor anything there that is to be known later.
     fn is_settled(&self) -> bool {
         let (Life::Held(hold), Some(work)) = (&self.life, &self.work) else { return false };
+        if !work.displaced.is_empty() {
+            return false;
+        }
         let kept = hold.client.lease().filter(|_| self.keeps_changed() && !self.is_probing());
         match self.wanted().unwrap_or(kept) {
             Some(next) => {
@@ -344,7 +364,8 @@ impl Binding {
             (Stage::Applying { next, short, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 self.applied(next, short, cx);
             }
-            (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
+            (Stage::Applying { steps, next, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
+                work.displace(&steps, next.as_deref());
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
                     Some(step) => self.do_without(step, &cause, cx),
                     None => self.work_failed(&cause, cx),
@@ -364,6 +385,7 @@ impl Binding {
         let still = matches!((&next, &current), (Some(next), Some(current)) if next.ip() == current.ip());
         let agrees = matches!((&next, &current), (Some(next), Some(now)) if plan::same(next, now, &self.profile));
         let work = self.due();
+        work.displaced.clear();
         let refused = work.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
         let taken = work.former.taken && next.is_some() && !still;
@@ -424,7 +446,10 @@ impl Binding {
             true => plan::difference(&before, next.as_ref(), &self.profile),
             false => Vec::new(),
         };
-        let steps: Vec<_> = resize.into_iter().chain(steps).filter(|step| !work.refused.contains(step)).collect();
+        let displaced = work.displaced.iter().filter(|address| !view.addresses.contains(address));
+        let back: Vec<_> = displaced.copied().map(Step::AddAddress).filter(|step| !steps.contains(step)).collect();
+        let steps = resize.into_iter().chain(steps).chain(back);
+        let steps: Vec<_> = steps.filter(|step| !work.refused.contains(step)).collect();
         self.apply(steps, next.map(Box::new), short, cx);
     }
 
@@ -466,7 +491,7 @@ impl Binding {
 }
 
 impl Work {
-    fn before<'a>(&'a self, addresses: &'a [ipnet::Ipv4Net]) -> Before<'a> {
+    fn before<'a>(&'a self, addresses: &'a [Ipv4Net]) -> Before<'a> {
         Before { leases: &self.former.leases, bare: self.former.bare, addresses }
     }
 }

@@ -8,7 +8,7 @@ use crate::dhcpv4::profile::Detection;
 use crate::effect::Failure;
 use crate::event::EventKind;
 use crate::identity::ClientId;
-use crate::link::{KernelEvent, Link};
+use crate::link::{KernelEvent, Link, LinkCause};
 use crate::record::{Former, RecordState};
 use crate::wire::Mac;
 
@@ -247,4 +247,20 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
     assert_eq!(rig.stored.len(), 7);
     let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn what_went_with_an_address_in_a_change_that_failed_is_put_back_by_the_next() {
+    let foreign = "192.0.2.99/24";
+    let mut rig = bound();
+    rig.configure(foreign);
+    rig.server = Server::Naks;
+    rig.faults.push_back((1, LinkCause::TimedOut));
+    rig.run_until(1050.01);
+    assert_eq!(rig.on_link(), [foreign], "only the leased address was taken off");
+    // In the kernel the other goes with it.
+    rig.addresses.clear();
+    rig.server = Server::Silent;
+    rig.run_until(1055.0);
+    assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![foreign.to_owned()], None));
 }
