@@ -200,8 +200,9 @@ impl World {
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
-        // A route that the kernel refused is not tried again, and an MTU that it refused perhaps not for an hour.
+        // A route that the kernel refused to put on, or to take off, is not tried again, and an MTU perhaps not for an hour.
         let missing = missing.filter(|_| !self.links_fail);
+        let excess = excess.filter(|_| !self.links_fail);
         let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
         let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
         let who = format!("{}, {:?}", actor.attachment, record.state);
