@@ -467,16 +467,20 @@ impl Binding {
         match result {
             Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
             _ if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), false, cx),
-            Err(cause) => {
+            result => {
                 self.held(cx);
-                self.size_failed(&cause, cx);
-                if !noted {
-                    self.record_again(cx);
+                // It may have ended meanwhile.
+                if !matches!(self.life, Life::Held(_)) {
+                    return;
                 }
-            }
-            Ok(_) => {
-                self.held(cx);
-                if noted {
+                let known = match result {
+                    Ok(_) => !noted,
+                    Err(cause) => {
+                        self.size_failed(&cause, cx);
+                        noted
+                    }
+                };
+                if !known {
                     self.record_again(cx);
                 }
             }

@@ -171,3 +171,17 @@ fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_reco
     assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
     assert_eq!(rig.on_link(), [A]);
 }
+
+#[test]
+fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_to_nothing() {
+    let mut rig = Rig::new(8);
+    rig.options = SMALL.to_vec();
+    (rig.lease, rig.hold_changes) = (3, true);
+    rig.add("a", 1, "a");
+    rig.run_until(1004.0);
+    rig.server = Server::Silent;
+    rig.change_late();
+    rig.run_until(1035.0);
+    assert!(matches!(rig.answers.values().next(), Some(Answer::Failed(_))), "{:?}", rig.answers);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty(), "{:?}", rig.stored);
+}
