@@ -266,8 +266,8 @@ impl World {
     pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
-        let lan = sock.lan;
-        if self.watch.is_open(exchange) && !meta.other_host {
+        let (lan, speaks) = (sock.lan, sock.speaks);
+        if speaks && self.watch.is_open(exchange) && !meta.other_host {
             self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });

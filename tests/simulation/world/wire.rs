@@ -105,7 +105,8 @@ impl Segment {
 impl World {
     /// Sends a frame from an exchange's socket.
     pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
-        let Some(sock) = self.socks.get(&exchange) else { return };
+        let Some(sock) = self.socks.get_mut(&exchange) else { return };
+        sock.speaks |= is_dhcp(&frame);
         let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else { return };
         if !(wire.up && wire.carrier) {
             return;
