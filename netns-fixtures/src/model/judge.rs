@@ -129,6 +129,8 @@ struct Client {
 struct Grant {
     /// Who granted it: of several with one pool it may be more than one.
     servers: Vec<Ipv4Addr>,
+    /// Whose ACK the client heard last: a NAK of another is not for it to believe.
+    known: Option<Ipv4Addr>,
     until: Option<Duration>,
     given_back: Option<Purpose>,
     refused: bool,
@@ -193,9 +195,9 @@ impl Judge {
                 let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
                 let key = (exchange.key.clone(), message.yiaddr);
-                let before = self.grants.remove(&key).map(|grant| grant.servers).unwrap_or_default();
+                let (before, known) = self.grants.remove(&key).map(|was| (was.servers, was.known)).unwrap_or_default();
                 let servers = before.into_iter().filter(|other| *other != server).chain([server]).collect();
-                self.grants.insert(key, Grant { servers, until, given_back: None, refused: false });
+                self.grants.insert(key, Grant { servers, known, until, given_back: None, refused: false });
                 if self.grants.len() > REMEMBERED {
                     self.grants.pop_first();
                 }
@@ -218,6 +220,7 @@ impl Judge {
                 exchange.acknowledged = true;
                 if let Some(grant) = self.grants.get_mut(&(exchange.key.clone(), message.yiaddr)) {
                     grant.refused = false;
+                    grant.known = message.address(code::SERVER);
                 }
             }
             Some(Kind::Nak) if latest && !exchange.acknowledged => {
@@ -225,7 +228,7 @@ impl Judge {
                 let Some(grant) = self.grants.get_mut(&(exchange.key.clone(), claim)) else {
                     return;
                 };
-                grant.refused |= message.address(code::SERVER).is_some_and(|server| grant.servers.contains(&server));
+                grant.refused |= grant.known.is_some() && message.address(code::SERVER) == grant.known;
             }
             _ => {}
         }
