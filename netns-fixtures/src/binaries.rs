@@ -16,3 +16,16 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     let built = dirs.by_ref().map(|dir| dir.join(name)).find(|path| path.is_file());
     built.ok_or_else(|| Error::NotBuilt(own.parent().unwrap_or(Path::new("/")).join(name)))
 }
+
+/// Returns where tests/run leaves a program that uses the system's libraries: those of [`binary`] are static, and nothing
+/// can be put between them and the kernel.
+///
+/// # Errors
+/// As [`binary`].
+pub(crate) fn dynamic_binary(name: &str) -> Result<PathBuf, Error> {
+    let built = binary(name)?;
+    // target/TRIPLE/debug/name, and target/dynamic/TRIPLE/debug/name.
+    let target = built.ancestors().nth(3).unwrap_or(Path::new("/"));
+    let dynamic = target.join("dynamic").join(built.strip_prefix(target).unwrap_or(&built));
+    if dynamic.is_file() { Ok(dynamic) } else { Err(Error::NotBuilt(dynamic)) }
+}

@@ -11,6 +11,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::binaries::binary;
+use crate::clock;
 use crate::error::{Doing, Error};
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
@@ -64,6 +65,20 @@ impl Home {
         netns.run_command("mount", &["-t", "tmpfs", "-o", &options, "none", &place], "").map(drop)
     }
 
+    /// Gives its daemons a wall clock of their own, which shows the system's time. Takes [`crate::Need::OwnClock`].
+    pub fn with_own_clock(&self, netns: &Netns) -> Result<(), Error> {
+        clock::make(netns, &self.clock())
+    }
+
+    /// Sets that clock to so many seconds ahead of the system's.
+    pub fn set_clock(&self, ahead: i64) -> Result<(), Error> {
+        clock::set(&self.clock(), ahead)
+    }
+
+    fn clock(&self) -> PathBuf {
+        self.dir.join("clock")
+    }
+
     /// Returns the path of the daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.socket.clone()
@@ -90,7 +105,11 @@ impl Daemon {
     pub fn start(netns: &Netns, home: &Home) -> Result<Self, Error> {
         let notify = home.dir.join("notify");
         let ready = listen(&notify)?;
-        let mut command = Command::new(binary("leasehold")?);
+        let own_clock = Some(home.clock()).filter(|clock| clock.exists());
+        let mut command = match own_clock {
+            Some(clock) => clock::command("leasehold", &clock)?,
+            None => Command::new(binary("leasehold")?),
+        };
         command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
         command.arg("--runtime-dir").arg(home.runtime_dir());
         command.arg("--cni-cache").arg(home.cni_cache());

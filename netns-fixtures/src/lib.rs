@@ -8,6 +8,7 @@
 
 mod binaries;
 mod capture;
+mod clock;
 mod container;
 mod daemon;
 mod engine;

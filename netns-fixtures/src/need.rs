@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::binaries::dynamic_binary;
 use crate::error::Error;
 use crate::sandbox::Sandbox;
 
@@ -19,6 +20,8 @@ pub enum Need {
     File(&'static str),
     /// Root of the machine, not of a user namespace.
     RealRoot,
+    /// What gives a daemon a wall clock of its own: see [`crate::Home::with_own_clock`].
+    OwnClock,
 }
 
 impl Need {
@@ -29,6 +32,7 @@ impl Need {
             Self::StaticProgram(name) => Self::program(name).is_some_and(|file| is_static(&file)),
             Self::File(path) => Path::new(path).exists(),
             Self::RealRoot => is_real_root(),
+            Self::OwnClock => Self::Program("cc").is_met() && dynamic_binary("leasehold").is_ok(),
         }
     }
 
@@ -47,6 +51,7 @@ impl fmt::Display for Need {
             Self::StaticProgram(name) => write!(f, "the program {name}, statically linked"),
             Self::File(path) => f.write_str(path),
             Self::RealRoot => f.write_str("root outside of any user namespace"),
+            Self::OwnClock => f.write_str("a C compiler and a daemon that is not static (tests/run builds it)"),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod adopt;
 mod bad;
 mod change;
+mod clock;
 mod conflict;
 mod crash;
 mod demo;

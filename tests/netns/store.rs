@@ -1,7 +1,4 @@
 //! The store fails; the leases do not.
-//!
-//! A wall clock that jumps is not among these: it cannot be set for one process, and within a boot nothing but the times
-//! of records and events comes from it. The core's tests (`registry/tests/clock.rs`) have the jumps.
 
 use std::fs;
 use std::io::ErrorKind;
