@@ -65,7 +65,7 @@ impl Sandbox {
             }
             Err(errno) => return Err(Error::NotAllowed(errno.into())),
         }
-        private_run()?;
+        private_places()?;
         let keeper = thread::scope(|s| s.spawn(start_keeper).join().expect("the keeper's starter does not panic"))?;
         let of_keeper = |kind: &str| {
             let path = format!("/proc/{}/ns/{kind}", keeper.child.id());
@@ -117,14 +117,15 @@ fn become_root_of_a_user_namespace() -> Result<(), Error> {
     write("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
-/// Puts an empty directory over `/run`: servers and engines keep their pid files, locks and sockets there.
-fn private_run() -> Result<(), Error> {
+/// Puts empty directories over `/run` and `/dev/shm`: servers and engines keep their pid files, locks and sockets there.
+fn private_places() -> Result<(), Error> {
     let none: Option<&str> = None;
     let set = |what: &str, from, fs, flags, data| {
         mount(from, Path::new(what), fs, flags, data).doing(|| format!("mount {what}"))
     };
     set("/", none, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     set("/run", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
+    set("/dev/shm", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=1777"))?;
     // Names of network namespaces are mounts below it, and must be seen by what was started before them.
     set("/run", none, none, MsFlags::MS_SHARED, none)?;
     fs::create_dir("/run/netns").doing(|| "make /run/netns".to_owned())
