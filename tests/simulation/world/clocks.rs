@@ -25,6 +25,8 @@ impl World {
         self.now += asleep;
         self.resumed = self.now;
         self.watch.resumed(asleep);
+        // What a client heard before is no older to it than it was: it slept too.
+        self.claimed.values_mut().for_each(|heard| *heard += asleep);
         if let Some((_, at)) = &mut self.timer {
             *at = (*at).max(self.now + self.rng.u64(..50 * MILLI));
         }

@@ -439,6 +439,9 @@ impl Binding {
         self.end_exchange(cx);
         self.persistence.lost();
         self.lease_lost(&left, taken);
+        if !matches!(loss, Loss::Expired) {
+            self.await_note(cx.now.boot);
+        }
         self.record_again(cx);
         self.work(cx);
     }

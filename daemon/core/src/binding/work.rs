@@ -4,8 +4,10 @@
 //! or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so a failed or
 //! timed-out change is followed by one before anything else is changed.
 //!
-//! A new lease is durable before the interface is changed for it. What a lease that is lost left there goes at once,
-//! whatever the store says. What a restart cut short waits for its turn among all bindings.
+//! A new lease is durable before the interface is changed for it. What a lease that ends left there goes at once, whatever
+//! the store says. What one that is refused or declined left there goes when the store knows, or fails, or takes too long: the
+//! next daemon would take the lease up again, and its address for taken off by somebody. What a restart cut short waits for its
+//! turn among all bindings.
 //!
 //! An ADD tries once to set the MTU that its lease names; what became of that stands in the record before it is tried.
 
@@ -31,6 +33,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
 const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
 
+/// What a lost lease left on an interface waits this long for the store to take note of the loss.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Leases of which something may be on an interface. Beyond that one is forgotten, but not the oldest: that is on it for
 /// certain, while those after it may never have come so far.
 const MAX_FORMER: usize = 4;
@@ -43,6 +48,8 @@ pub(super) struct Work {
     stage: Stage,
     failures: u32,
     retry: Option<Instant>,
+    /// Until then nothing is taken off for good while the store writes that its lease is lost.
+    patience: Option<Instant>,
     /// Steps that the kernel refused, and that the rest can do without.
     refused: Vec<Step>,
     /// Addresses of others that a change which failed may have taken off with ours, and not put back.
@@ -77,9 +84,9 @@ impl Work {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))
     }
 
-    /// Returns when it is tried again.
+    /// Returns when it is tried again, or waits no longer.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.retry
+        self.retry.into_iter().chain(self.patience).min()
     }
 
     fn busy(&self) -> bool {
@@ -189,6 +196,19 @@ impl Binding {
         self.work.as_ref().and_then(|work| work.former()) != before
     }
 
+    /// Takes note that a daemon which came now would take the lost lease up again: what it left waits for the store.
+    pub(super) fn await_note(&mut self, now: Instant) {
+        if let Some(work) = &mut self.work {
+            work.patience = Some(now + PATIENCE);
+        }
+    }
+
+    /// Tells whether what is wanted on the interface waits for the store to take note of a loss.
+    fn awaits_note(&self, next: Option<&Lease>) -> bool {
+        let patient = self.work.as_ref().is_some_and(|work| work.patience.is_some());
+        next.is_none() && patient && self.persistence.busy()
+    }
+
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
     pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
@@ -286,7 +306,7 @@ impl Binding {
             self.work = None;
             return self.record_again(cx);
         }
-        let Some(next) = self.wanted() else { return };
+        let Some(next) = self.wanted().filter(|next| !self.awaits_note(*next)) else { return };
         let resizes = work.mtu(next).is_some();
         let parent = self.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
         match parent {
@@ -428,8 +448,8 @@ impl Binding {
     /// Changes the interface from what was seen there. A lease that came during the look may have an MTU for which the LAN's
     /// link is to be looked at first.
     fn change(&mut self, view: &LinkView, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
-        let Some(next) = self.wanted().map(Option::<&Lease>::cloned) else { return };
-        let Some(work) = &self.work else { return };
+        let Some(next) = self.wanted().filter(|next| !self.awaits_note(*next)) else { return };
+        let (next, Some(work)) = (next.cloned(), &self.work) else { return };
         // An ADD that takes this binding's place is clearing the interface: if that comes to nothing, this goes on after it.
         if self.link.in_netns().is_some_and(|at| cx.out.is_changing(at)) {
             return;
@@ -479,12 +499,12 @@ impl Binding {
         tracing::warn!(%attachment, %cause, ?pause, "interface not changed, trying again");
     }
 
-    /// Tries again what failed, when its time has come.
+    /// Tries again what failed, or waits no longer, when its time has come.
     pub(super) fn retry_work(&mut self, cx: &mut Cx<'_>) {
-        if let Some(work) = &mut self.work
-            && work.retry.is_some_and(|at| cx.now.boot >= at)
-        {
-            work.retry = None;
+        let Some(work) = &mut self.work else { return };
+        let is_due = |at: &mut Instant| cx.now.boot >= *at;
+        let (retries, hurries) = (work.retry.take_if(is_due), work.patience.take_if(is_due));
+        if retries.or(hurries).is_some() {
             self.work(cx);
         }
     }

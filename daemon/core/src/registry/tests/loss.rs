@@ -47,6 +47,30 @@ fn a_nak_takes_the_address_off_at_once_and_discovery_begins_at_once() {
 }
 
 #[test]
+fn a_refused_address_goes_when_the_store_knows_and_waits_a_second_at_most() {
+    for writes in [false, true] {
+        let mut rig = bound(Profile::default());
+        (rig.server, rig.disk) = (Server::Naks, Disk::Slow);
+        rig.run_until(1050.9);
+        assert_eq!(rig.on_link(), [A], "the next daemon would not know why it is off");
+        if writes {
+            rig.flush();
+        } else {
+            rig.run_until(1051.1);
+        }
+        assert!(rig.on_link().is_empty(), "writes {writes}");
+    }
+}
+
+#[test]
+fn an_address_whose_lease_ends_does_not_wait_for_the_store() {
+    let mut rig = bound(Profile::default());
+    (rig.server, rig.disk) = (Server::Silent, Disk::Slow);
+    rig.run_until(1100.01);
+    assert!(rig.on_link().is_empty());
+}
+
+#[test]
 fn an_address_goes_though_the_store_is_full() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;

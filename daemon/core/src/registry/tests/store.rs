@@ -121,10 +121,10 @@ fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
     rig.configure("192.0.2.50/24");
     rig.server = Server::Naks;
     rig.disk = Disk::Slow;
-    rig.run_until(1050.01);
+    rig.run_until(1051.01);
     assert!(rig.on_link().is_empty());
     rig.server = Server::Up;
-    rig.run_until(1060.0);
+    rig.run_until(1065.0);
     assert_eq!((rig.state("a"), rig.on_link().len()), (vec!["BOUND"], 0), "the store may be about to forget it");
     while let Some((op, _)) = rig.slow.pop_front() {
         rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });

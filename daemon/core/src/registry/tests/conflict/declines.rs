@@ -202,6 +202,24 @@ fn a_held_address_is_declined_once_the_store_knows_that_it_is_lost() {
 }
 
 #[test]
+fn a_daemon_that_dies_before_the_store_knows_of_a_conflict_leaves_the_address_as_the_next_one_expects_it() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.lease = 4000;
+    rig.add("a", 1, "a");
+    rig.configure("192.0.2.50/24");
+    rig.run_until(1000.5);
+    rig.disk = Disk::Slow;
+    rig.answer_probe(FIRST);
+    rig.run_until(1001.4);
+    assert_eq!((rig.on_link().len(), rig.state("a")), (1, vec!["INIT"]), "the store does not know yet");
+    rig.disk = Disk::Good;
+    rig.at = std::time::Duration::from_secs(1100);
+    rig.restart();
+    assert_eq!((rig.on_link().len(), rig.state("a")), (1, vec!["BOUND"]));
+    assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "nobody took it off");
+}
+
+#[test]
 fn a_held_address_is_declined_although_the_store_fails() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
