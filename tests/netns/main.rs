@@ -16,6 +16,7 @@ mod loss;
 mod parent;
 mod reasons;
 mod release;
+mod resolver;
 mod servers;
 mod store;
 mod view;
