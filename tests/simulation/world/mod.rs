@@ -36,7 +36,7 @@ use netns_fixtures::model::ClientKey;
 
 use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
-use self::ledger::{Excuse, Grant};
+use self::ledger::{Excuse, Grant, Unnamed};
 use self::shell::Sock;
 use self::squatters::Squatted;
 use self::wire::Segment;
@@ -175,6 +175,8 @@ pub(crate) struct World {
     squatted: Squatted,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
+    /// Leases that servers granted to REQUESTs which named none of them.
+    unnamed: BTreeMap<Grant, Unnamed>,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
@@ -242,6 +244,7 @@ impl World {
             claimed: BTreeMap::new(),
             squatted: Squatted::new(&plan),
             left: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
             heard: BTreeMap::new(),
