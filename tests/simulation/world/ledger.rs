@@ -3,11 +3,13 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::Row;
 use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
 
+use super::actor::Actor;
 use super::{SECOND, World};
 use crate::watch::Rule;
 
@@ -90,7 +92,19 @@ impl World {
         if !claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now) {
             self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
         }
+        self.declined.insert((lan, address), self.now);
         self.excuse(lan, address, "declined by its client");
+    }
+
+    /// A DECLINE reaches its server. Nobody answers it: where its client's next REQUEST overtook it, and got the same address
+    /// again, it ends that lease.
+    pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
+        let Some(sent) = self.declined.get(&(lan, address)).copied() else { return };
+        let since = |lease: &Lease| lease.ip() == address && self.world_time(lease.start) >= sent;
+        let is_held = |actor: &Actor| actor.lan == lan && actor.told.as_ref().is_some_and(since);
+        if self.actors.iter().any(is_held) {
+            self.excuse(lan, address, "ended by a late DECLINE");
+        }
     }
 
     /// A server took a message in: one that it was to take.

@@ -171,6 +171,8 @@ pub(crate) struct World {
     published: BTreeMap<Attachment, Dns>,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    /// When an address was last declined by its client.
+    declined: BTreeMap<(usize, Ipv4Addr), Micros>,
     /// What is known of leases that are looked at for squatters.
     squatted: Squatted,
     /// Leases that may stay at their server though nobody holds them.
@@ -242,6 +244,7 @@ impl World {
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            declined: BTreeMap::new(),
             squatted: Squatted::new(&plan),
             left: BTreeMap::new(),
             unnamed: BTreeMap::new(),
