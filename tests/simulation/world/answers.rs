@@ -7,7 +7,7 @@ use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
-use super::actor::{Act, Phase, Role, Spooled};
+use super::actor::{Act, Asked, Phase, Role, Spooled};
 use super::runtime::WRONG;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
@@ -53,8 +53,7 @@ impl World {
             return self.found(id, &asked.role, answer);
         }
         if let Role::Intruder(cookie) = asked.role {
-            let Some(attachment) = attachment_of(&asked.call) else { return };
-            return self.intruded(cookie, attachment, &answer);
+            return self.intruded(cookie, &answer);
         }
         if asked.role == Role::Collect {
             return self.collected(&asked, answer);
@@ -73,19 +72,25 @@ impl World {
         }
     }
 
+    /// The core leases to an intruder where it does not know that the attachment is held: that was lost with the store, and
+    /// not adopted. The container has lost its place then, even if the answer never arrives.
+    pub(super) fn rob(&mut self, id: RequestId) {
+        let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
+        let asked = self.requests.get(&id).filter(intrudes);
+        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)) else { return };
+        let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == *attachment);
+        robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
+        self.watch.holders.remove(attachment);
+    }
+
     /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
-    fn intruded(&mut self, cookie: Cookie, attachment: &Attachment, answer: &Answer) {
+    fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
         let died = self.kernel.doom(cookie);
         self.tell(died);
         match answer {
             Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
             Answer::Failed(_) if !self.calm => {}
-            // Nobody knew that the attachment was held, or it was not adopted.
-            Answer::Leased(_) if self.was_damaged => {
-                let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == *attachment);
-                robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
-                self.watch.holders.remove(attachment);
-            }
+            Answer::Leased(_) if self.was_damaged => {}
             answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
         }
     }

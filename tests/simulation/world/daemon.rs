@@ -8,7 +8,7 @@ use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 
-use super::actor::Phase;
+use super::actor::{Phase, Role};
 use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
@@ -233,6 +233,9 @@ impl World {
         if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
             self.spoken(lan, frame);
         }
+        if let Effect::Reply { id, answer: Answer::Leased(_) } = &effect {
+            self.rob(*id);
+        }
         if let Some((attachment, holder)) = holder {
             self.watch.holders.insert(attachment, holder);
         }
@@ -242,7 +245,8 @@ impl World {
     /// Returns who is told of a lease by an effect.
     fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
         let Effect::Reply { id, answer: Answer::Leased(lease) } = effect else { return None };
-        let asked = self.requests.get(id)?;
+        // An intruder goes as soon as it has its answer, or none.
+        let asked = self.requests.get(id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
         let Call::Add(add) = &asked.call else { return None };
         // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
         let (actor, generation) = asked.by?;

@@ -3,11 +3,13 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::Row;
 use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
 
+use super::actor::Actor;
 use super::{SECOND, World};
 use crate::watch::Rule;
 
@@ -29,6 +31,14 @@ pub(super) enum Excuse {
     StoreLost,
     /// After a reboot the wall clock said that it had ended.
     WallClock,
+}
+
+/// A server's latest answer to a REQUEST that names no server (INIT-REBOOT, REBINDING).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unnamed {
+    xid: u32,
+    /// Another server granted the same to it. Its client has the lease of one, and gives back that one alone.
+    by_another: bool,
 }
 
 impl Excuse {
@@ -82,7 +92,19 @@ impl World {
         if !claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now) {
             self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
         }
+        self.declined.insert((lan, address), self.now);
         self.excuse(lan, address, "declined by its client");
+    }
+
+    /// A DECLINE reaches its server. Nobody answers it: where its client's next REQUEST overtook it, and got the same address
+    /// again, it ends that lease.
+    pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
+        let Some(sent) = self.declined.get(&(lan, address)).copied() else { return };
+        let since = |lease: &Lease| lease.ip() == address && self.world_time(lease.start) >= sent;
+        let is_held = |actor: &Actor| actor.lan == lan && actor.told.as_ref().is_some_and(since);
+        if self.actors.iter().any(is_held) {
+            self.excuse(lan, address, "ended by a late DECLINE");
+        }
     }
 
     /// A server took a message in: one that it was to take.
@@ -107,9 +129,23 @@ impl World {
         let current = self.speaking.get(&(*lan, key.clone())) == Some(&Some(xid));
         if current {
             self.left.remove(&grant);
+            self.took_in(grant, xid, purpose);
         } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
             self.left.insert(grant, Excuse::GrantedLate);
         }
+    }
+
+    /// Takes note of whether a client's REQUEST, which a server granted, was granted by another too.
+    fn took_in(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
+        if !matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
+            self.unnamed.remove(&grant);
+            return;
+        }
+        let mut by_another = false;
+        for (_, other) in self.unnamed.iter_mut().filter(|(of, other)| is_twin(of, &grant) && other.xid == xid) {
+            (other.by_another, by_another) = (true, true);
+        }
+        self.unnamed.insert(grant, Unnamed { xid, by_another });
     }
 
     pub(super) fn server_id(&self, lan: usize, station: usize) -> Ipv4Addr {
@@ -168,14 +204,22 @@ impl World {
                 }
             }
         }
-        for grant in found {
-            match self.left.get(&grant) {
-                Some(excuse) => self.stats.count(excuse.name()),
-                None => {
-                    let (lan, server, address, client) = grant;
-                    self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
-                }
+        found.retain(|grant| match self.left.get(grant) {
+            Some(excuse) => {
+                self.stats.count(excuse.name());
+                false
             }
+            None => true,
+        });
+        for grant in &found {
+            let by_another = self.unnamed.get(grant).is_some_and(|answer| answer.by_another);
+            // One of the two is held, or was given back.
+            if by_another && !found.iter().any(|other| is_twin(other, grant)) {
+                self.stats.count("left at a server: granted by another too");
+                continue;
+            }
+            let (lan, server, address, client) = grant;
+            self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
         }
     }
 
@@ -202,4 +246,9 @@ impl World {
             }
         }
     }
+}
+
+/// Tells whether two servers granted one address of a LAN to one client.
+fn is_twin((lan, server, address, client): &Grant, other: &Grant) -> bool {
+    (lan, address, client) == (&other.0, &other.2, &other.3) && *server != other.1
 }

@@ -36,7 +36,7 @@ use netns_fixtures::model::ClientKey;
 
 use self::actor::{Act, Actor, Asked, Spooled};
 use self::daemon::Daemon;
-use self::ledger::{Excuse, Grant};
+use self::ledger::{Excuse, Grant, Unnamed};
 use self::shell::Sock;
 use self::squatters::Squatted;
 use self::wire::Segment;
@@ -171,10 +171,14 @@ pub(crate) struct World {
     published: BTreeMap<Attachment, Dns>,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    /// When an address was last declined by its client.
+    declined: BTreeMap<(usize, Ipv4Addr), Micros>,
     /// What is known of leases that are looked at for squatters.
     squatted: Squatted,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
+    /// Leases that servers granted to REQUESTs which named none of them.
+    unnamed: BTreeMap<Grant, Unnamed>,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
@@ -240,8 +244,10 @@ impl World {
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            declined: BTreeMap::new(),
             squatted: Squatted::new(&plan),
             left: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
             heard: BTreeMap::new(),

@@ -239,7 +239,10 @@ impl World {
                 // A RELEASE that was under way for long may free what its successor has by now.
                 self.excuse(lan, address, "released");
             }
-            Served::Declined(_) => self.stats.count("declined"),
+            Served::Declined(address) => {
+                self.stats.count("declined");
+                self.end_by_late_decline(lan, address);
+            }
             Served::Offered(_) => self.stats.count("offered"),
             Served::Silent(_) => self.stats.count("silence"),
         }
