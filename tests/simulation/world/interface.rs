@@ -115,7 +115,7 @@ impl World {
     /// Judges the events from `first` on: nobody is told that somebody took an address off an interface that nobody touched.
     /// What a daemon took off and could not note before it died, the next one may take for that.
     pub(super) fn judge_removals(&mut self, first: usize) {
-        if self.stats.crashes > 0 && (self.plan.store_full.is_some() || self.plan.store_faults > 0) {
+        if self.stats.crashes > 0 && self.store_fails {
             return;
         }
         let untouched = |actor: &Actor| actor.phase == Phase::Live && !actor.meddled;
