@@ -102,6 +102,14 @@ impl Registry {
         }
     }
 
+    /// Tells whether a call waits until a binding has no more to do with its attachment.
+    pub(super) fn holds_up_call(&self, id: BindingId) -> bool {
+        let slot = self.bindings.get(&id).and_then(|binding| self.slots.get(&binding.attachment));
+        let Some(Slot { operation: Some(operation), waiting, .. }) = slot else { return false };
+        let (Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = operation else { return false };
+        *leaving == id && !waiting.is_empty()
+    }
+
     pub(super) fn operation(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
         self.slots.get_mut(attachment)?.operation.as_mut()
     }

@@ -381,6 +381,9 @@ impl Registry {
         let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
         let at = self.turns.take(lan, urgency, now.boot);
         self.with(now, id, |binding, cx| binding.on_turn(at, cx));
+        if self.holds_up_call(id) {
+            self.with(now, id, |binding, cx| binding.skip_queue(cx));
+        }
     }
 
     /// Adds a binding and what is known of it elsewhere.
