@@ -434,6 +434,11 @@ impl Binding {
 
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.life, Life::Releasing(_)) {
+            return;
+        }
+        // A DECLINE that waits leaves before the other asks for anything.
+        self.close_guard(cx);
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
             Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {

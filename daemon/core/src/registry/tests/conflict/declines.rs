@@ -218,12 +218,28 @@ fn a_del_does_not_keep_an_address_from_being_declined() {
     rig.run_until(1000.5);
     rig.disk = Disk::Slow;
     rig.answer_probe(FIRST);
-    rig.del("a");
+    let del = rig.del("a");
+    assert_eq!(rig.messages(), [1, 3], "the store has the lease still");
+    rig.flush();
     assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
     while !rig.slow.is_empty() {
         rig.flush();
     }
+    assert_eq!(rig.answers[&del], Answer::Deleted);
     assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn an_address_is_declined_before_a_successor_asks_for_it() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "same");
+    rig.run_until(1000.5);
+    rig.disk = Disk::Slow;
+    rig.answer_probe(FIRST);
+    rig.del("a");
+    assert_eq!(rig.messages(), [1, 3]);
+    rig.add("b", 2, "same");
+    assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
 }
 
 #[test]
