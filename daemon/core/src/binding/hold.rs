@@ -130,6 +130,7 @@ impl Binding {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             binding.lease_lost(&lease, false);
+            binding.work.iter_mut().for_each(|work| work.await_turn());
             binding.record_again(cx);
         }
         binding

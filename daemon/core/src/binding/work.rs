@@ -72,6 +72,11 @@ impl Work {
         former.map(|former| Box::new(Self { former: *former, stage: Stage::Queued, ..Self::default() }))
     }
 
+    /// Lets it wait for its turn among all that a restart goes on with.
+    pub(super) fn await_turn(&mut self) {
+        self.stage = Stage::Queued;
+    }
+
     /// Returns what the interface may carry of earlier leases, for the record.
     pub(super) fn former(&self) -> Option<Box<Former>> {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))

@@ -1,9 +1,11 @@
 //! Looks at an interface and changes of it that end later than what they are about.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::lease::Times;
 use crate::dhcpv4::profile::Detection;
 use crate::effect::Failure;
 use crate::event::EventKind;
@@ -247,6 +249,30 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
     assert_eq!(rig.stored.len(), 7);
     let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
+    let mut rig = Rig::new(8);
+    rig.config.audits = 2;
+    for n in 1..=9 {
+        let mut record = record(&format!("c{n}"), "b", 900.0);
+        record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
+        record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
+        let seconds = Duration::from_secs;
+        record.lease.times = Some(Times { t1: seconds(10), t2: seconds(20), end: seconds(30) });
+        rig.stored.insert(BindingId(n.into()), record);
+    }
+    rig.server = Server::Silent;
+    rig.hold_looks = true;
+    rig.restart();
+    let mut most = 0;
+    while !rig.looks.is_empty() {
+        most = most.max(rig.looks.len());
+        rig.end_look();
+    }
+    assert_eq!(most, 4, "two that are looked at, two that are put right");
+    assert!(rig.stored.values().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
 }
 
 #[test]
