@@ -285,6 +285,19 @@ impl Binding {
         }
     }
 
+    /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
+    pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
+        let probing = self.is_probing();
+        let Life::Held(hold) = &mut self.life else { return };
+        if hold.client.lease().is_none() || !hold.on_link() || probing {
+            return;
+        }
+        hold.await_address();
+        self.work_from_bare();
+        self.record_again(cx);
+        self.work(cx);
+    }
+
     /// Goes on with an exchange that waited for its permit.
     pub(super) fn hold_on_permit(&mut self, cx: &mut Cx<'_>) {
         if self.permit != Permit::Asked {

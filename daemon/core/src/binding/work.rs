@@ -210,6 +210,11 @@ impl Binding {
         plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
     }
 
+    /// Takes note that nothing may be on the interface, though there is a lease.
+    pub(super) fn work_from_bare(&mut self) {
+        self.due().expect_bare(true);
+    }
+
     fn due(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }

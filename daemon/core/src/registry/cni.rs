@@ -130,8 +130,9 @@ impl Registry {
     }
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
-        if let Some(slot) = self.slots.get_mut(attachment) {
-            slot.operation = None;
+        let ended = self.slots.get_mut(attachment).and_then(|slot| slot.operation.take());
+        if let Some(Operation::Adding(admission)) = ended {
+            self.restore(now, attachment, &admission);
         }
         self.next_call(now, attachment);
     }
