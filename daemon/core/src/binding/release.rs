@@ -1,4 +1,4 @@
-//! Releasing: note it, find a way to the server, send RELEASE, forget.
+//! Releasing: note it, wait for the turn, find a way to the server, send RELEASE, forget.
 //!
 //! From inside while the link lives, else from the host's link that is the LAN. What could not be sent is tried again until
 //! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
