@@ -255,3 +255,24 @@ fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
     rig.restart();
     assert!(rig.stored.is_empty() && rig.rows().is_empty());
 }
+
+#[test]
+fn an_add_given_up_with_a_conflict_in_hand_releases_nothing_when_its_successor_is_over() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "same");
+    rig.answer_probe(FIRST);
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.server = Server::Silent;
+    rig.add("b", 2, "same");
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    rig.del("b");
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    rig.run_until(1010.0);
+    assert!(!rig.messages().contains(&7), "{:?}", rig.messages());
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
