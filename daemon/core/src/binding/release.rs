@@ -162,9 +162,10 @@ impl Binding {
                 self.persist(Want::Releasing, cx);
             }
             _ if told => self.tell(cx),
-            Stage::Waiting(None) | Stage::Queued(_) => self.tell(cx),
+            Stage::Waiting(None) => self.tell(cx),
             Stage::Marking
             | Stage::Paused { .. }
+            | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
             | Stage::Sending(_)
@@ -417,12 +418,9 @@ impl Binding {
                 self.exchange.close(cx);
                 self.find_parent(cx);
             }
-            Stage::Marking
-            | Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Forgetting => {}
+            // Nothing that a caller waits for any more.
+            Stage::Queued(_) => self.tell(cx),
+            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
         }
     }
 
