@@ -7,7 +7,10 @@
 //!
 //! A conflict before the lease is told of is declined, and the ADD tries again, unless it was given up; after that the lease
 //! is lost like any other. A lease that the store has is declined when the store knows that it is lost, or has failed to
-//! take note: a daemon that began between the two would take a declined lease up again. A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
+//! take note: a daemon that began between the two would take a declined lease up again. Only before an ADD under the same
+//! identity does the DECLINE leave at once.
+//!
+//! A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -130,6 +130,7 @@ impl Binding {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             binding.lease_lost(&lease, false);
+            binding.work.iter_mut().for_each(|work| work.await_turn());
             binding.record_again(cx);
         }
         binding
@@ -282,6 +283,19 @@ impl Binding {
         if let Some(lease) = removed {
             self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
         }
+    }
+
+    /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
+    pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
+        let probing = self.is_probing();
+        let Life::Held(hold) = &mut self.life else { return };
+        if hold.client.lease().is_none() || !hold.on_link() || probing {
+            return;
+        }
+        hold.await_address();
+        self.work_from_bare();
+        self.record_again(cx);
+        self.work(cx);
     }
 
     /// Goes on with an exchange that waited for its permit.

@@ -345,7 +345,9 @@ impl Binding {
             self.decline_owed(cx);
         }
         self.end_exchange(cx);
-        self.close_guard(cx);
+        if !self.is_declining() {
+            self.close_guard(cx);
+        }
         let Life::Held(hold) = &self.life else { return };
         let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
             // A network may want its leases to end by themselves.

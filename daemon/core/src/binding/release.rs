@@ -1,4 +1,4 @@
-//! Releasing: note it, find a way to the server, send RELEASE, forget.
+//! Releasing: note it, wait for the turn, find a way to the server, send RELEASE, forget.
 //!
 //! From inside while the link lives, else from the host's link that is the LAN. What could not be sent is tried again until
 //! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
@@ -162,9 +162,10 @@ impl Binding {
                 self.persist(Want::Releasing, cx);
             }
             _ if told => self.tell(cx),
-            Stage::Waiting(None) | Stage::Queued(_) => self.tell(cx),
+            Stage::Waiting(None) => self.tell(cx),
             Stage::Marking
             | Stage::Paused { .. }
+            | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
             | Stage::Sending(_)
@@ -417,12 +418,9 @@ impl Binding {
                 self.exchange.close(cx);
                 self.find_parent(cx);
             }
-            Stage::Marking
-            | Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Forgetting => {}
+            // Nothing that a caller waits for any more.
+            Stage::Queued(_) => self.tell(cx),
+            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
         }
     }
 
@@ -434,6 +432,11 @@ impl Binding {
 
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.life, Life::Releasing(_)) {
+            return;
+        }
+        // A DECLINE that waits leaves before the other asks for anything.
+        self.close_guard(cx);
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
             Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {

@@ -79,6 +79,11 @@ impl Work {
         former.map(|former| Box::new(Self { former: *former, stage: Stage::Queued, ..Self::default() }))
     }
 
+    /// Lets it wait for its turn among all that a restart goes on with.
+    pub(super) fn await_turn(&mut self) {
+        self.stage = Stage::Queued;
+    }
+
     /// Returns what the interface may carry of earlier leases, for the record.
     pub(super) fn former(&self) -> Option<Box<Former>> {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))
@@ -223,6 +228,11 @@ impl Binding {
             return Vec::new();
         }
         plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
+    }
+
+    /// Takes note that nothing may be on the interface, though there is a lease.
+    pub(super) fn work_from_bare(&mut self) {
+        self.due().expect_bare(true);
     }
 
     fn due(&mut self) -> &mut Work {

@@ -204,6 +204,14 @@ impl Registry {
         matches!(slot.and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
     }
 
+    /// Lets a binding put on again what was taken off for an ADD in its place that came to nothing.
+    pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
+        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
+        if let Some(holder) = holder.filter(|_| admission.cleared) {
+            self.with(now, holder, |binding, cx| binding.put_back(cx));
+        }
+    }
+
     /// Fails the ADDs that wait on a link that is gone.
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for (attachment, view) in self.awaiting_carrier() {

@@ -102,6 +102,14 @@ impl Registry {
         }
     }
 
+    /// Tells whether a call waits until a binding has no more to do with its attachment.
+    pub(super) fn holds_up_call(&self, id: BindingId) -> bool {
+        let slot = self.bindings.get(&id).and_then(|binding| self.slots.get(&binding.attachment));
+        let Some(Slot { operation: Some(operation), waiting, .. }) = slot else { return false };
+        let (Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = operation else { return false };
+        *leaving == id && !waiting.is_empty()
+    }
+
     pub(super) fn operation(&mut self, attachment: &Attachment) -> Option<&mut Operation> {
         self.slots.get_mut(attachment)?.operation.as_mut()
     }
@@ -122,8 +130,9 @@ impl Registry {
     }
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
-        if let Some(slot) = self.slots.get_mut(attachment) {
-            slot.operation = None;
+        let ended = self.slots.get_mut(attachment).and_then(|slot| slot.operation.take());
+        if let Some(Operation::Adding(admission)) = ended {
+            self.restore(now, attachment, &admission);
         }
         self.next_call(now, attachment);
     }

@@ -2,9 +2,9 @@
 //!
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
-//! per identity, permits per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its
-//! binding, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with records, `watch` what the
-//! kernel tells, `pacing` the permits and turns, `profiles` what many bindings have in common.
+//! per identity, permits and turns per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its binding,
+//! `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with
+//! records, `watch` what the kernel tells, `pacing` the permits and turns, `profiles` what many bindings have in common.
 
 mod add;
 mod adopt;
@@ -381,6 +381,9 @@ impl Registry {
         let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
         let at = self.turns.take(lan, urgency, now.boot);
         self.with(now, id, |binding, cx| binding.on_turn(at, cx));
+        if self.holds_up_call(id) {
+            self.with(now, id, |binding, cx| binding.skip_queue(cx));
+        }
     }
 
     /// Adds a binding and what is known of it elsewhere.

@@ -2,10 +2,11 @@
 //! how soon after each other the RELEASEs of one LAN leave.
 //!
 //! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
-//! of them retransmit. Those for which a caller waits go before all others. A RELEASE has no answer: what a server cannot
-//! take in at once is lost, and its lease stays.
+//! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most: what no
+//! server answers holds its own for long. A RELEASE has no answer: what a server cannot take in at once is lost, and its
+//! lease stays.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::identity::Lan;
@@ -34,13 +35,13 @@ pub(super) struct Pacing {
 pub(super) enum Urgency {
     /// A caller.
     Caller,
-    /// Nobody: a lease is confirmed, or looked for again.
+    /// Nobody: a lease is confirmed, looked for again, or given back, or a container is adopted.
     Background,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    active: BTreeSet<BindingId>,
+    active: BTreeMap<BindingId, Urgency>,
     callers: VecDeque<BindingId>,
     background: VecDeque<BindingId>,
 }
@@ -58,8 +59,9 @@ impl Pacing {
     /// Asks for a permit; true when there is one at once.
     pub(super) fn ask(&mut self, lan: &Lan, binding: BindingId, urgency: Urgency) -> bool {
         let queue = self.lans.entry(lan.clone()).or_default();
-        if queue.active.len() < self.permits {
-            return queue.active.insert(binding);
+        if queue.has_room(self.permits, urgency) {
+            queue.active.insert(binding, urgency);
+            return true;
         }
         match urgency {
             Urgency::Caller => queue.callers.push_back(binding),
@@ -71,17 +73,35 @@ impl Pacing {
     /// Takes a permit or a wish for one back. Returns who gets the permit next.
     pub(super) fn leave(&mut self, lan: &Lan, binding: BindingId) -> Option<BindingId> {
         let queue = self.lans.get_mut(lan)?;
-        let was_active = queue.active.remove(&binding);
+        let was_active = queue.active.remove(&binding).is_some();
         if !was_active {
             queue.callers.retain(|waiting| *waiting != binding);
             queue.background.retain(|waiting| *waiting != binding);
         }
-        let next = if was_active { queue.callers.pop_front().or_else(|| queue.background.pop_front()) } else { None };
-        queue.active.extend(next);
+        let next = if was_active { queue.next(self.permits) } else { None };
         if queue.active.is_empty() && queue.callers.is_empty() && queue.background.is_empty() {
             self.lans.remove(lan);
         }
         next
+    }
+}
+
+impl Queue {
+    fn has_room(&self, permits: usize, urgency: Urgency) -> bool {
+        let background = self.active.values().filter(|active| **active == Urgency::Background).count();
+        let fits = urgency == Urgency::Caller || background < (permits / 2).max(1);
+        fits && self.active.len() < permits
+    }
+
+    /// Gives a permit that came back to whoever is next, if anybody is.
+    fn next(&mut self, permits: usize) -> Option<BindingId> {
+        let (next, urgency) = match self.callers.pop_front() {
+            Some(next) => (next, Urgency::Caller),
+            None if self.has_room(permits, Urgency::Background) => (self.background.pop_front()?, Urgency::Background),
+            None => return None,
+        };
+        self.active.insert(next, urgency);
+        Some(next)
     }
 }
 
@@ -129,6 +149,27 @@ mod tests {
             pacing.leave(if id == 6 { &other } else { &lan }, BindingId(id));
         }
         assert!(pacing.lans.is_empty(), "nothing is left of a LAN at rest");
+    }
+
+    #[test]
+    fn those_for_whom_nobody_waits_have_half_of_the_permits() {
+        let lan = Lan::Network("a".to_owned());
+        let mut pacing = Pacing::new(4);
+        for (id, urgency, there) in [
+            (1, Background, true),
+            (2, Background, true),
+            (3, Background, false),
+            (4, Caller, true),
+            (5, Caller, true),
+            (6, Caller, false),
+            (7, Background, false),
+        ] {
+            assert_eq!(pacing.ask(&lan, BindingId(id), urgency), there, "{id}");
+        }
+        for (id, next) in [(4, Some(6)), (5, None), (1, Some(3)), (2, Some(7)), (3, None), (6, None), (7, None)] {
+            assert_eq!(pacing.leave(&lan, BindingId(id)), next.map(BindingId), "{id}");
+        }
+        assert!(pacing.lans.is_empty());
     }
 
     #[test]

@@ -127,6 +127,20 @@ fn an_add_goes_before_adoptions() {
 }
 
 #[test]
+fn adoptions_that_no_server_answers_leave_permits_for_adds() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    let call = |n: u64| rig.call(&format!("c{n}"), n, &format!("c{n}"));
+    let adoptees = (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap() }).collect();
+    rig.reg = Registry::new(rig.config.clone(), 8);
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.run_until(1010.0);
+    rig.add("next", 9, "next");
+    assert_eq!(rig.state("next"), ["SELECTING"]);
+}
+
+#[test]
 fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held() {
     let mut rig = running(|rig| rig.profile.detection = Detection::Strict);
     rig.run_until(1001.0);

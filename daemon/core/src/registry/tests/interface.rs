@@ -1,9 +1,11 @@
 //! Looks at an interface and changes of it that end later than what they are about.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::lease::Times;
 use crate::dhcpv4::profile::Detection;
 use crate::effect::Failure;
 use crate::event::EventKind;
@@ -201,6 +203,27 @@ fn an_add_waits_for_what_is_taken_off_for_one_that_was_given_up() {
 }
 
 #[test]
+fn what_an_add_took_off_in_vain_is_put_on_again() {
+    for given_up in [false, true] {
+        let mut rig = bound();
+        rig.hold_changes = true;
+        let add = rig.add("a", 1, "another");
+        assert_eq!(rig.changes.len(), 1, "the interface is being cleared");
+        match given_up {
+            true => rig.input(Input::HungUp(RequestId(add))),
+            false => rig.faults.push_back((1, LinkCause::TimedOut)),
+        }
+        rig.change_late();
+        rig.run_until(1002.0);
+        assert_eq!((rig.on_link(), rig.state("a")), (vec![A.to_owned()], vec!["BOUND"]), "given up: {given_up}");
+        assert_eq!((rig.removals(), rig.only_record().former.clone()), (0, None));
+        rig.sent.clear();
+        rig.run_until(1050.5);
+        assert_eq!(rig.sent, [(3, LEASED)], "renewed from its address");
+    }
+}
+
+#[test]
 fn an_interface_that_is_cleared_for_an_add_is_not_changed_for_the_binding_before_meanwhile() {
     let mut rig = bound();
     rig.hold_looks = true;
@@ -247,6 +270,30 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
     assert_eq!(rig.stored.len(), 7);
     let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
+    let mut rig = Rig::new(8);
+    rig.config.audits = 2;
+    for n in 1..=9 {
+        let mut record = record(&format!("c{n}"), "b", 900.0);
+        record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
+        record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
+        let seconds = Duration::from_secs;
+        record.lease.times = Some(Times { t1: seconds(10), t2: seconds(20), end: seconds(30) });
+        rig.stored.insert(BindingId(n.into()), record);
+    }
+    rig.server = Server::Silent;
+    rig.hold_looks = true;
+    rig.restart();
+    let mut most = 0;
+    while !rig.looks.is_empty() {
+        most = most.max(rig.looks.len());
+        rig.end_look();
+    }
+    assert_eq!(most, 4, "two that are looked at, two that are put right");
+    assert!(rig.stored.values().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
 }
 
 #[test]

@@ -171,6 +171,41 @@ fn dels_of_a_whole_node_are_answered_when_their_releases_left() {
 }
 
 #[test]
+fn an_add_that_came_while_its_del_was_noted_does_not_wait_for_the_turn_of_that() {
+    let mut rig = node(100);
+    rig.disk = Disk::Slow;
+    let dels: Vec<_> = (1..=100).map(|n| rig.del(&format!("c{n}"))).collect();
+    let add = rig.add("c100", 100, "c100");
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.answers.get(&add));
+    assert_eq!(rig.answers[&dels[99]], Answer::Deleted);
+    assert_eq!(rig.releases(), 33);
+}
+
+#[test]
+fn a_del_of_what_waits_for_its_turn_is_answered_when_its_release_left() {
+    let mut rig = node(200);
+    rig.disk = Disk::Slow;
+    let add = rig.add("late", 201, "late");
+    rig.input(Input::HungUp(RequestId(add)));
+    // It is durable, but not that it is to go back.
+    let (op, changes) = rig.slow.pop_front().unwrap();
+    rig.disk = Disk::Full;
+    rig.written(op, changes);
+    rig.disk = Disk::Good;
+    for n in 1..=200 {
+        rig.del(&format!("c{n}"));
+    }
+    rig.run_until(1001.3);
+    let del = rig.del("late");
+    assert!(!rig.answers.contains_key(&del) && rig.releases() < 200);
+    rig.run_until(1001.8);
+    assert_eq!((rig.answers.get(&del), rig.releases(), rig.stored.len()), (Some(&Answer::Deleted), 201, 0));
+    assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })), "from inside");
+}
+
+#[test]
 fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other() {
     let mut rig = node(100);
     rig.blind = Some(LinkCause::TimedOut);

@@ -236,12 +236,28 @@ fn a_del_does_not_keep_an_address_from_being_declined() {
     rig.run_until(1000.5);
     rig.disk = Disk::Slow;
     rig.answer_probe(FIRST);
-    rig.del("a");
+    let del = rig.del("a");
+    assert_eq!(rig.messages(), [1, 3], "the store has the lease still");
+    rig.flush();
     assert_eq!((rig.messages(), rig.open.len()), (vec![1, 3, 4], 0));
     while !rig.slow.is_empty() {
         rig.flush();
     }
+    assert_eq!(rig.answers[&del], Answer::Deleted);
     assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn an_address_is_declined_before_a_successor_asks_for_it() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "same");
+    rig.run_until(1000.5);
+    rig.disk = Disk::Slow;
+    rig.answer_probe(FIRST);
+    rig.del("a");
+    assert_eq!(rig.messages(), [1, 3]);
+    rig.add("b", 2, "same");
+    assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
 }
 
 #[test]
@@ -256,4 +272,25 @@ fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
     assert!(rig.messages().contains(&4));
     rig.restart();
     assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn an_add_given_up_with_a_conflict_in_hand_releases_nothing_when_its_successor_is_over() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "same");
+    rig.answer_probe(FIRST);
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.server = Server::Silent;
+    rig.add("b", 2, "same");
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    rig.del("b");
+    while !rig.slow.is_empty() {
+        rig.flush();
+    }
+    rig.run_until(1010.0);
+    assert!(!rig.messages().contains(&7), "{:?}", rig.messages());
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
 }
