@@ -99,7 +99,7 @@ impl Hold {
     /// Takes note of what a record says of the interface: where it keeps an earlier address, the last one was never there.
     fn recall(&mut self, former: Option<&Former>, holder: &Holder) {
         let kept = former.filter(|former| holder.profile.on_change == OnChange::Keep && !former.bare);
-        if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.address != self.last.address) {
+        if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.ip() != self.last.ip()) {
             self.expect_address(false);
         }
     }

@@ -40,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// certain, while those after it may never have come so far.
 const MAX_FORMER: usize = 4;
 
+/// Addresses of others that are put back after a change that failed, at most: whose namespace it is may put any number there.
+const MAX_DISPLACED: usize = 16;
+
 /// What is to be done at an interface, and how far it is.
 #[derive(Debug, Default)]
 pub(super) struct Work {
@@ -123,13 +126,18 @@ impl Work {
         self.expect_bare(bare);
     }
 
-    /// Takes note of what a change that failed was to put back.
-    fn displace(&mut self, steps: &[Step], next: Option<&Lease>) {
+    /// Takes note of what a change that failed was to put back, where it came so far as to take anything off.
+    fn displace(&mut self, steps: &[Step], taken: usize, cause: &LinkCause, next: Option<&Lease>) {
+        let reached = if *cause == LinkCause::TimedOut { steps.len() } else { taken };
+        if !steps.iter().take(reached).any(|step| matches!(step, Step::RemoveAddress(_))) {
+            return;
+        }
         let is_ours = |address: &Ipv4Net| next.is_some_and(|next| address.addr() == next.ip());
         for step in steps {
             if let Step::AddAddress(address) = step
                 && !is_ours(address)
                 && !self.displaced.contains(address)
+                && self.displaced.len() < MAX_DISPLACED
             {
                 self.displaced.push(*address);
             }
@@ -164,12 +172,14 @@ impl Binding {
                 if !self.work.as_ref().is_some_and(|work| work.differs()) {
                     self.due().leave_behind(was, false);
                 }
-                Some(self.due().former.leases.first().is_some_and(|kept| kept.address == address))
+                Some(self.due().former.leases.first().is_some_and(|kept| kept.ip() == address.addr()))
             }
         };
         let Life::Held(hold) = &mut self.life else { return };
         match kept {
             _ if was.address == address => {}
+            // Another mask of it is not what the interface has, but the address is.
+            Some(_) if was.ip() == address.addr() => {}
             Some(there) => hold.expect_address(there),
             None => hold.await_address(),
         }
@@ -395,7 +405,7 @@ impl Binding {
                 self.applied(next, short, cx);
             }
             (Stage::Applying { steps, next, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
-                work.displace(&steps, next.as_deref());
+                work.displace(&steps, taken, &cause, next.as_deref());
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
                     Some(step) => self.do_without(step, &cause, cx),
                     None => self.work_failed(&cause, cx),

@@ -281,3 +281,14 @@ fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
     rig.restart();
     assert!(rig.on_link().is_empty(), "taken off by hand, it is not put back");
 }
+
+#[test]
+fn an_address_that_is_kept_with_another_mask_is_there_to_renew_from() {
+    let mut rig = bound(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    rig.mask = [254, 0];
+    assert_eq!(rig.renewal(), [(3, FIRST)]);
+    assert_eq!(rig.only_record().lease.address.to_string(), "192.0.2.50/23");
+    assert_eq!((rig.on_link(), rig.renewal()), (vec![A.to_owned()], vec![(3, FIRST)]));
+    rig.restart();
+    assert_eq!((rig.on_link(), rig.renewal()), (vec![A.to_owned()], vec![(3, FIRST)]));
+}

@@ -67,6 +67,8 @@ pub(super) struct Rig {
     pub(super) faults: VecDeque<(usize, LinkCause)>,
     /// Looks fail with this.
     pub(super) blind: Option<LinkCause>,
+    /// The end of the mask that the server says.
+    pub(super) mask: [u8; 2],
     /// Options that the server adds to what it always says, as bytes.
     pub(super) options: Vec<u8>,
     pub(super) ifname: String,
@@ -116,6 +118,7 @@ impl Rig {
             options: Vec::new(),
             ifname: "eth0".into(),
             profile: Profile::default(),
+            mask: [255, 0],
             hold_changes: false,
             changes: VecDeque::new(),
             hold_looks: false,
@@ -385,7 +388,9 @@ impl Rig {
                 b.resize(28, 0);
                 b.extend(&p[28..34]);
                 b.resize(236, 0);
-                b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255, 255, 0, 51, 4]);
+                b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255]);
+                b.extend(self.mask);
+                b.extend([51, 4]);
                 b.extend(self.lease.to_be_bytes());
                 b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
                 b.extend(&self.options);
