@@ -11,7 +11,7 @@ use crate::effect::Failure;
 use crate::event::EventKind;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Link, LinkCause};
-use crate::record::{Former, RecordState};
+use crate::record::{Former, Record, RecordState};
 use crate::wire::Mac;
 
 const A: &str = "192.0.2.50/24";
@@ -242,21 +242,29 @@ fn an_interface_that_is_cleared_for_an_add_is_not_changed_for_the_binding_before
     assert_eq!((rig.on_link().len(), rig.only_record().former.clone()), (0, None), "it went on");
 }
 
-#[test]
-fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
+/// A daemon that looks at two interfaces at once, started on nine records like this.
+fn restarted_on_nine(make: impl Fn(&mut Record)) -> Rig {
     let mut rig = Rig::new(8);
     rig.config.audits = 2;
     for n in 1..=9 {
         let mut record = record(&format!("c{n}"), "b", 900.0);
         record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
         record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
-        record.state = RecordState::Seeking;
-        record.former = Some(Box::new(Former { leases: vec![record.lease.clone()], ..Former::default() }));
+        make(&mut record);
         rig.stored.insert(BindingId(n.into()), record);
     }
     rig.server = Server::Silent;
     rig.hold_looks = true;
     rig.restart();
+    rig
+}
+
+#[test]
+fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
+    let mut rig = restarted_on_nine(|record| {
+        record.state = RecordState::Seeking;
+        record.former = Some(Box::new(Former { leases: vec![record.lease.clone()], ..Former::default() }));
+    });
     // The first is deleted while it is being put right, the last before.
     rig.del("c9");
     rig.del("c1");
@@ -274,19 +282,10 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
 
 #[test]
 fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
-    let mut rig = Rig::new(8);
-    rig.config.audits = 2;
-    for n in 1..=9 {
-        let mut record = record(&format!("c{n}"), "b", 900.0);
-        record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
-        record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
+    let mut rig = restarted_on_nine(|record| {
         let seconds = Duration::from_secs;
         record.lease.times = Some(Times { t1: seconds(10), t2: seconds(20), end: seconds(30) });
-        rig.stored.insert(BindingId(n.into()), record);
-    }
-    rig.server = Server::Silent;
-    rig.hold_looks = true;
-    rig.restart();
+    });
     let mut most = 0;
     while !rig.looks.is_empty() {
         most = most.max(rig.looks.len());

@@ -62,8 +62,8 @@ fn a_lease_that_ends_while_it_is_written_is_told_to_nobody() {
     assert_eq!(rig.kinds_of_events(), [Acquired, Expired, Acquired]);
 }
 
-#[test]
-fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address_not_used_meanwhile() {
+/// A strict attachment whose lease has ended.
+fn lost() -> Rig {
     let mut rig = rig(Detection::Strict);
     rig.lease = 20;
     rig.add("a", 1, "a");
@@ -71,6 +71,12 @@ fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address
     rig.run_until(1009.0);
     rig.server = Server::Silent;
     rig.run_until(1021.0);
+    rig
+}
+
+#[test]
+fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address_not_used_meanwhile() {
+    let mut rig = lost();
     (rig.server, rig.lease) = (Server::Up, 3);
     while !rig.messages().ends_with(&[1, 3]) {
         rig.wake();
@@ -88,13 +94,7 @@ fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address
 
 #[test]
 fn in_the_background_a_lease_that_ends_before_its_probes_do_is_never_used() {
-    let mut rig = rig(Detection::Strict);
-    rig.lease = 20;
-    rig.add("a", 1, "a");
-    rig.configure("192.0.2.50/24");
-    rig.run_until(1009.0);
-    rig.server = Server::Silent;
-    rig.run_until(1021.0);
+    let mut rig = lost();
     rig.lease = 3;
     let (before, sent) = (rig.events.len(), rig.messages().len());
     for _ in 0..20 {
