@@ -460,6 +460,18 @@ impl Binding {
         }
     }
 
+    /// Goes: the write of another has taken its record out. Tells whether that is all; a write of its own that came after that
+    /// brings the record back, and is undone.
+    pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Life::Releasing(release) = &mut self.life else { return true };
+        if !self.persistence.busy() {
+            return true;
+        }
+        release.owed = Owed::Nothing;
+        self.forget(cx);
+        false
+    }
+
     /// Goes on: nobody holds the identity any more.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };

@@ -335,7 +335,7 @@ impl Registry {
             Report::WantsPermit => self.want_permit(now, id),
             Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
             Report::ExchangeOver => self.give_permit_back(now, id),
-            Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.over(now, old)),
+            Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.replaced(now, old)),
             Report::Leased(lease) => self.leased(now, id, *lease),
             Report::Undone(address, others) => {
                 for other in others {
@@ -359,6 +359,14 @@ impl Registry {
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, &attachment);
+        }
+    }
+
+    fn replaced(&mut self, now: Now, id: BindingId) {
+        let mut is_over = true;
+        self.with(now, id, |binding, cx| is_over = binding.replaced(cx));
+        if is_over {
+            self.over(now, id);
         }
     }
 

@@ -54,6 +54,23 @@ fn a_replaced_record_is_not_written_again() {
 }
 
 #[test]
+fn a_record_that_was_replaced_does_not_come_back_when_the_add_in_its_place_is_given_up() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    let add = rig.add("b", 2, "same");
+    assert_eq!(rig.slow.len(), 1, "it takes the record over");
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1005.0);
+    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 1, "one RELEASE: {:?}", rig.sent);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty(), "{:?}", rig.stored);
+}
+
+#[test]
 fn a_restart_after_a_take_over_sends_no_release() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "same");
