@@ -200,7 +200,8 @@ impl Binding {
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        let Some(lease) = hold.client.shared() else { return };
+        // One that has ended meanwhile is the clock's.
+        let Some(lease) = hold.client.shared().filter(|lease| !lease.expired(cx.now.boot)) else { return };
         tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
+use crate::event::EventKind;
 use crate::link::{KernelEvent, Step};
 use crate::record::RecordState;
 
@@ -242,4 +243,18 @@ fn a_del_gives_back_a_permit_or_the_wish_for_one() {
     rig.server = Server::Up;
     let add = rig.add("caller", 8, "caller");
     assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.rows());
+}
+
+#[test]
+fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
+    let mut rig = bound(Profile::default());
+    let carrier = |up| Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up });
+    rig.input(carrier(false));
+    // The host sleeps, and hears of the link before it looks at the clock.
+    rig.at = Duration::from_secs(1150);
+    rig.server = Server::Silent;
+    rig.input(carrier(true));
+    rig.run_until(1151.0);
+    assert_eq!((rig.on_link().len(), rig.only_record().state), (0, RecordState::Seeking));
+    assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
 }
