@@ -126,32 +126,32 @@ fn all_die(rig: &mut Rig, containers: u64) {
 fn the_leases_of_three_hundred_dead_namespaces_go_back_one_after_the_other() {
     let mut rig = node(300);
     all_die(&mut rig, 300);
-    assert_eq!(rig.releases(), 32, "a few leave at once");
+    assert_eq!(rig.releases(), 128, "some leave at once");
     rig.run_until(1001.0);
-    assert_eq!(rig.releases(), 132);
+    assert_eq!(rig.releases(), 228);
     assert!(rig.open.is_empty(), "what waits has no sockets: {:?}", rig.open);
-    rig.run_until(1002.7);
+    rig.run_until(1002.8);
     assert_eq!((rig.releases(), rig.stored.len(), rig.rows().len()), (300, 0, 0));
 }
 
 #[test]
 fn a_del_does_not_wait_for_the_leases_of_dead_namespaces() {
-    let mut rig = node(101);
-    all_die(&mut rig, 100);
-    let del = rig.del("c101");
-    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 33));
-    let dead = rig.del("c100");
+    let mut rig = node(201);
+    all_die(&mut rig, 200);
+    let del = rig.del("c201");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 129));
+    let dead = rig.del("c200");
     assert_eq!(rig.answers[&dead], Answer::Deleted, "its RELEASE is noted, and leaves from the host");
 }
 
 #[test]
 fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
-    let mut rig = node(100);
-    all_die(&mut rig, 100);
-    let add = rig.add("next", 101, "c100");
+    let mut rig = node(200);
+    all_die(&mut rig, 200);
+    let add = rig.add("next", 201, "c200");
     assert!(matches!(rig.answers[&add], Answer::Leased(_)));
     rig.run_until(1010.0);
-    assert_eq!((rig.releases(), rig.stored.len()), (99, 1), "and that one is never sent");
+    assert_eq!((rig.releases(), rig.stored.len()), (199, 1), "and that one is never sent");
 }
 
 #[test]
@@ -159,9 +159,9 @@ fn dels_of_a_whole_node_are_answered_when_their_releases_left() {
     let mut rig = node(500);
     let dels: Vec<_> = (1..=500).map(|n| rig.del(&format!("c{n}"))).collect();
     let answered = |rig: &Rig| dels.iter().filter(|del| rig.answers.contains_key(del)).count();
-    assert_eq!((answered(&rig), rig.releases()), (32, 32));
+    assert_eq!((answered(&rig), rig.releases()), (128, 128));
     rig.run_until(1002.0);
-    assert_eq!((answered(&rig), rig.releases()), (232, 232));
+    assert_eq!((answered(&rig), rig.releases()), (328, 328));
     let again = rig.add("c500", 500, "c500");
     assert!(matches!(rig.answers[&again], Answer::Leased(_)), "what comes behind a DEL does not wait for its turn");
     assert_eq!(rig.answers[&dels[499]], Answer::Deleted);
@@ -172,53 +172,53 @@ fn dels_of_a_whole_node_are_answered_when_their_releases_left() {
 
 #[test]
 fn an_add_that_came_while_its_del_was_noted_does_not_wait_for_the_turn_of_that() {
-    let mut rig = node(100);
+    let mut rig = node(200);
     rig.disk = Disk::Slow;
-    let dels: Vec<_> = (1..=100).map(|n| rig.del(&format!("c{n}"))).collect();
-    let add = rig.add("c100", 100, "c100");
+    let dels: Vec<_> = (1..=200).map(|n| rig.del(&format!("c{n}"))).collect();
+    let add = rig.add("c200", 200, "c200");
     rig.disk = Disk::Good;
     rig.flush();
     assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.answers.get(&add));
-    assert_eq!(rig.answers[&dels[99]], Answer::Deleted);
-    assert_eq!(rig.releases(), 33);
+    assert_eq!(rig.answers[&dels[199]], Answer::Deleted);
+    assert_eq!(rig.releases(), 129);
 }
 
 #[test]
 fn a_del_of_what_waits_for_its_turn_is_answered_when_its_release_left() {
-    let mut rig = node(200);
+    let mut rig = node(296);
     rig.disk = Disk::Slow;
-    let add = rig.add("late", 201, "late");
+    let add = rig.add("late", 297, "late");
     rig.input(Input::HungUp(RequestId(add)));
     // It is durable, but not that it is to go back.
     let (op, changes) = rig.slow.pop_front().unwrap();
     rig.disk = Disk::Full;
     rig.written(op, changes);
     rig.disk = Disk::Good;
-    for n in 1..=200 {
+    for n in 1..=296 {
         rig.del(&format!("c{n}"));
     }
     rig.run_until(1001.3);
     let del = rig.del("late");
-    assert!(!rig.answers.contains_key(&del) && rig.releases() < 200);
+    assert!(!rig.answers.contains_key(&del) && rig.releases() < 296);
     rig.run_until(1001.8);
-    assert_eq!((rig.answers.get(&del), rig.releases(), rig.stored.len()), (Some(&Answer::Deleted), 201, 0));
+    assert_eq!((rig.answers.get(&del), rig.releases(), rig.stored.len()), (Some(&Answer::Deleted), 297, 0));
     assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })), "from inside");
 }
 
 #[test]
 fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other() {
-    let mut rig = node(100);
+    let mut rig = node(196);
     rig.blind = Some(LinkCause::TimedOut);
-    all_die(&mut rig, 100);
+    all_die(&mut rig, 196);
     rig.run_until(1000.5);
-    assert_eq!((rig.releases(), rig.stored.len()), (0, 100));
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 196));
     rig.blind = None;
     rig.restart();
     assert_eq!(rig.releases(), 0);
     rig.run_until(1000.5);
-    assert_eq!(rig.releases(), 32);
+    assert_eq!(rig.releases(), 128);
     rig.run_until(1001.2);
-    assert_eq!((rig.releases(), rig.stored.len()), (100, 0));
+    assert_eq!((rig.releases(), rig.stored.len()), (196, 0));
 }
 
 #[test]
