@@ -89,7 +89,7 @@ impl Acquire {
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Stage::Probing => self.ends().map(|at| (at, Why::Dhcp(Timer::Expire))),
+            Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
@@ -105,13 +105,9 @@ impl Acquire {
         self.client.lease().and_then(|lease| lease.mtu).is_some_and(|mtu| u32::from(mtu) != self.mtu)
     }
 
-    fn ends(&self) -> Option<Instant> {
-        self.client.lease().and_then(Lease::expires)
-    }
-
     /// Tells whether the lease that there is has ended.
     pub(super) fn has_ended(&self, now: Instant) -> bool {
-        self.ends().is_some_and(|end| now >= end)
+        self.client.lease().is_some_and(|lease| lease.expired(now))
     }
 
     /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
@@ -265,7 +261,7 @@ impl Binding {
     /// has to go back.
     fn probe_first(&mut self, lease: &Lease, cx: &mut Cx<'_>) {
         let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
-        if let Some(times) = lease.times.filter(|times| lease.start + times.end <= cx.now.boot + probing) {
+        if let Some(times) = lease.times.filter(|_| lease.expired(cx.now.boot + probing)) {
             let failure = Failure::TooShort { server, address, lease: times.end, probing };
             return self.abort(Abort::Because(failure), cx);
         }
