@@ -218,10 +218,10 @@ impl Binding {
         }
     }
 
-    /// Tells whether what is wanted on the interface waits for the store to take note of a loss.
-    fn awaits_note(&self, next: Option<&Lease>) -> bool {
+    /// Returns likewise what it is to carry already: not what waits for the store to take note of a loss.
+    fn wanted_now(&self) -> Option<Option<&Lease>> {
         let patient = self.work.as_ref().is_some_and(|work| work.patience.is_some());
-        next.is_none() && patient && self.persistence.busy()
+        self.wanted().filter(|next| next.is_some() || !patient || !self.persistence.busy())
     }
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
@@ -326,7 +326,7 @@ impl Binding {
             self.work = None;
             return self.record_again(cx);
         }
-        let Some(next) = self.wanted().filter(|next| !self.awaits_note(*next)) else { return };
+        let Some(next) = self.wanted_now() else { return };
         let resizes = work.mtu(next).is_some();
         let parent = self.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
         match parent {
@@ -468,7 +468,7 @@ impl Binding {
     /// Changes the interface from what was seen there. A lease that came during the look may have an MTU for which the LAN's
     /// link is to be looked at first.
     fn change(&mut self, view: &LinkView, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
-        let Some(next) = self.wanted().filter(|next| !self.awaits_note(*next)) else { return };
+        let Some(next) = self.wanted_now() else { return };
         let (next, Some(work)) = (next.cloned(), &self.work) else { return };
         // An ADD that takes this binding's place is clearing the interface: if that comes to nothing, this goes on after it.
         if self.link.in_netns().is_some_and(|at| cx.out.is_changing(at)) {
