@@ -200,8 +200,7 @@ impl Registry {
 
     /// Tells whether what a binding has on its interface is being taken off for an ADD in its place.
     pub(super) fn gives_way(&self, id: BindingId) -> bool {
-        let slot = self.bindings.get(&id).and_then(|binding| self.slots.get(&binding.attachment));
-        matches!(slot.and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
+        matches!(self.slot_of(id).and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
     }
 
     /// Lets a binding put on again what was taken off for an ADD in its place that came to nothing.
@@ -349,12 +348,12 @@ impl Registry {
             None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
         };
         let urgency = match adopts {
-            Some(_) => Urgency::Background,
+            Some(_) => {
+                client.not_waited_for();
+                Urgency::Background
+            }
             None => Urgency::Caller,
         };
-        if adopts.is_some() {
-            client.not_waited_for();
-        }
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
         let insists = match adopts {
             Some(address) => Some(address.addr()),

@@ -104,8 +104,7 @@ impl Registry {
 
     /// Tells whether a call waits until a binding has no more to do with its attachment.
     pub(super) fn holds_up_call(&self, id: BindingId) -> bool {
-        let slot = self.bindings.get(&id).and_then(|binding| self.slots.get(&binding.attachment));
-        let Some(Slot { operation: Some(operation), waiting, .. }) = slot else { return false };
+        let Some(Slot { operation: Some(operation), waiting, .. }) = self.slot_of(id) else { return false };
         let (Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = operation else { return false };
         *leaving == id && !waiting.is_empty()
     }

@@ -38,7 +38,7 @@ use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Outbox, Owner, Report};
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
-use crate::identity::{Attachment, IdentityKey};
+use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::{Cookie, LinkCause};
 use crate::record::BindingId;
 use crate::time::{BootId, Instant, Now};
@@ -371,21 +371,21 @@ impl Registry {
     }
 
     fn want_permit(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        let Some(lan) = self.lan(id) else { return };
         if self.pacing.ask(&lan, id, Urgency::Background) {
             self.with(now, id, |binding, cx| binding.on_permit(cx));
         }
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        let Some(lan) = self.lan(id) else { return };
         if let Some(next) = self.pacing.leave(&lan, id) {
             self.with(now, next, |binding, cx| binding.on_permit(cx));
         }
     }
 
     fn want_turn(&mut self, now: Now, id: BindingId, waited_for: bool) {
-        let Some(lan) = self.bindings.get(&id).map(|binding| binding.identity.lan.clone()) else { return };
+        let Some(lan) = self.lan(id) else { return };
         let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
         let at = self.turns.take(lan, urgency, now.boot);
         self.with(now, id, |binding, cx| binding.on_turn(at, cx));
@@ -430,6 +430,15 @@ impl Registry {
             self.by_netns.remove(&(cookie, id));
         }
         self.touched.insert(id);
+    }
+
+    fn lan(&self, id: BindingId) -> Option<Lan> {
+        self.bindings.get(&id).map(|binding| binding.identity.lan.clone())
+    }
+
+    /// Returns the place of a binding's attachment.
+    fn slot_of(&self, id: BindingId) -> Option<&Slot> {
+        self.slots.get(&self.bindings.get(&id)?.attachment)
     }
 
     fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
