@@ -97,6 +97,12 @@ impl Capture {
         Ok(())
     }
 
+    /// Lets the next wait begin with the first packet: for packets whose order nobody knows.
+    pub fn rewind(&mut self) -> &mut Self {
+        self.cursor = 0;
+        self
+    }
+
     /// Waits for the next packet that fits: one that came after what the last wait found. `awaited` is for the message
     /// if none does.
     pub fn wait_for<T>(

@@ -179,7 +179,16 @@ impl Daemon {
         let known = self.operator(&["events", "--json"])?;
         let last = known.lines().last().map(serde_json::from_str::<Value>).transpose();
         let last = last.map_err(|_| Error::Unreadable { what: "an event", text: known.clone() })?;
-        let after = last.and_then(|event| event["number"].as_u64()).unwrap_or_default();
+        self.follow_after(last.and_then(|event| event["number"].as_u64()).unwrap_or_default())
+    }
+
+    /// Waits until an event, from the first on, has a line that contains `text`. The event of a change and its record are
+    /// seen together.
+    pub fn wait_for_event(&self, text: &str) -> Result<(), Error> {
+        self.follow_after(0)?.wait_for_line(text)
+    }
+
+    fn follow_after(&self, after: u64) -> Result<Process, Error> {
         let mut command = Command::new(binary("leasehold")?);
         command.args(["events", "--follow", "--after", &after.to_string(), "--socket"]).arg(self.socket());
         Process::start(&self.netns, "leasehold events", command)

@@ -101,7 +101,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     install_plugin(&lab.lan.host, &binary("dhcp")?)?;
     incumbent.stop()?;
     lab.start_daemon()?;
-    lab.wait_for_line(&format!("adopted attachment=lan/{id}/eth0"))?;
+    lab.daemon().wait_for_event(&format!("lan/{id}/eth0 adopted "))?;
     let rows = lab.daemon().list()?;
     assert_eq!(rows.iter().map(|row| &row["address"]).collect::<Vec<_>>(), [&json!(format!("{address}/16"))]);
     let renewal = |m: &netns_fixtures::Dhcp| m.ciaddr == address && m.source == address && m.is_unicast();
