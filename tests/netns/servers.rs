@@ -213,6 +213,8 @@ fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result
     server.wait_for_lease(&member.mac(), "the lease anew", DEADLINE, |lease| {
         (lease.address == member.address).then_some(())
     })?;
+    // Where it had ended, its address comes back a moment after the server's answer.
+    member.container.wait_for_addresses(&[Lan::on_lan(member.address)], DEADLINE)?;
     lab.check(&member)?;
     lab.detach(&member)?;
     server.wait_until_free()?;
