@@ -9,10 +9,10 @@ const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 /// The host's own address, where a server is to be there.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 
-/// A LAN on which an ADD waits for three seconds.
+/// A LAN on which an ADD waits for eight seconds.
 fn lab(sandbox: &Sandbox) -> Result<Lab, CallError> {
     let mut lab = Lab::new(sandbox)?;
-    lab.config["ipam"]["timeout"] = 3.into();
+    lab.config["ipam"]["timeout"] = 8.into();
     Ok(lab)
 }
 
@@ -40,8 +40,6 @@ fn a_wire_without_a_server_is_told_by_the_frames_that_came_in() -> Result<(), Ca
 fn a_carrier_that_was_lost_meanwhile_is_named() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
     let mut lab = lab(&sandbox)?;
-    // The kernel may tell of the loss a second late.
-    lab.config["ipam"]["timeout"] = 6.into();
     let container = lab.lan.container("c1")?;
     let call = lab.shim.start("ADD", &container, &lab.config)?;
     lab.wait_for_line("exchange opened")?;
@@ -69,6 +67,7 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
     // The way out that it names.
     let allow = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
     lab.lan.host.run_command("iptables", &allow, "")?;
+    lab.config["ipam"]["timeout"] = 30.into();
     let member = lab.add(container)?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
@@ -101,6 +100,7 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
     assert!(error.msg.contains("does the host's firewall let UDP port 67 in?"), "{error}");
 
     lab.lan.host.run_command("iptables", &[&["-D"], &wall[..]].concat(), "")?;
+    lab.config["ipam"]["timeout"] = 30.into();
     let member = lab.add(container)?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)

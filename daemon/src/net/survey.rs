@@ -20,7 +20,7 @@ const UDP_SOCKETS: &str = "/proc/thread-self/net/udp";
 /// The UDP port of a DHCP server (RFC 2131 §4.1).
 const SERVER_PORT: u16 = 67;
 /// How long iptables may be silent. It does not wait for others unless it is told to.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// More than the policy and the rules of any chain that is to be read.
 const LONGEST: u64 = 64 * 1024;
 

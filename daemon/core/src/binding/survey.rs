@@ -7,8 +7,9 @@ use crate::effect::Why;
 use crate::silence::{Silence, Survey};
 use crate::time::Instant;
 
-/// How long before an ADD's limit it is looked. The host's firewall takes a few milliseconds to tell.
-const AHEAD: Duration = Duration::from_secs(1);
+/// How long before an ADD's limit it is looked. The host's firewall takes a few milliseconds to tell, and a busy host
+/// seconds.
+const AHEAD: Duration = Duration::from_secs(3);
 
 /// How far the look for a reason is.
 #[derive(Debug)]

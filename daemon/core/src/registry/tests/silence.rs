@@ -16,13 +16,13 @@ fn failure(rig: &Rig, add: u64) -> &Failure {
 }
 
 #[test]
-fn it_is_looked_for_a_second_before_the_limit_and_told_at_the_limit() {
+fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
     let mut rig = silent();
     rig.survey = Some(Survey { carrier: Some(true), received: Some(7), ..Survey::default() });
     let add = rig.add("a", 1, "a");
-    rig.run_until(1028.9);
+    rig.run_until(1026.9);
     assert_eq!(rig.surveys, 0);
-    rig.run_until(1029.1);
+    rig.run_until(1027.1);
     assert_eq!((rig.surveys, rig.answers.len()), (1, 0));
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
