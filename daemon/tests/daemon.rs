@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 
 /// How long anything may take before it counts as never.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The directories of one daemon, and where it reports its readiness.
 struct Home {

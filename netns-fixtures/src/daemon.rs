@@ -169,6 +169,17 @@ impl Daemon {
         }
     }
 
+    /// Waits until it lists nothing: a binding goes a moment after its RELEASE.
+    pub fn wait_until_empty(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + DEADLINE;
+        while !self.list()?.is_empty() {
+            if Instant::now() >= deadline {
+                return Err(Error::timed_out("empty list", DEADLINE, self.operator(&["list"])?));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns its events from the first on, as `leasehold events` prints them.
     pub fn events(&self) -> Result<Vec<String>, Error> {
         Ok(self.operator(&["events"])?.lines().map(str::to_owned).collect())

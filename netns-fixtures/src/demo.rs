@@ -64,8 +64,8 @@ fn show() -> Result<(), Box<dyn Error>> {
     indented(&lab.daemon().operator(&["list"])?);
 
     say("The daemon is killed with SIGKILL and started again. It sends nothing, and knows everything.");
-    let seen = server.events().len();
     lab.kill9()?;
+    let seen = server.events().len();
     lab.start_daemon()?;
     indented(&lab.daemon().operator(&["list"])?);
     lab.check(&blue)?;

@@ -2,8 +2,10 @@
 //! containers that it serves.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Instant;
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
@@ -38,6 +40,13 @@ impl Incumbent {
         command.args(["daemon", "-socketpath"]).arg(socket);
         let process = Process::start(host, "dhcp daemon", command)?;
         until_file(dir, "socket of the incumbent", DEADLINE, || Ok(socket.exists().then_some(())))?;
+        // It is there before anybody listens.
+        let deadline = Instant::now() + DEADLINE;
+        while UnixStream::connect(socket).is_err() {
+            if Instant::now() >= deadline {
+                return Err(Error::timed_out("the incumbent to listen", DEADLINE, String::new()));
+            }
+        }
         Ok(Self { host: host.clone(), process })
     }
 

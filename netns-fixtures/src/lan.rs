@@ -41,7 +41,7 @@ impl Lan {
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
     /// A loss of carrier that no daemon takes for a moment's: it counts three seconds, and the kernel may tell it of the loss a
     /// second late.
-    pub const LONG: Duration = Duration::from_secs(6);
+    pub const LONG: Duration = Duration::from_secs(10);
 
     /// Makes a LAN whose host and server are up.
     pub fn new(sandbox: &Sandbox) -> Result<Self, Error> {

@@ -299,7 +299,7 @@ fn status_and_gc_without_a_daemon_name_the_socket_soon() {
     for (verb, code) in [("STATUS", 50), ("GC", 11)] {
         let begin = Instant::now();
         let output = place.run(verb);
-        assert!((900..5000).contains(&begin.elapsed().as_millis()), "{verb}");
+        assert!((900..20_000).contains(&begin.elapsed().as_millis()), "{verb}");
         assert_error(&output, code, &place.socket().display().to_string());
         assert_error(&output, code, "leasehold daemon");
         assert!(place.files().is_empty(), "{verb}");

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Output;
 use std::thread;
@@ -27,7 +27,7 @@ fn a_del_without_a_daemon_is_kept_and_succeeds() {
     let output = place.run("DEL");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
     // A second in which a restart goes unnoticed, less the last pause.
-    assert!((900..5000).contains(&begin.elapsed().as_millis()));
+    assert!((900..20_000).contains(&begin.elapsed().as_millis()));
     let [name] = place.files().try_into().unwrap();
     let file = place.directory().join(name);
     let request: Request = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -90,10 +90,12 @@ fn a_restart_within_a_second_is_not_noticed() {
     let place = Place::new();
     let first = place.listen();
     let plugin = start(&mut plugin("DEL"), place.config(30.0).to_string());
-    drop(first.accept().unwrap());
-    drop(first);
-    fs::remove_file(place.socket()).unwrap();
-    let second = serve(place.listen(), [answer("200 OK", "")]);
+    let cut_off = first.accept().unwrap();
+    // However slow this machine is, there is no time without a listener.
+    let next = place.directory().join("next.sock");
+    let second = serve(UnixListener::bind(&next).unwrap(), [answer("200 OK", "")]);
+    fs::rename(&next, place.socket()).unwrap();
+    drop((cut_off, first));
     assert_eq!(plugin.wait_with_output().unwrap().status.code(), Some(0));
     assert_eq!(second.join().unwrap().len(), 1);
     assert!(place.files().is_empty());

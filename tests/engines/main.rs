@@ -9,7 +9,7 @@ use netns_fixtures::{
     CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox, binary,
     install_plugin, sandbox,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Makes a test of each engine and each network.
 macro_rules! engines {
@@ -63,7 +63,7 @@ fn gives_and_takes_back<E: Engine>(lab: &Lab) -> Result<(), CallError> {
     // The container has ended, and its namespace with it.
     seen.wait_for_release(address, DEADLINE)?;
     server.wait_until_free()?;
-    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    lab.daemon().wait_until_empty()?;
     Ok(())
 }
 
@@ -76,7 +76,7 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
 
     let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
     assert!(error.contains("no interface eth0") && error.contains("ptp, for one, makes it afterwards"), "{error}");
-    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    lab.daemon().wait_until_empty()?;
     assert_eq!(server.leases()?, []);
     Ok(())
 }
@@ -112,6 +112,6 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     engine.remove("c1")?;
     seen.wait_for_release(address, DEADLINE)?;
     server.wait_until_free()?;
-    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    lab.daemon().wait_until_empty()?;
     Ok(())
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
 use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Mac, Member, Need, Packet, sandbox};
-use serde_json::Value;
 
 use crate::witness;
 
@@ -23,8 +22,8 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
     let members = each(0..LEASES, |i| lab.attach(&format!("c{i}")))?;
     assert_eq!(server.leases()?.len(), LEASES);
 
-    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
     lab.kill9()?;
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
     lab.start_daemon()?;
     witness::holds_bound(&lab, &members)?;
     each(&members, |member| lab.check(member))?;
@@ -47,7 +46,7 @@ fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
 
     each(&members, |member| lab.detach(member))?;
     server.wait_until_free()?;
-    assert_eq!(lab.daemon().list()?, Vec::<Value>::new());
+    lab.daemon().wait_until_empty()?;
     Ok(())
 }
 
@@ -84,6 +83,7 @@ fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
         let left: Vec<_> = leases.iter().map(|lease| lease.address).collect();
         (left == [stays.address]).then_some(())
     })?;
+    lab.daemon().wait_for_event("lan/gone/eth0 released ")?;
     lab.check(&stays)?;
     lab.check(&gone).expect_err("the attachment is gone");
     witness::holds_bound(&lab, [&stays])?;

@@ -10,7 +10,7 @@ use netns_fixtures::{CallError, DEADLINE, Lab, Need, sandbox, until_file};
 
 fn with_dns(last: u8) -> Grants {
     let dns = vec![Ipv4Addr::new(10, 7, 0, last)];
-    let timers = Some((Duration::from_secs(3), Duration::from_secs(60)));
+    let timers = Some((Duration::from_secs(3), Duration::from_secs(12)));
     Grants { dns, domain: Some("lan.example".to_owned()), timers, ..Grants::default() }
 }
 

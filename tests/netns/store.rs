@@ -40,7 +40,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     fs::remove_file(ballast).expect("the ballast is there");
     let mut follower = lab.daemon().follow()?;
     let late = lab.attach("late")?;
-    for id in ["c1", "c2"] {
+    for id in members.iter().chain(&lucky).map(|member| &member.container.id) {
         // An event and the record that it is about are written together.
         follower.wait_for_line(&format!("lan/{id}/eth0 renewed "))?;
     }

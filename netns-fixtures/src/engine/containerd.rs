@@ -46,10 +46,12 @@ impl Engine for Containerd {
     }
 
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error> {
+        // Its cgroup is named after it, which no sandbox hides.
+        let id = format!("{id}-{}", self.host.sandbox().keeper());
         let (socket, root) = (self.dir.join("sock"), self.dir.join("rootfs"));
         let (socket, root) = (socket.to_string_lossy(), root.to_string_lossy());
         let args =
-            ["--address", &socket, "run", "--rm", "--cgroup", "", "--cni", "--rootfs", &root, id, "/bin/busybox"];
+            ["--address", &socket, "run", "--rm", "--cgroup", "", "--cni", "--rootfs", &root, &id, "/bin/busybox"];
         self.host.run_command("ctr", &[&args, command].concat(), "")
     }
 }

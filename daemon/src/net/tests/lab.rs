@@ -28,7 +28,7 @@ use crate::net::netlink::Netlink;
 use crate::net::{Net, NetConfig, NetEvent, News};
 
 /// How long anything is waited for.
-pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// The Ethernet address of `eth0` inside.
 pub(super) const MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
 /// That of its other end, in the host.

@@ -221,7 +221,7 @@ fn mount(arguments: &[&str]) {
 #[test]
 fn work_that_hangs_is_told_and_its_thread_replaced() {
     in_lab(async |_| {
-        let pool = pool(Path::new("/"), 1, Duration::from_millis(50));
+        let pool = pool(Path::new("/"), 1, Duration::from_secs(3));
         let (release, hang) = mpsc::channel::<()>();
         let (back, came_back) = mpsc::channel();
         let hanging = pool.run(move |_| {
