@@ -148,6 +148,14 @@ pub fn difference(before: &Before<'_>, next: Option<&Lease>, profile: &Profile) 
     steps
 }
 
+/// Returns the steps that take one address off an interface that has these.
+pub fn without(address: Ipv4Net, addresses: &[Ipv4Net]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let others: Vec<Ipv4Net> = addresses.iter().copied().filter(|other| *other != address).collect();
+    leave(address, &others, &mut steps);
+    steps
+}
+
 /// Puts an address on. `first` are the old ones that would make it their secondary.
 fn arrive(address: Ipv4Net, first: Vec<Ipv4Net>, others: &[Ipv4Net], steps: &mut Vec<Step>) {
     if first.is_empty() {

@@ -32,6 +32,7 @@ use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
 pub(crate) use self::survey::Reason;
 use self::work::Work;
+pub(crate) use self::work::without;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;

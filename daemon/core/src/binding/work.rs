@@ -19,7 +19,7 @@ use ipnet::Ipv4Net;
 
 use super::{Binding, Cx, Life, Owner, Purpose};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{OnChange, OnExpiry};
+use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::dhcpv4::timing;
 use crate::effect::Outcome;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
@@ -533,6 +533,16 @@ impl Binding {
 impl Work {
     fn before<'a>(&'a self, addresses: &'a [Ipv4Net]) -> Before<'a> {
         Before { leases: &self.former.leases, bare: self.former.bare, addresses }
+    }
+}
+
+/// Returns the steps that take an address off an interface with these addresses, which no binding holds, where the profile
+/// does not keep what is there.
+pub(crate) fn without(address: Ipv4Net, addresses: &[Ipv4Net], profile: &Profile) -> Vec<Step> {
+    let stays = profile.on_expiry == OnExpiry::Keep || profile.on_change == OnChange::Keep;
+    match stays || !addresses.contains(&address) {
+        true => Vec::new(),
+        false => plan::without(address, addresses),
     }
 }
 

@@ -9,7 +9,7 @@ use super::Registry;
 use super::cni::{Operation, whole_millis};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage};
+use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage, without};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
@@ -25,10 +25,12 @@ pub(super) struct Admission {
     add: Box<Add>,
     began: Instant,
     step: Ready,
-    /// What an earlier lease of the attachment left on the interface was taken off it.
+    /// What the attachment had on the interface before was taken off it.
     cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     adopts: Option<Ipv4Net>,
+    /// The address that the interface may have already, of a container that could not be adopted.
+    ran_with: Option<Ipv4Net>,
 }
 
 /// How far an ADD's link is.
@@ -79,6 +81,12 @@ impl Admission {
         Link::InNetns { path: self.add.netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
     }
 
+    /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
+    fn leavings(&self, view: &LinkView) -> Vec<Step> {
+        let there = self.ran_with.filter(|_| !self.cleared);
+        there.map(|address| without(address, &view.addresses, &self.add.profile)).unwrap_or_default()
+    }
+
     fn identity(&self, view: &LinkView) -> Identity {
         let chaddr = self.add.chaddr.unwrap_or(view.mac);
         Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.resolve(chaddr), chaddr }
@@ -91,10 +99,11 @@ fn target(add: &Add) -> Target {
 }
 
 impl Registry {
-    pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant) {
+    pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
         let attachment = add.attachment.clone();
         let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add), vec![Step::Up]);
-        let admission = Admission { request, add, began, step: Ready::Preparing(op), cleared: false, adopts: None };
+        let step = Ready::Preparing(op);
+        let admission = Admission { request, add, began, step, cleared: false, adopts: None, ran_with };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -105,7 +114,7 @@ impl Registry {
         let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
-        let admission = Admission { request, add, began: now.boot, step, cleared: false, adopts };
+        let admission = Admission { request, add, began: now.boot, step, cleared: false, adopts, ran_with: None };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -263,9 +272,13 @@ impl Registry {
             }
             return;
         }
-        match self.out.is_changing((view.cookie, view.ifindex)) {
-            true => self.await_change(attachment, view),
-            false => self.claim(now, attachment, &view, link, identity),
+        if self.out.is_changing((view.cookie, view.ifindex)) {
+            return self.await_change(attachment, view);
+        }
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        match admission.leavings(&view) {
+            steps if steps.is_empty() => self.claim(now, attachment, &view, link, identity),
+            steps => self.clear(attachment, link, steps),
         }
     }
 
@@ -306,7 +319,7 @@ impl Registry {
         }
     }
 
-    /// Takes off the interface what the binding carries there that is to give way, then looks at it once more.
+    /// Takes off the interface what is there from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
         let target = Target::Known(link);
         let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, steps);

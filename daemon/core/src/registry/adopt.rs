@@ -3,10 +3,12 @@
 //! Where the interface still has the address that it was given, a server confirms it by INIT-REBOOT under the identifier that
 //! was used then, and from there on the lease is held like any other. No other address is taken. What could not be adopted
 //! stays as it was, is listed with the reason, and is tried again while its container lives, until its runtime says something
-//! of it.
+//! of it. Where that is an ADD, the address goes before the ADD's own comes.
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
+
+use ipnet::Ipv4Net;
 
 use super::timers::Key;
 use super::{Errand, Registry};
@@ -51,7 +53,8 @@ impl Registry {
         let Some(Errand::Adopt(attachment)) = self.errands.get(&errand) else { return };
         let attachment = attachment.clone();
         if self.slots.contains_key(&attachment) {
-            return self.forget_adoption(&attachment);
+            self.forget_adoption(&attachment);
+            return;
         }
         let Some(adoption) = self.adoptions.get_mut(&attachment) else { return };
         adoption.waits = false;
@@ -59,19 +62,22 @@ impl Registry {
         self.begin_adoption(now, errand, adoptee);
     }
 
-    /// Leaves an attachment to its runtime, which has said what is to become of it.
-    pub(super) fn forget_adoption(&mut self, attachment: &Attachment) {
+    /// Leaves an attachment to its runtime, which has said what is to become of it. Returns the address that its container
+    /// ran with, if it was still to be adopted.
+    pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
         self.not_adopted.remove(attachment);
-        if let Some(Adoption { errand, waits: true, .. }) = self.adoptions.remove(attachment) {
+        let Adoption { errand, waits, adoptee, .. } = self.adoptions.remove(attachment)?;
+        if waits {
             self.timers.set(Key::Adoption(errand), None);
             self.errands.remove(&errand);
         }
+        Some(adoptee.address)
     }
 
     /// Leaves all attachments to their runtime of which it has said that they are gone.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
         let known: Vec<_> = self.not_adopted.keys().chain(self.adoptions.keys()).filter(|a| gone(a)).cloned().collect();
-        known.iter().for_each(|attachment| self.forget_adoption(attachment));
+        known.iter().for_each(|attachment| _ = self.forget_adoption(attachment));
     }
 
     pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {

@@ -39,6 +39,8 @@ struct Waiting {
     id: RequestId,
     call: Call,
     since: Instant,
+    /// The address that a container runs with whose adoption this call ended.
+    ran_with: Option<Ipv4Net>,
 }
 
 /// What an attachment is at.
@@ -59,9 +61,10 @@ pub(super) enum Operation {
 impl Registry {
     /// Begins a call, or lets it wait for its turn.
     pub(super) fn call(&mut self, now: Now, attachment: Attachment, id: RequestId, call: Call) {
-        if let Call::Add(_) | Call::Del { .. } = call {
-            self.forget_adoption(&attachment);
-        }
+        let ran_with = match call {
+            Call::Add(_) | Call::Del { .. } => self.forget_adoption(&attachment),
+            Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => None,
+        };
         if matches!(call, Call::Del { .. }) {
             return self.delete(now, attachment, id);
         }
@@ -73,7 +76,7 @@ impl Registry {
         };
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
         let slot = self.slot(&attachment);
-        slot.waiting.push_back(Waiting { id, call, since: now.boot });
+        slot.waiting.push_back(Waiting { id, call, since: now.boot, ran_with });
         if let Some(Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = &slot.operation {
             let leaving = *leaving;
             self.with(now, leaving, |binding, cx| binding.skip_queue(cx));
@@ -87,14 +90,14 @@ impl Registry {
             if slot.operation.is_some() {
                 return;
             }
-            let Some(Waiting { id, call, since }) = slot.waiting.pop_front() else {
+            let Some(Waiting { id, call, since, ran_with }) = slot.waiting.pop_front() else {
                 if slot.holder.is_none() {
                     self.slots.remove(attachment);
                 }
                 return;
             };
             match call {
-                Call::Add(add) => self.begin_add(id, add, since),
+                Call::Add(add) => self.begin_add(id, add, since, ran_with),
                 Call::Del { .. } => self.begin_delete(now, attachment, id),
                 Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
                 Call::Collect { .. } | Call::Status { .. } | Call::List => {}
@@ -173,7 +176,8 @@ impl Registry {
         if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
             return requests.push(id);
         }
-        slot.waiting.push_front(Waiting { id, call: Call::Del { attachment: attachment.clone() }, since: now.boot });
+        let call = Call::Del { attachment: attachment.clone() };
+        slot.waiting.push_front(Waiting { id, call, since: now.boot, ran_with: None });
         self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
         self.next_call(now, &attachment);
     }

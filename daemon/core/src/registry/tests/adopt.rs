@@ -1,10 +1,12 @@
 //! Adoption: containers that ran before are taken over, sooner or later.
 
+use std::net::Ipv4Addr;
+
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Detection;
 use crate::effect::Adoptee;
-use crate::link::KernelEvent;
+use crate::link::{KernelEvent, Step};
 
 /// Returns a rig whose daemon starts while container `a` runs in namespace 1 with the address .50.
 fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
@@ -149,4 +151,20 @@ fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held()
     rig.run_until(1002.0);
     assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
+
+#[test]
+fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
+    for under_way in [false, true] {
+        let mut rig = running(|rig| rig.server = Server::Silent);
+        rig.addresses.push("192.0.2.9/24".parse().unwrap());
+        rig.run_until(if under_way { 1010.0 } else { 1031.0 });
+        (rig.server, rig.give) = (Server::Up, [192, 0, 2, 77].into());
+        let add = rig.add("a", 1, "a");
+        rig.run_until(1040.0);
+        let Answer::Leased(lease) = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        assert_eq!(lease.ip(), Ipv4Addr::new(192, 0, 2, 77));
+        assert_eq!(rig.on_link(), ["192.0.2.9/24"], "before its main plugin puts another on; under way: {under_way}");
+        assert!(rig.steps.contains(&Step::AddAddress("192.0.2.9/24".parse().unwrap())), "it may go with the first");
+    }
 }
