@@ -230,8 +230,8 @@ impl World {
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
-        if let (Effect::Send { frame, .. }, Some(lan)) = (&effect, lan) {
-            self.spoken(lan, frame);
+        if let (Effect::Send { exchange, frame }, Some(lan)) = (&effect, lan) {
+            self.spoken(lan, frame, self.strays(*exchange, frame));
         }
         if let Effect::Reply { id, answer: Answer::Leased(_) } = &effect {
             self.rob(*id);

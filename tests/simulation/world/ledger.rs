@@ -58,13 +58,13 @@ impl Excuse {
 const CLAIMED: u64 = 60 * SECOND;
 
 impl World {
-    /// Takes note of a message that a client sends.
-    pub(super) fn client_spoke(&mut self, lan: usize, message: &Message) {
+    /// Takes note of a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
+    pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());
         let xid = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some(message.xid);
         self.speaking.insert((lan, key.clone()), xid);
         match kind {
-            Some(Kind::Release) if !self.winding_down => {
+            Some(Kind::Release) if !self.winding_down || strays => {
                 if let Some(server) = message.address(code::SERVER) {
                     self.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
                 }

@@ -15,11 +15,11 @@ use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
 impl World {
-    /// Judges a frame that a client sends.
-    pub(super) fn spoken(&mut self, lan: usize, frame: &[u8]) {
+    /// Judges a frame that a client sends. `strays`: nobody has the Ethernet address that it goes to.
+    pub(super) fn spoken(&mut self, lan: usize, frame: &[u8], strays: bool) {
         let now = self.model_time();
         if let Some((to, message)) = addressed(frame) {
-            self.client_spoke(lan, &message);
+            self.client_spoke(lan, &message, strays);
             self.judge_timing(lan, to, &message);
             if message.kind() == Some(Kind::Request) {
                 self.judge_rogue(lan, message.address(code::SERVER));

@@ -121,6 +121,15 @@ impl World {
         self.neighbours_hear(lan, exchange, &frame);
     }
 
+    /// Tells whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
+    /// have said so. A lease that was not extended since then, such as one without end, names no other way.
+    pub(super) fn strays(&self, exchange: ExchangeId, frame: &[u8]) -> bool {
+        let Some(sock) = self.socks.get(&exchange) else { return false };
+        let deaf = matches!(sock.link, Link::Parent { .. }) && !self.plan.promiscuous;
+        let Some(to) = frame.get(..6).filter(|to| deaf && *to != BROADCAST) else { return false };
+        !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
+    }
+
     /// The other containers' kernels answer ARP, and the other sockets that listen for it hear it.
     fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8]) {
         let Ok(frame) = decode(bytes) else { return };
