@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Binding, Cx, Life};
+use super::{Binding, Cx, Life, Report};
 use crate::dhcpv4::lease::{Dns, Lease};
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause};
@@ -89,6 +89,14 @@ impl Persistence {
         self.dirty
     }
 
+    /// Takes those out of what is wanted in whose place the record is, or is to be.
+    fn take_replaced(&mut self) -> Vec<BindingId> {
+        match &mut self.want {
+            Want::Bound { replaces } => std::mem::take(replaces),
+            Want::AsIs | Want::Releasing | Want::Gone => Vec::new(),
+        }
+    }
+
     /// Tells whether a write is under way.
     pub(super) fn busy(&self) -> bool {
         self.in_flight.is_some()
@@ -141,7 +149,8 @@ impl Binding {
 
     /// Writes the record of a held binding once more: its lease changed, or what is to be done at the interface.
     pub(super) fn record_again(&mut self, cx: &mut Cx<'_>) {
-        self.persist(Want::Bound { replaces: Vec::new() }, cx);
+        let replaces = self.persistence.take_replaced();
+        self.persist(Want::Bound { replaces }, cx);
     }
 
     /// Returns what the lease that the store holds for certain says of name servers.
@@ -196,7 +205,14 @@ impl Binding {
             }
         }
         match &result {
-            Ok(()) => self.persistence.failures = 0,
+            Ok(()) => {
+                self.persistence.failures = 0;
+                let replaced = self.persistence.take_replaced();
+                // An adoption is held before its record is written, where that fails at first.
+                if matches!(self.life, Life::Held(_)) && !replaced.is_empty() {
+                    cx.out.report(self.id, Report::Replaced(replaced));
+                }
+            }
             Err(_) => self.persistence.failures += 1,
         }
         match (&self.life, result) {

@@ -168,3 +168,21 @@ fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
         assert!(rig.steps.contains(&Step::AddAddress("192.0.2.9/24".parse().unwrap())), "it may go with the first");
     }
 }
+
+#[test]
+fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
+    for renewed in [false, true] {
+        let mut rig = running(|rig| (rig.blind, rig.lease) = (Some(LinkCause::TimedOut), 100));
+        rig.blind = None;
+        rig.add("b", 2, "a");
+        rig.disk = Disk::Full;
+        rig.live.remove(&2);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(2) }));
+        rig.run_until(1010.0);
+        assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["RELEASING"]));
+        rig.run_until(if renewed { 1070.0 } else { 1011.0 });
+        rig.disk = Disk::Good;
+        rig.run_until(1140.0);
+        assert_eq!((rig.state("a").len(), rig.state("b").len(), rig.stored.len()), (1, 0, 1), "renewed: {renewed}");
+    }
+}
