@@ -179,11 +179,11 @@ fn pool(prefix: &Path, threads: usize, limit: Duration) -> Pool {
 
 #[test]
 fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
-    in_lab(async |_| {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_owned();
+    in_lab(async move |_| {
         let netns = Netns::new();
         netns.veth("host0");
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
         for made in ["run/netns", "var", "proc"] {
             std::fs::create_dir_all(root.join(made)).unwrap();
         }
@@ -196,7 +196,7 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
         mount(&["--bind", &seen_by_mount, root.join("run/netns/c1").to_str().unwrap()]);
         mount(&["--bind", "/proc", root.join("proc").to_str().unwrap()]);
 
-        let pool = pool(root, 1, Duration::from_secs(5));
+        let pool = pool(&root, 1, Duration::from_secs(5));
         let look = |path: &str| {
             let target = eth0_at(path);
             let look = pool.run(move |worker| worker.apply(&target, &[], |_| true));
@@ -209,6 +209,8 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
         let none = PathBuf::from("/var/run/netns/c2");
         assert_eq!(look("/var/run/netns/c2").await, Err(LinkCause::NoNetns(none)));
     });
+    // Where it is mounted on, it cannot be removed; here it is not.
+    dir.close().unwrap();
 }
 
 fn mount(arguments: &[&str]) {
