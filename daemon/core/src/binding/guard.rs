@@ -24,6 +24,7 @@ use crate::dhcpv4::profile::Detection;
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::link::{Hears, Link, LinkCause, Sockets};
+use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, Frame};
@@ -359,7 +360,18 @@ impl Binding {
         }
     }
 
+    /// Tells whether an attachment of the same namespace has this Ethernet address. Its interface is not somebody else: the
+    /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and asks from any of them.
+    fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
+        let Some((cookie, _)) = self.link.in_netns() else { return false };
+        let all = (cookie, BindingId(0))..=(cookie, BindingId(u64::MAX));
+        cx.by_netns.range(all).any(|(_, inside)| *inside == mac)
+    }
+
     fn guard_on_arp(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
+        if self.is_neighbour_inside(arp.sender_mac, cx) {
+            return;
+        }
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) else { return };
         match guard.window.on_arp(cx.now.boot, arp) {
             Heard::Nothing => {}

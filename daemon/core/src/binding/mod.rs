@@ -39,7 +39,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Identity, IdentityKey};
-use crate::link::{Link, LinkCause, LinkView, Sockets};
+use crate::link::{Cookie, Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::Mac;
@@ -53,6 +53,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) rng: &'a mut Rng,
     /// The live holder of each identity.
     pub(crate) holders: &'a BTreeMap<IdentityKey, BindingId>,
+    /// The bindings of each namespace, with the Ethernet addresses of their interfaces.
+    pub(crate) by_netns: &'a BTreeMap<(Cookie, BindingId), Mac>,
 }
 
 /// One holder of a lease.

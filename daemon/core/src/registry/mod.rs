@@ -42,6 +42,7 @@ use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::{Cookie, LinkCause};
 use crate::record::BindingId;
 use crate::time::{BootId, Instant, Now};
+use crate::wire::Mac;
 use crate::wire::frame;
 
 /// What may differ from one daemon to another.
@@ -100,8 +101,8 @@ pub struct Registry {
     releasing: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
     /// Identities that lost their holder during the input at hand.
     freed: BTreeSet<IdentityKey>,
-    /// The bindings of each namespace.
-    by_netns: BTreeSet<(Cookie, BindingId)>,
+    /// The bindings of each namespace, with the Ethernet addresses of their interfaces.
+    by_netns: BTreeMap<(Cookie, BindingId), Mac>,
     slots: BTreeMap<Arc<Attachment>, Slot>,
     /// The ADDs that wait for a change of their interface to end.
     awaiting_change: BTreeSet<Attachment>,
@@ -140,7 +141,7 @@ impl Registry {
             holders: BTreeMap::new(),
             releasing: BTreeMap::new(),
             freed: BTreeSet::new(),
-            by_netns: BTreeSet::new(),
+            by_netns: BTreeMap::new(),
             slots: BTreeMap::new(),
             awaiting_change: BTreeSet::new(),
             requests: BTreeMap::new(),
@@ -281,7 +282,8 @@ impl Registry {
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
         let Some(binding) = self.bindings.get_mut(&id) else { return };
-        let mut cx = Cx { now, boot: &self.boot, out: &mut self.out, rng: &mut self.rng, holders: &self.holders };
+        let (out, rng) = (&mut self.out, &mut self.rng);
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders, by_netns: &self.by_netns };
         f(binding, &mut cx);
         self.touched.insert(id);
         if !binding.is_live() {
@@ -403,7 +405,7 @@ impl Registry {
             self.releasing.entry(key).or_default().insert(id);
         }
         if let Some((cookie, _)) = binding.link.in_netns() {
-            self.by_netns.insert((cookie, id));
+            self.by_netns.insert((cookie, id), binding.link.mac());
         }
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());

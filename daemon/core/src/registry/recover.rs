@@ -64,7 +64,7 @@ impl Registry {
         }
         let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders };
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders, by_netns: &self.by_netns };
         let binding = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, former, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, former, &mut cx),

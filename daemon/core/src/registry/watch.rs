@@ -110,7 +110,7 @@ impl Registry {
 
     fn of_link(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
         let all = (cookie, BindingId(0))..=(cookie, BindingId(u64::MAX));
-        let in_netns = self.by_netns.range(all).map(|(_, id)| *id);
+        let in_netns = self.by_netns.range(all).map(|((_, id), _)| *id);
         let is_link = |id: &BindingId| {
             let link = self.bindings.get(id).and_then(|binding| binding.link.in_netns());
             link.is_some_and(|(_, index)| ifindex.is_none_or(|wanted| wanted == index))

@@ -11,7 +11,8 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{Detection, Profile, Wanted};
 use crate::effect::Failure;
 use crate::event::EventKind;
-use crate::link::{Hears, KernelEvent};
+use crate::identity::ClientId;
+use crate::link::{Hears, KernelEvent, Link};
 use crate::record::{BindingId, RecordState};
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -420,4 +421,28 @@ fn the_interface_of_the_holder_before_is_nobody_else() {
     rig.run_until(1020.0);
     assert_eq!(rig.state("new"), ["BOUND"]);
     assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
+}
+
+#[test]
+fn another_interface_of_the_same_container_is_nobody_else() {
+    let sibling = Mac([2, 0, 0, 0, 1, 77]);
+    let mut rig = rig(Detection::Optimistic);
+    let mut other = record("a", "b", 900.0);
+    other.attachment.ifname = "net1".into();
+    other.identity.client_id = ClientId::new(b"\0net1".to_vec()).unwrap();
+    other.link = Link::InNetns { path: "/ns/1".into(), cookie: Cookie(1), ifindex: 3, mac: sibling };
+    rig.stored.insert(BindingId(1), other);
+    rig.restart();
+    let add = rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1003.0);
+    // Its kernel answers our probe, and asks from our address.
+    let asks = Arp::request(sibling, FIRST, Ipv4Addr::new(192, 0, 2, 1));
+    let own = Mac([2, 0, 0, 0, 1, 1]);
+    rig.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..asks });
+    (0..2).for_each(|_| rig.hear(&asks));
+    assert_eq!((rig.leased(add), rig.count(ANNOUNCEMENT), rig.messages()), (FIRST, 2, vec![1, 3]));
+    assert!(!rig.kinds_of_events().contains(&EventKind::Conflict));
+    rig.hear(&Arp::request(NEIGHBOUR, FIRST, Ipv4Addr::new(192, 0, 2, 1)));
+    assert_eq!(rig.count(ANNOUNCEMENT), 3, "against somebody else it is defended");
 }
