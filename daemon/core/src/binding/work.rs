@@ -298,6 +298,15 @@ impl Binding {
         self.work.as_ref().is_some_and(|work| work.differs() && (work.busy() || self.wanted().is_some()))
     }
 
+    /// Tells whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
+    /// failed, or waits for room in the store, is not under way.
+    pub(crate) fn is_changing(&self, now: Instant) -> bool {
+        let writes = self.persistence.busy() && self.waits_for_store(now);
+        let Life::Held(hold) = &self.life else { return false };
+        let works = self.work.as_ref().is_some_and(|work| work.differs() && work.busy());
+        hold.client.lease().is_some() && (writes || works || self.is_probing())
+    }
+
     /// Tells whether a look at the interface or a change of it is under way.
     pub(crate) fn is_working(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.busy()) && !self.awaits_turn()

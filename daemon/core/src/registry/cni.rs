@@ -1,25 +1,25 @@
-//! The calls of the CNI shim: ADD, DEL, CHECK.
+//! The calls of the CNI shim, and DEL.
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. DEL goes before them and ends an
-//! ADD that is under way (invariant 2). What an ADD does is in `add`.
+//! ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::add::Admission;
+use super::check::Check;
 use super::timers::Key;
 use super::{Errand, Registry};
-use crate::binding::{Abort, Leave, Owner, Purpose};
-use crate::effect::{Answer, Call, Failure, OpId, Outcome, RequestId, StoreCause, Why};
+use crate::binding::{Abort, Leave, Purpose};
+use crate::effect::{Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
-use crate::link::{LinkCause, LinkView, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use ipnet::Ipv4Net;
 
 /// How long a CHECK may wait behind another operation and for its look at the link.
-const CHECK_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a DEL may wait for the store to take note. Dockerd and kubelets give up after 30 s and more.
 const DEL_LIMIT: Duration = Duration::from_secs(20);
@@ -30,12 +30,12 @@ pub(super) struct Slot {
     /// The binding that holds its lease.
     pub(super) holder: Option<BindingId>,
     pub(super) operation: Option<Operation>,
-    waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<Waiting>,
 }
 
 /// A call that waits for the operation before it.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     id: RequestId,
     call: Call,
     since: Instant,
@@ -55,7 +55,7 @@ pub(super) enum Operation {
     /// A DEL, or several.
     Deleting(Vec<RequestId>, BindingId),
     /// A CHECK that looks at the link.
-    Checking(RequestId, OpId),
+    Checking(Box<Check>),
 }
 
 impl Registry {
@@ -259,49 +259,6 @@ impl Registry {
         self.end(now, &attachment);
     }
 
-    // CHECK
-
-    fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
-        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
-        let binding = holder.and_then(|holder| self.bindings.get(&holder));
-        let lease = binding.filter(|binding| binding.is_live()).and_then(|binding| binding.lease(now.boot));
-        let (Some(binding), Some(lease)) = (binding, lease) else {
-            self.reply(now, id, Answer::Failed(Failure::Unknown(attachment.clone())));
-            return self.end(now, attachment);
-        };
-        if !expected.is_empty() && !expected.contains(&lease.address) {
-            let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let failure = Failure::Differs { attachment: attachment.clone(), held: lease.address, expected };
-            self.reply(now, id, Answer::Failed(failure));
-            return self.end(now, attachment);
-        }
-        let target = Target::Known(binding.link.clone());
-        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Check, target);
-        self.begin(attachment, Operation::Checking(id, op));
-    }
-
-    fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
-        let Some(Operation::Checking(id, ..)) = self.operation(attachment) else { return };
-        let id = *id;
-        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
-        let binding = holder.and_then(|holder| self.bindings.get(&holder));
-        let answer = match (binding, binding.and_then(|binding| binding.lease(now.boot)), view) {
-            (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address) => Answer::Checked,
-            (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
-                attachment: attachment.clone(),
-                address: lease.address,
-                ifname: view.ifname,
-            }),
-            (Some(binding), _, Err(cause)) => {
-                let target = Target::Known(binding.link.clone()).to_string();
-                Answer::Failed(Failure::Link { target, cause })
-            }
-            (Some(_), None, Ok(_)) | (None, ..) => Answer::Failed(Failure::Unknown(attachment.clone())),
-        };
-        self.reply(now, id, answer);
-        self.end(now, attachment);
-    }
-
     // All
 
     /// A caller went away: what it waited for is given up, but for a DEL.
@@ -319,9 +276,9 @@ impl Registry {
         match &mut slot.operation {
             Some(Operation::Adding(admission)) if admission.request == id => self.cancel_add(now, &attachment, None),
             Some(Operation::Acquiring(request, _)) if *request == id => self.cancel_add(now, &attachment, None),
-            Some(Operation::Checking(request, op)) if *request == id => {
-                let op = *op;
-                self.out.forget(op);
+            Some(Operation::Checking(check)) if check.request == id => {
+                let op = check.op();
+                op.into_iter().for_each(|op| self.out.forget(op));
                 self.end(now, &attachment);
             }
             Some(Operation::Deleting(requests, _)) => requests.retain(|request| *request != id),
@@ -354,10 +311,9 @@ impl Registry {
                 let failure = admission.timed_out(now.boot);
                 self.cancel_add(now, &attachment, Some(failure));
             }
-            Some(Operation::Checking(request, op)) if *request == id => {
-                let op = *op;
-                self.out.forget(op);
-                let failure = Failure::TimedOut { waiting_for: "a look at the interface", waited: CHECK_LIMIT };
+            Some(Operation::Checking(check)) if check.request == id => {
+                let (op, failure) = (check.op(), check.timed_out());
+                op.into_iter().for_each(|op| self.out.forget(op));
                 self.reply(now, id, Answer::Failed(failure));
                 self.end(now, &attachment);
             }

@@ -37,6 +37,7 @@ impl Registry {
             under_way("errands", self.errands.len().saturating_sub(adoptions)),
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("ADDs that wait for a change to end", self.awaiting_change.len()),
+            under_way("CHECKs that wait for a change to end", self.checks_waiting.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),
             under_way("interfaces to put right after the start", self.resuming.len()),

@@ -3,11 +3,13 @@
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity, permits and turns per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its binding,
-//! `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover` the start with
-//! records, `watch` what the kernel tells, `pacing` the permits and turns, `profiles` what many bindings have in common.
+//! `check` a CHECK, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover`
+//! the start with records, `watch` what the kernel tells, `pacing` the permits and turns, `profiles` what many bindings have
+//! in common.
 
 mod add;
 mod adopt;
+mod check;
 mod cni;
 mod collect;
 mod kept;
@@ -106,6 +108,8 @@ pub struct Registry {
     slots: BTreeMap<Arc<Attachment>, Slot>,
     /// The ADDs that wait for a change of their interface to end.
     awaiting_change: BTreeSet<Attachment>,
+    /// The CHECKs that wait for what their binding does at the interface.
+    checks_waiting: BTreeSet<Attachment>,
     requests: BTreeMap<RequestId, Attachment>,
     collections: BTreeMap<RequestId, Collection>,
     status: BTreeMap<RequestId, StatusCheck>,
@@ -144,6 +148,7 @@ impl Registry {
             by_netns: BTreeMap::new(),
             slots: BTreeMap::new(),
             awaiting_change: BTreeSet::new(),
+            checks_waiting: BTreeSet::new(),
             requests: BTreeMap::new(),
             collections: BTreeMap::new(),
             status: BTreeMap::new(),
@@ -303,7 +308,7 @@ impl Registry {
                 self.reported(now, id, report);
             }
             let Some(key) = self.freed.pop_first() else {
-                if self.resume_next(now) {
+                if self.resume_next(now) || self.resume_checks(now) {
                     continue;
                 }
                 break;

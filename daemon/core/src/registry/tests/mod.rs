@@ -3,6 +3,7 @@
 mod adopt;
 mod calls;
 mod change;
+mod check;
 mod clock;
 mod conflict;
 mod events;

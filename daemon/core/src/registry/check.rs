@@ -1,0 +1,125 @@
+//! CHECK: does the attachment still hold what it was told, and is that on its interface?
+//!
+//! It looks when the daemon itself changes nothing there: between a lease that was extended and the interface that follows it,
+//! what a look shows is neither the one nor the other. What failed, or waits for the store to have room, is not waited
+//! for; nor does another call wait for that.
+
+use ipnet::Ipv4Net;
+
+use super::Registry;
+use super::cni::{CHECK_LIMIT, Operation};
+use crate::binding::{Binding, Owner, Purpose};
+use crate::effect::{Answer, Failure, OpId, RequestId};
+use crate::identity::Attachment;
+use crate::link::{LinkCause, LinkView, Target};
+use crate::time::Now;
+
+/// A CHECK under way.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) request: RequestId,
+    /// The addresses that the caller believes in; empty: it did not say.
+    expected: Vec<Ipv4Net>,
+    /// The look at the interface, and the address that is looked for; `None`: what the daemon does there is waited for.
+    look: Option<(OpId, Ipv4Net)>,
+}
+
+impl Check {
+    /// Returns the look that is under way.
+    pub(super) fn op(&self) -> Option<OpId> {
+        self.look.map(|(op, _)| op)
+    }
+
+    /// Returns why there is no answer although the time is up.
+    pub(super) fn timed_out(&self) -> Failure {
+        let waiting_for = match self.look {
+            Some(_) => "a look at the interface",
+            None => "a change of the interface to end",
+        };
+        Failure::TimedOut { waiting_for, waited: CHECK_LIMIT }
+    }
+}
+
+impl Registry {
+    pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
+        let binding = self.held_by(attachment).filter(|binding| binding.is_live());
+        if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
+            self.checks_waiting.insert(attachment.clone());
+            return self.begin_looking(attachment, Check { request: id, expected, look: None });
+        }
+        let lease = binding.and_then(|binding| binding.lease(now.boot));
+        let (Some(binding), Some(lease)) = (binding, lease) else {
+            self.reply(now, id, Answer::Failed(Failure::Unknown(attachment.clone())));
+            return self.end(now, attachment);
+        };
+        let address = lease.address;
+        if !expected.is_empty() && !expected.contains(&address) {
+            let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let failure = Failure::Differs { attachment: attachment.clone(), held: address, expected };
+            self.reply(now, id, Answer::Failed(failure));
+            return self.end(now, attachment);
+        }
+        let target = Target::Known(binding.link.clone());
+        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Check, target);
+        self.begin_looking(attachment, Check { request: id, expected, look: Some((op, address)) });
+    }
+
+    fn begin_looking(&mut self, attachment: &Attachment, check: Check) {
+        self.begin(attachment, Operation::Checking(Box::new(check)));
+    }
+
+    pub(super) fn checked(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
+        let Some(Operation::Checking(check)) = self.operation(attachment) else { return };
+        let Check { request, expected, look } = &mut **check;
+        let (id, expected, sought) = (*request, std::mem::take(expected), look.map(|(_, address)| address));
+        let binding = self.held_by(attachment);
+        let lease = binding.and_then(|binding| binding.lease(now.boot));
+        let answer = match (binding, lease, view) {
+            // It changed since the look was asked for, or is changing.
+            (Some(binding), lease, Ok(_))
+                if self.is_worth_waiting(now, attachment, binding)
+                    || lease.is_some_and(|lease| Some(lease.address) != sought) =>
+            {
+                return self.begin_check(now, attachment, id, expected);
+            }
+            (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address) => Answer::Checked,
+            (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
+                attachment: attachment.clone(),
+                address: lease.address,
+                ifname: view.ifname,
+            }),
+            (Some(binding), _, Err(cause)) => {
+                let target = Target::Known(binding.link.clone()).to_string();
+                Answer::Failed(Failure::Link { target, cause })
+            }
+            (Some(_), None, Ok(_)) | (None, ..) => Answer::Failed(Failure::Unknown(attachment.clone())),
+        };
+        self.reply(now, id, answer);
+        self.end(now, attachment);
+    }
+
+    /// Lets those CHECKs look whose interface is not being changed any more. Tells whether there were any.
+    pub(super) fn resume_checks(&mut self, now: Now) -> bool {
+        let waiting = std::mem::take(&mut self.checks_waiting);
+        let before = waiting.len();
+        for attachment in waiting {
+            let Some(Operation::Checking(check)) = self.operation(&attachment) else { continue };
+            if check.look.is_none() {
+                let (id, expected) = (check.request, std::mem::take(&mut check.expected));
+                self.begin_check(now, &attachment, id, expected);
+            }
+        }
+        self.checks_waiting.len() < before
+    }
+
+    /// Tells whether a CHECK waits for what the binding does at its interface. It does not while another call waits for it.
+    fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
+        let is_last = self.slots.get(attachment).is_some_and(|slot| slot.waiting.is_empty());
+        is_last && binding.is_changing(now.boot)
+    }
+
+    fn held_by(&self, attachment: &Attachment) -> Option<&Binding> {
+        let holder = self.slots.get(attachment).and_then(|slot| slot.holder)?;
+        self.bindings.get(&holder).map(|binding| &**binding)
+    }
+}
