@@ -92,8 +92,15 @@ impl Binding {
 
     /// Tells whether a lease waits for its probes where there was none.
     pub(super) fn probes_after_loss(&self) -> bool {
-        let waits = self.guard.as_ref().map(|guard| guard.waits);
-        matches!(waits, Some(Waits::Lease(before)) if before.used.is_none())
+        self.probing().is_some_and(|before| before.used.is_none())
+    }
+
+    /// Returns how the binding stood before the lease that waits for its probes, where no ADD waits.
+    pub(super) fn probing(&self) -> Option<Before> {
+        match self.guard.as_ref()?.waits {
+            Waits::Lease(before) => Some(before),
+            Waits::Add | Waits::Nothing => None,
+        }
     }
 
     /// Returns who uses the address, if that was heard before the lease could be declined.

@@ -166,6 +166,23 @@ impl Binding {
         lease.is_some() && self.told(now).is_none()
     }
 
+    /// Goes on as before a DEL that came to nothing. What was going on with servers begins anew. `probing`: how the binding stood
+    /// before the lease that was probed for.
+    pub(super) fn hold_again(&mut self, mut hold: Box<Hold>, probing: Option<Before>, cx: &mut Cx<'_>) {
+        let sender = self.sender();
+        let lease = hold.client.shared();
+        hold.client = match &lease {
+            Some(lease) if hold.client.acquires() => Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork()),
+            Some(lease) => resume(sender, lease.clone(), cx),
+            None => seek(sender, cx),
+        };
+        hold.client.set_addressed(hold.is_addressed());
+        self.life = Life::Held(hold);
+        if let (Some(before), Some(lease)) = (probing, lease) {
+            self.hold_verdict(before, Verdict::Won(lease), cx);
+        }
+    }
+
     pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {
         self.hold_event(Event::Clock, cx);
     }

@@ -344,6 +344,7 @@ impl Binding {
         if !matches!(self.life, Life::Held(_)) {
             return;
         }
+        let probing = self.probing();
         if matches!(&self.life, Life::Held(hold) if hold.client.lease().is_none()) {
             self.decline_owed(cx);
         }
@@ -362,7 +363,11 @@ impl Binding {
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&*hold.last, Owed::Nothing),
         };
-        self.life = Life::Releasing(Box::new(Release::new(lease.clone(), owed, why).muted(!hold.has_carrier())));
+        let release = Release::new(lease.clone(), owed, why).muted(!hold.has_carrier());
+        let before = std::mem::replace(&mut self.life, Life::Releasing(Box::new(release)));
+        if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
+            release.held_before(hold, probing);
+        }
         self.release_begin(cx);
     }
 

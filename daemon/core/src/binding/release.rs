@@ -4,10 +4,9 @@
 //! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::{Hold, resume, seek};
+use super::hold::{Before, Hold};
 use super::persistence::Want;
 use super::{Binding, Cx, Holder, Leave, Life, Owner, Purpose, Report};
 use crate::dhcpv4::lease::Lease;
@@ -51,6 +50,8 @@ pub(crate) struct Release {
     told: bool,
     /// When a DEL is told at the latest.
     tell_by: Option<Instant>,
+    /// How it was held, until the store knows of a DEL, and what it waited for while it was probed for.
+    held: Option<(Box<Hold>, Option<Before>)>,
 }
 
 /// What a release owes the server.
@@ -107,12 +108,18 @@ impl Release {
             tries: 0,
             told: false,
             tell_by: None,
+            held: None,
         }
     }
 
     /// Takes note that nothing which is sent on the container's own link arrives.
     pub(super) fn muted(self, mute: bool) -> Self {
         Self { mute, ..self }
+    }
+
+    /// Takes note of how the lease was held, for when the store refuses to note its DEL.
+    pub(super) fn held_before(&mut self, hold: Box<Hold>, probing: Option<Before>) {
+        self.held = (self.why == Leave::Deleted).then_some((hold, probing));
     }
 
     pub(super) fn speaks_from_host(&self) -> bool {
@@ -220,6 +227,7 @@ impl Binding {
         match release.stage {
             Stage::Marking => {
                 release.tell_by = Some(cx.now.boot + PATIENCE);
+                release.held = None;
                 // The store may have taken longer than the lease lasts.
                 release.stage = Stage::Waiting(Some(cx.now.boot));
                 self.release_on_clock(cx);
@@ -239,17 +247,13 @@ impl Binding {
 
     /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
     pub(super) fn release_on_unpersisted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &self.life else { return };
+        let is_replaced = self.held_by_other(cx);
+        let Life::Releasing(release) = &mut self.life else { return };
         if release.told {
             return self.persist_later(&cause, cx);
         }
-        if release.why == Leave::Deleted && !self.held_by_other(cx) {
-            let lease = Arc::new(release.lease.clone());
-            let client = match release.owed {
-                Owed::Leased | Owed::Left => resume(self.sender(), lease.clone(), cx),
-                Owed::Asked | Owed::Nothing => seek(self.sender(), cx),
-            };
-            self.life = Life::Held(Box::new(Hold::new(client, lease)));
+        if let Some((hold, probing)) = release.held.take().filter(|_| !is_replaced) {
+            self.hold_again(hold, probing, cx);
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
             self.work(cx);
         }

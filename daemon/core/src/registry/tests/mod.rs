@@ -14,6 +14,7 @@ mod loss;
 mod memory;
 mod mtu;
 mod races;
+mod refused;
 mod resolver;
 mod review;
 mod rig;
