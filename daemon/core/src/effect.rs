@@ -380,7 +380,7 @@ pub enum Failure {
         silence: Option<Box<Silence>>,
     },
     /// The time-out passed after an offer, before the ACK.
-    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}")]
+    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}", unbelieved(.last_refusal))]
     NoAck {
         /// The server.
         server: Ipv4Addr,
@@ -390,6 +390,8 @@ pub enum Failure {
         sent: u32,
         /// How long it was waited.
         waited: Duration,
+        /// Why the last answer that was refused was no acknowledgement, if there was one.
+        last_refusal: Option<String>,
     },
     /// The time-out passed while the server kept refusing what it had offered.
     #[error("server {server} refused {address} with a NAK{}", quoted(.message))]
@@ -512,6 +514,10 @@ fn heard(
         }
         (_, None) => format!(": {answers} answers came, none of them an offer"),
     }
+}
+
+fn unbelieved(last_refusal: &Option<String>) -> String {
+    last_refusal.as_ref().map(|cause| format!(": an answer came and was refused: {cause}")).unwrap_or_default()
 }
 
 fn quoted(message: &Option<String>) -> String {

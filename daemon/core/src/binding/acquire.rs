@@ -12,9 +12,10 @@ use super::persistence::Want;
 use super::release::{Owed, Release};
 use super::{Binding, Cx, Holder, Leave, Life, Reason, Report};
 use crate::conflict;
+use crate::dhcpv4::accept::Refusal;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing::Timer;
-use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::dhcpv4::{Client, Event, Loss, Output, Refused, Verdict};
 use crate::effect::{Failure, StoreCause, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
@@ -143,7 +144,9 @@ impl Acquire {
             return Failure::Conflict { address, by };
         }
         if let Some((server, address, sent)) = tally.requested {
-            return Failure::NoAck { server, address, sent, waited };
+            // A late offer of another server is no answer to a REQUEST.
+            let refusal = tally.last_refusal.as_ref().filter(|r| **r != Refused::Unbelieved(Refusal::Unexpected));
+            return Failure::NoAck { server, address, sent, waited, last_refusal: refusal.map(ToString::to_string) };
         }
         Failure::NoOffer {
             lan: lan.clone(),

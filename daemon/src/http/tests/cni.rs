@@ -332,7 +332,7 @@ fn every_failure_has_its_code() {
             },
             11,
         ),
-        (Failure::NoAck { server: a, address: a, sent: 2, waited: second }, 11),
+        (Failure::NoAck { server: a, address: a, sent: 2, waited: second, last_refusal: None }, 11),
         (Failure::Nak { server: a, address: a, message: None }, 11),
         (Failure::Conflict { address: a, by: Mac::default() }, 11),
         (Failure::TooShort { server: a, address: a, lease: second, probing: second * 7 }, 11),

@@ -75,3 +75,21 @@ fn a_del_after_the_look_ends_the_add_as_ever() {
     assert_eq!(rig.answers[&del], Answer::Deleted);
     assert!(rig.rows().is_empty() && rig.open.is_empty());
 }
+
+#[test]
+fn an_add_whose_acknowledgement_is_refused_says_why() {
+    for (server, expected) in [
+        (Server::Up, "refused: acknowledged another address than was asked for"),
+        (Server::OffersOnly, "after 3 REQUEST in 5s"),
+    ] {
+        let mut rig = Rig::new(8);
+        rig.server = Server::OffersOnly;
+        let mut add = rig.call("a", 1, "a");
+        add.timeout = std::time::Duration::from_secs(5);
+        let add = rig.request(crate::effect::Call::Add(add));
+        (rig.server, rig.give) = (server, std::net::Ipv4Addr::new(192, 0, 2, 77));
+        rig.run_until(1005.1);
+        let failure = failure(&rig, add).to_string();
+        assert!(failure.starts_with("server 192.0.2.1 offered 192.0.2.50") && failure.ends_with(expected), "{failure}");
+    }
+}
