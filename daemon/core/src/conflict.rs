@@ -130,6 +130,11 @@ impl Window {
         Self { strict: true, probe_at: Some(first), ..Self::optimistic(address, own, now) }
     }
 
+    /// Returns a window of an address that is on the interface from `now` on: it is announced, and not probed for.
+    pub fn announcing(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
+        Self { probe_at: None, present: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
+    }
+
     /// Returns the address.
     pub fn address(&self) -> Ipv4Addr {
         self.address

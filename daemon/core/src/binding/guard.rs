@@ -11,6 +11,9 @@
 //! identity does the DECLINE leave at once.
 //!
 //! A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
+//!
+//! An address that the daemon puts on is announced in any case: others may know it as somebody else's of before. Only what a
+//! restart goes on with there is not: a restart sends nothing.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -178,6 +181,16 @@ impl Binding {
             guard.window.appeared(cx.now.boot);
         }
         self.guard_on_clock(cx);
+    }
+
+    /// Announces an address that the daemon has put on its interface, where no window does: there is no detection, or the
+    /// change had to wait for longer than the window was open.
+    pub(super) fn announce(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        if self.guard.is_none() {
+            let window = Window::announcing(address, self.own_macs(), cx.now.boot);
+            self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
+            self.guard_on_clock(cx);
+        }
     }
 
     /// Stops watching. A DECLINE that waits leaves now.
@@ -376,7 +389,7 @@ impl Binding {
     }
 
     fn guard_on_arp(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
-        if self.is_neighbour_inside(arp.sender_mac, cx) {
+        if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) {
             return;
         }
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) else { return };

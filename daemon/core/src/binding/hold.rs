@@ -88,12 +88,14 @@ impl Hold {
         self.client.set_addressed(false);
     }
 
-    /// Takes note that the daemon put an address on the interface.
-    pub(super) fn put_on(&mut self, address: Ipv4Addr) {
-        if self.presence == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address) {
+    /// Takes note that the daemon put an address on the interface. Tells whether this run of it began that.
+    pub(super) fn put_on(&mut self, address: Ipv4Addr) -> bool {
+        let was_awaited = self.presence == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address);
+        if was_awaited {
             self.presence = Presence::There;
             self.client.set_addressed(true);
         }
+        was_awaited
     }
 
     /// Takes note of what a record says of the interface: where it keeps an earlier address, the last one was never there.

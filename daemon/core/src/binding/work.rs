@@ -428,7 +428,7 @@ impl Binding {
     fn applied(&mut self, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
         tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
         let Life::Held(hold) = &mut self.life else { return };
-        next.iter().for_each(|next| hold.put_on(next.ip()));
+        let arrived = next.as_deref().map(Lease::ip).filter(|address| hold.put_on(*address));
         let current = hold.client.shared();
         // Of a lease that was lost meanwhile it is not known here whether somebody else uses its address.
         let still = matches!((&next, &current), (Some(next), Some(current)) if next.ip() == current.ip());
@@ -440,6 +440,7 @@ impl Binding {
         let taken = work.former.taken && next.is_some() && !still;
         let leases = next.filter(|_| !agrees).map(|next| *next).into_iter().collect();
         work.former = Former { leases, bare, taken, mtu_due };
+        arrived.into_iter().for_each(|address| self.announce(address, cx));
         match mtu_due {
             true => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
             false => self.work(cx),

@@ -1,6 +1,7 @@
 //! The registry's rules, one scenario each. What needs thousands of scenarios is in the simulation.
 
 mod adopt;
+mod announce;
 mod calls;
 mod change;
 mod check;
