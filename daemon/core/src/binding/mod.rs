@@ -442,6 +442,8 @@ pub(crate) enum Leave {
     Undone,
     /// The link is gone; the RELEASE leaves from the host.
     LinkGone,
+    /// An ADD of the same attachment has another identity.
+    Displaced,
     /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
     Yielded,
 }

@@ -73,6 +73,7 @@ impl Leave {
             Self::Aborted => "its ADD was given up, or a daemon before this one had begun",
             Self::Undone => "its ADD failed at the store",
             Self::LinkGone => "its link is gone",
+            Self::Displaced => "an ADD took its attachment's place under another identity",
             Self::Yielded => "another attachment took its identity over",
         }
     }

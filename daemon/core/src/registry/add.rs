@@ -331,7 +331,7 @@ impl Registry {
     /// Makes a held binding stand back: for one that takes its identity over it only waits, else it is given back.
     fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
         self.with(now, rival, |binding, cx| {
-            let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Aborted };
+            let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Displaced };
             binding.give_back(why, cx);
         });
         if let Some(slot) = self.attachment(rival).and_then(|attachment| self.slots.get_mut(&attachment)) {

@@ -59,6 +59,15 @@ fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
 }
 
 #[test]
+fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.add("a", 1, "another");
+    let released = rig.events.iter().find(|event| event.kind == EventKind::Released).unwrap();
+    assert_eq!(released.cause, "an ADD took its attachment's place under another identity");
+}
+
+#[test]
 fn a_silent_server_ends_in_expired_and_its_return_in_acquired() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
