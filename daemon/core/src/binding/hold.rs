@@ -174,6 +174,8 @@ impl Binding {
         let sender = self.sender();
         let lease = hold.client.shared();
         hold.client = match &lease {
+            // That it has ended is the clock's.
+            Some(lease) if lease.expired(cx.now.boot) => hold.client,
             Some(lease) if hold.client.acquires() => Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork()),
             Some(lease) => resume(sender, lease.clone(), cx),
             None => seek(sender, cx),

@@ -103,3 +103,22 @@ fn a_loss_of_carrier_is_still_known() {
     rig.run_until(1031.0);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "the lease is confirmed");
 }
+
+#[test]
+fn a_lease_that_ended_while_the_store_made_up_its_mind_is_taken_off() {
+    let mut rig = bound(Profile::default());
+    rig.lease = 10;
+    rig.run_until(1051.0);
+    (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
+    let del = rig.del("a");
+    rig.run_until(1065.0);
+    let (op, _) = rig.slow.pop_front().unwrap();
+    rig.disk = Disk::Good;
+    rig.unwritten(op);
+    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
+    rig.run_until(1066.0);
+    assert!(rig.on_link().is_empty() && rig.state("a") != ["BOUND"], "{:?}", rig.on_link());
+    (rig.server, rig.give) = (Server::Up, OTHER);
+    rig.run_until(1200.0);
+    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
+}
