@@ -90,7 +90,7 @@ impl Netlink {
     /// NLM_F_APPEND puts it behind those that have the same destination and metric, over another link or not, where the
     /// default is to refuse and NLM_F_REPLACE would take theirs away.
     fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
-        if !self.routes(index, route)?.is_empty() {
+        if self.routes(index, route)?.iter().any(|(_, there)| *there == scope(route)) {
             return Ok(());
         }
         let mut request = route_message(index, route);
@@ -107,18 +107,19 @@ impl Netlink {
     /// To the kernel a request without a metric means the first with any. So it is asked what there is, and told each
     /// by all that it said of it.
     fn remove_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
-        for protocol in self.routes(index, route)? {
+        for (protocol, scope) in self.routes(index, route)? {
             let mut request = route_message(index, route);
-            request.header.protocol = protocol;
+            (request.header.protocol, request.header.scope) = (protocol, scope);
             request.header.kind = RouteType::Unicast;
             unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))?;
         }
         Ok(())
     }
 
-    /// Returns, of each route of the main table that is this one, which sort of program made it. Those that the kernel
-    /// makes for an address belong to that address, and do not count.
-    fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<RouteProtocol>, NetlinkError> {
+    /// Returns, of each route of the main table that is this one, which sort of program made it, and its scope: main plugins
+    /// that are told none make on-link routes of global scope. Those that the kernel makes for an address belong to that
+    /// address, and do not count.
+    fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<(RouteProtocol, RouteScope)>, NetlinkError> {
         let mut request = RouteMessage::default();
         request.header.address_family = AddressFamily::Inet;
         request.header.table = RouteHeader::RT_TABLE_MAIN;
@@ -131,7 +132,7 @@ impl Netlink {
                 && there.is(index, route)
                 && there.protocol != RouteProtocol::Kernel
             {
-                found.push(there.protocol);
+                found.push((there.protocol, there.scope));
             }
             Ok(())
         });
@@ -173,7 +174,7 @@ fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
     message.header.address_family = AddressFamily::Inet;
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.destination_prefix_length = destination.prefix_len();
-    message.header.scope = if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link };
+    message.header.scope = scope(route);
     message.attributes = vec![
         RouteAttribute::Destination(RouteAddress::Inet(destination.addr())),
         RouteAttribute::Oif(index),
@@ -181,6 +182,11 @@ fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
     ];
     message.attributes.extend(route.via.map(|via| RouteAttribute::Gateway(RouteAddress::Inet(via))));
     message
+}
+
+/// Returns the scope that a route is made with: only what has that of a link can lead to another one's next hop.
+fn scope(route: &LinkRoute) -> RouteScope {
+    if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link }
 }
 
 /// What is read of a message about an IPv4 route.
@@ -230,9 +236,8 @@ impl RouteAnswer {
     const NEXT_HOP: u16 = 30;
 
     fn is(&self, index: u32, route: &LinkRoute) -> bool {
-        let scope = if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link };
         self.index == Some(index)
-            && (self.destination, self.via, self.scope) == (route.destination.trunc(), route.via, scope)
+            && (self.destination, self.via) == (route.destination.trunc(), route.via)
             && self.metric == route.metric.unwrap_or(0)
     }
 }

@@ -164,6 +164,23 @@ fn a_route_that_another_program_made_is_there_and_goes_all_the_same() {
 }
 
 #[test]
+fn an_on_link_route_goes_whatever_scope_its_program_gave_it() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        // As a main plugin makes it that is told no scope, before CNI 1.1.0.
+        netns.ip("route add 198.51.100.0/24 dev eth0 scope global");
+        let ours = route("198.51.100.0/24", None, None);
+        let default = route("0.0.0.0/0", Some("198.51.100.1"), None);
+        // It leads to no next hop: ours does.
+        done(&mut lab, &netns, &[ours.clone(), default.clone()].map(Step::AddRoute)).await;
+        assert_eq!(routes(&netns).len(), 4);
+        done(&mut lab, &netns, &[default, ours].map(Step::RemoveRoute)).await;
+        assert_eq!(routes(&netns).len(), 1, "the subnet's own");
+    });
+}
+
+#[test]
 fn a_gateway_outside_of_the_subnet_wants_its_own_route_first() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
