@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
@@ -58,6 +59,9 @@ pub struct Former {
     /// The MTU is still to be set: that of the record's lease, or of the first of these where the profile keeps what changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mtu_due: bool,
+    /// Addresses of others that the kernel takes off with one of these, and that are to be put back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub displaced: Vec<Ipv4Net>,
 }
 
 /// Whether a lease is held or on its way back.

@@ -97,6 +97,11 @@ impl Persistence {
         }
     }
 
+    /// Tells whether the last write did not fail.
+    pub(super) fn works(&self) -> bool {
+        self.failures == 0
+    }
+
     /// Tells whether a write is under way.
     pub(super) fn busy(&self) -> bool {
         self.in_flight.is_some()
@@ -217,12 +222,12 @@ impl Binding {
         }
         match (&self.life, result) {
             (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
-            (Life::Held(_), Ok(())) => self.work(cx),
+            (Life::Held(_), Ok(())) => self.noted(cx),
             (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
             (Life::Held(_), Err(cause)) => {
                 self.persist_later(&cause, cx);
                 // What the store holds already does not wait for it.
-                self.work(cx);
+                self.noted(cx);
             }
             (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),
         }

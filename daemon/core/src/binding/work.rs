@@ -9,6 +9,9 @@
 //! next daemon would take the lease up again, and its address for taken off by somebody. What a restart cut short waits for its
 //! turn among all bindings.
 //!
+//! The kernel takes addresses of others off with the first one of their subnet. What is to be put back so stands in the record
+//! before it goes.
+//!
 //! An ADD tries once to set the MTU that its lease names; what became of that stands in the record before it is tried.
 
 use std::fmt;
@@ -40,7 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// certain, while those after it may never have come so far.
 const MAX_FORMER: usize = 4;
 
-/// Addresses of others that are put back after a change that failed, at most: whose namespace it is may put any number there.
+/// Addresses of others that are put back after a change that was cut short, at most: whose namespace it is may put any number
+/// there.
 const MAX_DISPLACED: usize = 16;
 
 /// What is to be done at an interface, and how far it is.
@@ -55,8 +59,6 @@ pub(super) struct Work {
     patience: Option<Instant>,
     /// Steps that the kernel refused, and that the rest can do without.
     refused: Vec<Step>,
-    /// Addresses of others that a change which failed may have taken off with ours, and not put back.
-    displaced: Vec<Ipv4Net>,
 }
 
 /// How far it is.
@@ -71,9 +73,17 @@ enum Stage {
     Parent,
     /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
     Looking { most: Option<u32>, asked: bool },
+    /// The store is taking note of what a change is to put back; then the interface is looked at once more.
+    Noting,
     /// The interface is being changed for this lease. `short`: its MTU has to be smaller than it could be, as nobody knows
     /// the one of the LAN's link.
     Applying { steps: Vec<Step>, next: Option<Box<Lease>>, short: bool },
+}
+
+impl Stage {
+    fn is_noting(&self) -> bool {
+        matches!(self, Self::Noting)
+    }
 }
 
 impl Work {
@@ -126,22 +136,21 @@ impl Work {
         self.expect_bare(bare);
     }
 
-    /// Takes note of what a change that failed was to put back, where it came so far as to take anything off.
-    fn displace(&mut self, steps: &[Step], taken: usize, cause: &LinkCause, next: Option<&Lease>) {
-        let reached = if *cause == LinkCause::TimedOut { steps.len() } else { taken };
-        if !steps.iter().take(reached).any(|step| matches!(step, Step::RemoveAddress(_))) {
-            return;
-        }
-        let is_ours = |address: &Ipv4Net| next.is_some_and(|next| address.addr() == next.ip());
-        for step in steps {
-            if let Step::AddAddress(address) = step
-                && !is_ours(address)
-                && !self.displaced.contains(address)
-                && self.displaced.len() < MAX_DISPLACED
-            {
-                self.displaced.push(*address);
-            }
-        }
+    /// Takes note of what these steps put back on the interface. Tells whether there is anything new.
+    fn displace(&mut self, steps: &[Step], next: Option<&Lease>) -> bool {
+        let is_ours = |address: &Ipv4Net| {
+            let of_lease = |lease: &Lease| lease.ip() == address.addr();
+            next.is_some_and(of_lease) || self.former.leases.iter().any(of_lease)
+        };
+        let put_on = steps.iter().filter_map(|step| match step {
+            Step::AddAddress(address) => Some(*address),
+            Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => None,
+        });
+        let is_known = |address: &Ipv4Net| self.former.displaced.contains(address);
+        let room = MAX_DISPLACED.saturating_sub(self.former.displaced.len());
+        let new: Vec<_> = put_on.filter(|address| !is_ours(address) && !is_known(address)).take(room).collect();
+        self.former.displaced.extend(&new);
+        !new.is_empty()
     }
 
     fn expect_bare(&mut self, bare: bool) {
@@ -309,7 +318,7 @@ impl Binding {
 
     /// Tells whether a look at the interface or a change of it is under way.
     pub(crate) fn is_working(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.busy()) && !self.awaits_turn()
+        self.work.as_ref().is_some_and(|work| work.busy() && !work.stage.is_noting()) && !self.awaits_turn()
     }
 
     /// Tells whether what a restart cut short waits for its turn.
@@ -347,7 +356,7 @@ impl Binding {
     /// Tells whether nothing is left to be done, nor anything there that is to be known later.
     fn is_settled(&self) -> bool {
         let (Life::Held(hold), Some(work)) = (&self.life, &self.work) else { return false };
-        if !work.displaced.is_empty() {
+        if !work.former.displaced.is_empty() {
             return false;
         }
         let kept = hold.client.lease().filter(|_| self.keeps_changed() && !self.is_probing());
@@ -413,8 +422,7 @@ impl Binding {
             (Stage::Applying { next, short, .. }, Outcome::Applied { result: Ok(_), .. }) => {
                 self.applied(next, short, cx);
             }
-            (Stage::Applying { steps, next, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
-                work.displace(&steps, taken, &cause, next.as_deref());
+            (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
                     Some(step) => self.do_without(step, &cause, cx),
                     None => self.work_failed(&cause, cx),
@@ -422,6 +430,14 @@ impl Binding {
             }
             (stage, outcome) => tracing::warn!(?stage, ?outcome, "outcome of another kind of effect"),
         }
+    }
+
+    /// Goes on, if it may, when the store has written, or has failed to.
+    pub(super) fn noted(&mut self, cx: &mut Cx<'_>) {
+        if let Some(work) = self.work.as_mut().filter(|work| work.stage.is_noting()) {
+            work.stage = Stage::Idle;
+        }
+        self.work(cx);
     }
 
     /// Goes on after the interface was changed for `next`.
@@ -434,12 +450,11 @@ impl Binding {
         let still = matches!((&next, &current), (Some(next), Some(current)) if next.ip() == current.ip());
         let agrees = matches!((&next, &current), (Some(next), Some(now)) if plan::same(next, now, &self.profile));
         let work = self.due();
-        work.displaced.clear();
         let refused = work.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
         let taken = work.former.taken && next.is_some() && !still;
         let leases = next.filter(|_| !agrees).map(|next| *next).into_iter().collect();
-        work.former = Former { leases, bare, taken, mtu_due };
+        work.former = Former { leases, bare, taken, mtu_due, displaced: Vec::new() };
         arrived.into_iter().for_each(|address| self.announce(address, cx));
         match mtu_due {
             true => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
@@ -496,10 +511,15 @@ impl Binding {
             true => plan::difference(&before, next.as_ref(), &self.profile),
             false => Vec::new(),
         };
-        let displaced = work.displaced.iter().filter(|address| !view.addresses.contains(address));
+        let displaced = work.former.displaced.iter().filter(|address| !view.addresses.contains(address));
         let back: Vec<_> = displaced.copied().map(Step::AddAddress).filter(|step| !steps.contains(step)).collect();
         let steps = resize.into_iter().chain(steps).chain(back);
         let steps: Vec<_> = steps.filter(|step| !work.refused.contains(step)).collect();
+        let store_works = self.persistence.works();
+        if self.due().displace(&steps, next.as_ref()) && store_works {
+            self.due().stage = Stage::Noting;
+            return self.record_again(cx);
+        }
         self.apply(steps, next.map(Box::new), short, cx);
     }
 

@@ -310,3 +310,23 @@ fn what_went_with_an_address_in_a_change_that_failed_is_put_back_by_the_next() {
     rig.run_until(1055.0);
     assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![foreign.to_owned()], None));
 }
+
+#[test]
+fn what_went_with_an_address_in_a_change_that_a_crash_cut_short_is_put_back_by_the_next_daemon() {
+    let foreign = "192.0.2.99/24";
+    for disk in [Disk::Good, Disk::Full] {
+        let mut rig = bound();
+        rig.configure(foreign);
+        (rig.server, rig.hold_changes, rig.disk) = (Server::Naks, true, disk);
+        rig.run_until(1051.01);
+        assert_eq!(rig.changes.len(), 1, "a store that has no room holds nothing up: {disk:?}");
+        // The kernel has taken both off, and nobody puts the other one on again.
+        rig.addresses.clear();
+        rig.changes.clear();
+        (rig.server, rig.hold_changes, rig.disk) = (Server::Silent, false, Disk::Good);
+        rig.restart();
+        let noted = disk == Disk::Good;
+        assert_eq!(rig.on_link(), if noted { vec![foreign] } else { vec![] });
+        assert!(!noted || rig.only_record().former.is_none());
+    }
+}
