@@ -101,11 +101,6 @@ impl Acquire {
         [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Tells whether the lease wants another MTU than the link has.
-    pub(super) fn resizes(&self) -> bool {
-        self.client.lease().and_then(|lease| lease.mtu).is_some_and(|mtu| u32::from(mtu) != self.mtu)
-    }
-
     /// Tells whether the lease that there is has ended.
     pub(super) fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
@@ -337,16 +332,6 @@ impl Binding {
         }
     }
 
-    /// Sets the MTU, if the server gave one.
-    fn make_fit(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
-            return self.held(cx);
-        }
-        acquire.stage = Stage::Sizing;
-        self.size(cx);
-    }
-
     /// Gives the acquisition up.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
@@ -452,42 +437,8 @@ impl Binding {
         self.release_begin(cx);
     }
 
-    /// Goes on after the MTU was set, or could not be: that is tried again, no ADD fails for it.
-    pub(super) fn sized(&mut self, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) {
-        self.work = None;
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.stage != Stage::Sizing {
-            return;
-        }
-        let noted = acquire.resizes();
-        if let Ok(mtu) = &result {
-            acquire.mtu = *mtu;
-        }
-        match result {
-            Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
-            _ if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), false, cx),
-            result => {
-                self.held(cx);
-                // It may have ended meanwhile.
-                if !matches!(self.life, Life::Held(_)) {
-                    return;
-                }
-                let known = match result {
-                    Ok(_) => !noted,
-                    Err(cause) => {
-                        self.size_failed(&cause, cx);
-                        noted
-                    }
-                };
-                if !known {
-                    self.record_again(cx);
-                }
-            }
-        }
-    }
-
     /// The lease is durable and its link ready: the ADD may hear of it.
-    fn held(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn held(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.shared() else { return };
         if !acquire.adopts && lease.expired(cx.now.boot) {

@@ -13,6 +13,7 @@ mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
+mod sizing;
 mod survey;
 mod work;
 

@@ -11,8 +11,6 @@
 //!
 //! The kernel takes addresses of others off with the first one of their subnet. What is to be put back so stands in the record
 //! before it goes.
-//!
-//! An ADD tries once to set the MTU that its lease names; what became of that stands in the record before it is tried.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -370,7 +368,7 @@ impl Binding {
         }
     }
 
-    fn look_at_parent(&mut self, ifname: String, cx: &mut Cx<'_>) {
+    pub(super) fn look_at_parent(&mut self, ifname: String, cx: &mut Cx<'_>) {
         cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Host { ifname });
         self.due().stage = Stage::Parent;
     }
@@ -380,29 +378,10 @@ impl Binding {
         self.due().stage = Stage::Looking { most, asked };
     }
 
-    fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
+    pub(super) fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
         let target = Target::Known(self.link.clone());
         cx.out.apply(Owner::Binding(self.id), Purpose::Work, target, steps.clone());
         self.due().stage = Stage::Applying { steps, next, short };
-    }
-
-    /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it is already.
-    /// Ends in [`Binding::sized`].
-    pub(super) fn size(&mut self, cx: &mut Cx<'_>) {
-        match self.identity.lan.parent().map(str::to_owned) {
-            Some(ifname) => self.look_at_parent(ifname, cx),
-            None => self.resize(None, cx),
-        }
-    }
-
-    fn resize(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
-        let mtu = u32::from(wanted).min(most.unwrap_or(acquire.mtu));
-        if mtu == acquire.mtu {
-            return self.sized(Ok(mtu), cx);
-        }
-        self.apply(vec![Step::Mtu(mtu)], None, false, cx);
     }
 
     /// Goes on after a look or a change.
@@ -476,18 +455,6 @@ impl Binding {
     pub(super) fn size_failed(&mut self, cause: &LinkCause, cx: &mut Cx<'_>) {
         self.size_later();
         self.work_later(cause, LONGEST_MTU_PAUSE, cx);
-    }
-
-    fn on_sizing(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let wanted = acquire.client.lease().and_then(|lease| lease.mtu);
-        let grows = wanted.is_some_and(|wanted| u32::from(wanted) > acquire.mtu);
-        match outcome {
-            Outcome::Inspected(Err(cause)) if grows => self.sized(Err(super::not_gone(cause)), cx),
-            Outcome::Inspected(parent) => self.resize(parent.ok().map(|view| view.mtu), cx),
-            Outcome::Applied { result, .. } => self.sized(result.map(|view| view.mtu), cx),
-            outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
-        }
     }
 
     /// Changes the interface from what was seen there. A lease that came during the look may have an MTU for which the LAN's

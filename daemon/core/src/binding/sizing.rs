@@ -1,0 +1,93 @@
+//! The MTU that a lease names, set before its ADD is answered.
+//!
+//! It is tried once; what became of that stands in the record before it is tried. Later tries are [`super::work`]'s: no ADD
+//! fails for its MTU.
+
+use super::{Acquire, Binding, Cx, Life, Stage};
+use crate::effect::Outcome;
+use crate::link::{LinkCause, Step};
+
+impl Acquire {
+    /// Tells whether the lease wants another MTU than the link has.
+    pub(super) fn resizes(&self) -> bool {
+        self.client.lease().and_then(|lease| lease.mtu).is_some_and(|mtu| u32::from(mtu) != self.mtu)
+    }
+}
+
+impl Binding {
+    /// Sets the MTU, if the server gave one.
+    pub(super) fn make_fit(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
+            return self.held(cx);
+        }
+        acquire.stage = Stage::Sizing;
+        self.size(cx);
+    }
+
+    /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it is already.
+    /// Ends in [`Binding::sized`].
+    fn size(&mut self, cx: &mut Cx<'_>) {
+        match self.identity.lan.parent().map(str::to_owned) {
+            Some(ifname) => self.look_at_parent(ifname, cx),
+            None => self.resize(None, cx),
+        }
+    }
+
+    fn resize(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
+        let mtu = u32::from(wanted).min(most.unwrap_or(acquire.mtu));
+        if mtu == acquire.mtu {
+            return self.sized(Ok(mtu), cx);
+        }
+        self.apply(vec![Step::Mtu(mtu)], None, false, cx);
+    }
+
+    /// Goes on after the look at the LAN's link, or the change.
+    pub(super) fn on_sizing(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &self.life else { return };
+        let wanted = acquire.client.lease().and_then(|lease| lease.mtu);
+        let grows = wanted.is_some_and(|wanted| u32::from(wanted) > acquire.mtu);
+        match outcome {
+            Outcome::Inspected(Err(cause)) if grows => self.sized(Err(super::not_gone(cause)), cx),
+            Outcome::Inspected(parent) => self.resize(parent.ok().map(|view| view.mtu), cx),
+            Outcome::Applied { result, .. } => self.sized(result.map(|view| view.mtu), cx),
+            outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
+        }
+    }
+
+    /// Goes on after the MTU was set, or could not be: that is tried again, no ADD fails for it.
+    fn sized(&mut self, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) {
+        self.work = None;
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.stage != Stage::Sizing {
+            return;
+        }
+        let noted = acquire.resizes();
+        if let Ok(mtu) = &result {
+            acquire.mtu = *mtu;
+        }
+        match result {
+            Err(cause) if cause.is_gone() => self.fail_link(cause, cx),
+            _ if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), false, cx),
+            result => {
+                self.held(cx);
+                // It may have ended meanwhile.
+                if !matches!(self.life, Life::Held(_)) {
+                    return;
+                }
+                let known = match result {
+                    Ok(_) => !noted,
+                    Err(cause) => {
+                        self.size_failed(&cause, cx);
+                        noted
+                    }
+                };
+                if !known {
+                    self.record_again(cx);
+                }
+            }
+        }
+    }
+}
