@@ -422,7 +422,7 @@ impl<'a> Life<'a> {
                 bare: self.script.flag(),
                 taken: self.script.flag(),
                 mtu_due: address.addr().octets()[3] % 2 == 1,
-                displaced: (address.addr().octets()[3] % 3 == 0).then_some(address).into_iter().collect(),
+                displaced: address.addr().octets()[3].is_multiple_of(3).then_some(address).into_iter().collect(),
             })
         });
         Record {
