@@ -273,6 +273,7 @@ impl Binding {
         if self.lease_lost(&last, taken) {
             self.record_again(cx);
         }
+        self.stir();
         self.work(cx);
     }
 

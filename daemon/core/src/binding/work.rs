@@ -57,6 +57,8 @@ pub(super) struct Work {
     patience: Option<Instant>,
     /// Steps that the kernel refused, and that the rest can do without.
     refused: Vec<Step>,
+    /// Something of a former lease came onto the interface during the change under way.
+    stirred: bool,
 }
 
 /// How far it is.
@@ -151,6 +153,14 @@ impl Work {
         !new.is_empty()
     }
 
+    /// Returns the former leases of which something came back while the interface was changed for `next`: it may be there now.
+    fn back(&mut self, next: Option<&Lease>, addresses: &[Ipv4Net]) -> Vec<Lease> {
+        let stirred = std::mem::take(&mut self.stirred);
+        let is_next = |lease: &Lease| next.is_some_and(|next| next.address == lease.address);
+        let is_back = |lease: &&Lease| !is_next(lease) && (stirred || addresses.contains(&lease.address));
+        self.former.leases.iter().filter(is_back).cloned().collect()
+    }
+
     fn expect_bare(&mut self, bare: bool) {
         self.former.bare |= bare;
         (self.failures, self.retry) = (0, None);
@@ -216,6 +226,13 @@ impl Binding {
             self.due().former.taken |= keeps;
         }
         self.work.as_ref().and_then(|work| work.former()) != before
+    }
+
+    /// Takes note that something of a former lease came onto the interface, which may be being changed.
+    pub(super) fn stir(&mut self) {
+        if let Some(work) = self.work.as_mut().filter(|work| matches!(work.stage, Stage::Applying { .. })) {
+            work.stirred = true;
+        }
     }
 
     /// Takes note that a daemon which came now would take the lost lease up again: what it left waits for the store.
@@ -398,8 +415,8 @@ impl Binding {
             (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), true, cx),
             (Stage::Looking { most, asked }, Outcome::Inspected(Ok(view))) => self.change(&view, most, asked, cx),
             (Stage::Looking { .. }, Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
-            (Stage::Applying { next, short, .. }, Outcome::Applied { result: Ok(_), .. }) => {
-                self.applied(next, short, cx);
+            (Stage::Applying { next, short, .. }, Outcome::Applied { result: Ok(view), .. }) => {
+                self.applied(next, short, &view.addresses, cx);
             }
             (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
@@ -419,8 +436,8 @@ impl Binding {
         self.work(cx);
     }
 
-    /// Goes on after the interface was changed for `next`.
-    fn applied(&mut self, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
+    /// Goes on after the interface was changed for `next`, and had these addresses after that.
+    fn applied(&mut self, next: Option<Box<Lease>>, short: bool, addresses: &[Ipv4Net], cx: &mut Cx<'_>) {
         tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
         let Life::Held(hold) = &mut self.life else { return };
         let arrived = next.as_deref().map(Lease::ip).filter(|address| hold.put_on(*address));
@@ -431,11 +448,14 @@ impl Binding {
         let work = self.due();
         let refused = work.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
-        let taken = work.former.taken && next.is_some() && !still;
-        let leases = next.filter(|_| !agrees).map(|next| *next).into_iter().collect();
+        let again = work.back(next.as_deref(), addresses);
+        let comes_back = !again.is_empty();
+        let taken = work.former.taken && (comes_back || next.is_some() && !still);
+        let leases = again.into_iter().chain(next.filter(|_| !agrees).map(|next| *next)).collect();
         work.former = Former { leases, bare, taken, mtu_due, displaced: Vec::new() };
         arrived.into_iter().for_each(|address| self.announce(address, cx));
         match mtu_due {
+            _ if comes_back => self.work_later(&"an address came back", LONGEST_PAUSE, cx),
             true => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
             false => self.work(cx),
         }

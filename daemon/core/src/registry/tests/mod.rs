@@ -10,6 +10,7 @@ mod conflict;
 mod events;
 mod interface;
 mod keep;
+mod late;
 mod leaks;
 mod loss;
 mod memory;

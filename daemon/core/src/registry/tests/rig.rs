@@ -230,7 +230,7 @@ impl Rig {
             _ => Ok(self.view(99)),
         }
     }
-    fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
+    pub(super) fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
         let (taken, fault) = match self.faults.pop_front() {
             Some((taken, cause)) => (taken.min(steps.len()), Some(cause)),
             None => (steps.len(), None),

@@ -1,0 +1,67 @@
+//! Addresses that come onto an interface while it is being changed.
+
+use super::super::*;
+use super::rig::*;
+
+const A: &str = "192.0.2.50/24";
+const B: &str = "192.0.2.77/24";
+
+/// The lease was refused, and the change that takes its address off is under way.
+fn refused() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.configure(A);
+    rig.server = Server::Naks;
+    rig.hold_changes = true;
+    rig.run_until(1050.01);
+    assert_eq!(rig.changes.len(), 1);
+    rig
+}
+
+#[test]
+fn an_address_that_is_put_on_again_behind_its_removal_comes_off() {
+    let mut rig = refused();
+    let (op, target, steps) = rig.changes.pop_front().unwrap();
+    let outcome = rig.change(&target, steps);
+    // A slow main plugin. The news come before the daemon hears of its own change.
+    rig.configure(A);
+    rig.hold_changes = false;
+    rig.input(Input::Done { op, outcome });
+    rig.run_until(1055.0);
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+}
+
+#[test]
+fn what_is_still_there_after_a_change_is_taken_off_by_the_next() {
+    let mut rig = refused();
+    let (op, target, steps) = rig.changes.pop_front().unwrap();
+    rig.change(&target, steps);
+    rig.addresses.push(A.parse().unwrap());
+    let outcome = rig.change(&target, Vec::new());
+    rig.hold_changes = false;
+    rig.server = Server::Silent;
+    rig.input(Input::Done { op, outcome });
+    rig.run_until(1055.0);
+    assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
+    (rig.server, rig.give) = (Server::Up, "192.0.2.77".parse().unwrap());
+    rig.run_until(1200.0);
+    assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![B.to_owned()], None));
+}
+
+#[test]
+fn what_somebody_puts_on_again_and_again_is_taken_off_with_growing_pauses() {
+    let mut rig = refused();
+    rig.server = Server::Silent;
+    let mut changes = 0;
+    while rig.at.as_secs() < 1350 {
+        while let Some((op, target, steps)) = rig.changes.pop_front() {
+            changes += 1;
+            rig.change(&target, steps);
+            rig.addresses.push(A.parse().unwrap());
+            let outcome = rig.change(&target, Vec::new());
+            rig.input(Input::Done { op, outcome });
+        }
+        rig.run_until(rig.at.as_secs_f64() + 0.5);
+    }
+    assert!((5..15).contains(&changes), "{changes} changes in five minutes");
+}
