@@ -27,6 +27,8 @@ mod http {
     mod args;
     pub(super) mod client_id;
     pub(super) mod cni;
+    mod named;
+    mod refusal;
     mod result;
 }
 

@@ -14,7 +14,8 @@ use leasehold_core::wire::option::fqdn;
 
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
-use super::cni::{bad_config, bad_env, host_netns, lan, netns, quoted, refused};
+use super::named::{host_netns, lan, netns};
+use super::refusal::{bad_config, bad_env, quoted, refused};
 
 const HOST_NAME: u8 = 12;
 const STATIC_ROUTE: u8 = 33;

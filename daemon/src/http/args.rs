@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use leasehold_api::cni::{Code, Config, Error, RuntimeConfig};
 use leasehold_core::wire::Mac;
 
-use super::cni::{bad_env, quoted, refused};
+use super::refusal::{bad_env, quoted, refused};
 
 /// The pairs of `CNI_ARGS`; of several with one key the last, as Go's map has it.
 ///

@@ -18,7 +18,8 @@ use leasehold_core::identity::{Attachment, ClientId};
 use sha2::{Digest, Sha256};
 
 use super::args::Args;
-use super::cni::{bad_config, bad_env, is_name};
+use super::named::is_name;
+use super::refusal::{bad_config, bad_env};
 
 /// The key of `clientId` in the configuration, for errors.
 const KEY: &str = "ipam.clientId";

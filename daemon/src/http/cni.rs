@@ -2,23 +2,15 @@
 //!
 //! Pure: no socket, no file, no state.
 
-use std::path::{Path, PathBuf};
-
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_api::cni::{BadKey, Code, Config, Error, PrevResult, Request, Version};
+use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Answer, Call};
-use leasehold_core::identity::{Attachment, Door, Lan};
 
 use super::add::{Site, add};
+use super::named::{attachment, netns, network, standing_parent};
+use super::refusal::{bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
-
-/// The longest container id and network name, in bytes. The specification names no limit, but runtimes keep both in
-/// names of files.
-const MAX_NAME: usize = 255;
-
-/// The longest path that the kernel takes (`PATH_MAX` with its NUL).
-const MAX_PATH: usize = 4095;
 
 /// A runtime's request, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,106 +144,6 @@ impl Asked {
     fn error(&self, code: Code, msg: impl Into<String>) -> Error {
         Error::new(code, msg).in_version(self.version).with_details(&self.about)
     }
-}
-
-/// Returns the error for the environment (4); the specification wants the variable named.
-pub(super) fn bad_env(variable: &str, fault: impl std::fmt::Display) -> Error {
-    Error::new(Code::InvalidEnvironment, format!("{variable}: {fault}"))
-}
-
-/// Returns the error for a key of the configuration (7).
-pub(super) fn bad_config(key: &str, fault: impl std::fmt::Display) -> Error {
-    Error::new(Code::InvalidConfig, format!("{key}: {fault}"))
-}
-
-/// Returns the error for a key of the configuration that could not be read.
-pub(super) fn refused(bad: BadKey) -> Error {
-    bad_config(&bad.key, bad.fault)
-}
-
-/// Returns the error for JSON that is not as it should be.
-pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Error {
-    Error::new(Code::Decode, format!("{what} cannot be read: {}", cut(&error.to_string())))
-}
-
-/// Quotes what came from outside.
-pub(super) fn quoted(text: &str) -> String {
-    format!("{:?}", cut(text))
-}
-
-/// Cuts a text that may bear a megabyte from outside.
-fn cut(text: &str) -> &str {
-    text.char_indices().nth(160).map_or(text, |(end, _)| &text[..end])
-}
-
-fn network(config: &Config) -> Result<&str, Error> {
-    let bad_name = |fault| bad_config("the network's name", fault);
-    let network = config.name.as_deref().ok_or_else(|| bad_name("missing"))?;
-    if !is_name(network) {
-        return Err(bad_name("it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\""));
-    }
-    Ok(network)
-}
-
-fn attachment(request: &Request, config: &Config) -> Result<Attachment, Error> {
-    let network = network(config)?;
-    let container = set("CNI_CONTAINERID", &request.env.container_id)?;
-    if !is_name(container) {
-        let rule = "it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\"";
-        return Err(bad_env("CNI_CONTAINERID", rule));
-    }
-    let ifname = set("CNI_IFNAME", &request.env.ifname)?;
-    if !is_link_name(ifname, 15) {
-        return Err(bad_env("CNI_IFNAME", "1 to 15 bytes, not \".\" or \"..\", without \"/\", \":\" and white space"));
-    }
-    let [network, container, ifname] = [network, container, ifname].map(str::to_owned);
-    Ok(Attachment { door: Door::Cni, network, container, ifname })
-}
-
-fn set<'a>(variable: &str, value: &'a Option<String>) -> Result<&'a str, Error> {
-    value.as_deref().filter(|value| !value.is_empty()).ok_or_else(|| bad_env(variable, "not set"))
-}
-
-/// Tells whether `text` matches `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$` (CNI specification, "Parameters") and is not endless.
-pub(super) fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
-        && text.len() <= MAX_NAME
-}
-
-/// Tells whether the kernel takes `text` for a link's name of at most `max` bytes.
-fn is_link_name(text: &str, max: usize) -> bool {
-    (1..=max).contains(&text.len())
-        && !matches!(text, "." | "..")
-        && !text.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control())
-}
-
-pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
-    let path = set("CNI_NETNS", &request.env.netns)?;
-    if !Path::new(path).is_absolute() || path.contains('\0') || path.len() > MAX_PATH {
-        return Err(bad_env("CNI_NETNS", format!("{} is not an absolute path", quoted(path))));
-    }
-    Ok(path.into())
-}
-
-/// Tells whether the namespace may be the host's own, in the two words for it that libcni knows.
-pub(super) fn host_netns(request: &Request) -> bool {
-    request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
-}
-
-/// Returns the wire that the network is on. A name that no link can have is none, and an alternative name of a link
-/// has up to 127 bytes.
-pub(super) fn lan(config: &Config, network: &str) -> Lan {
-    match config.parent_link().filter(|name| is_link_name(name, 127)) {
-        Some(parent) => Lan::Link { parent: parent.to_owned(), vlan: config.parent_vlan() },
-        None => Lan::Network(network.to_owned()),
-    }
-}
-
-/// Returns the host's link that has to be there before an ADD. A bridge has not: its main plugin makes it.
-fn standing_parent(config: &Config) -> Option<String> {
-    let made = config.plugin.as_deref() == Some("bridge");
-    config.parent_link().filter(|name| !made && is_link_name(name, 127)).map(str::to_owned)
 }
 
 /// Returns the IPv4 addresses that the runtime believes to be on our interface.

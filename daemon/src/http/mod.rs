@@ -1,8 +1,8 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request a connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no state of a lease: [`cni`] (with [`add`], [`args`], [`client_id`] and [`result`]) and [`control`]
-//! are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the journal, [`server`] is hyper, [`spool`] reads what shims left
-//! while no daemon ran.
+//! Holds no rule and no state of a lease: [`cni`] (with [`add`], [`named`], [`args`], [`client_id`], [`refusal`] and
+//! [`result`]) and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the journal,
+//! [`server`] is hyper, [`spool`] reads what shims left while no daemon ran.
 //!
 //! # For the driver
 //! One channel bears everything, so one `recv` in the driver's loop hears every caller:
@@ -26,6 +26,8 @@ mod client_id;
 mod cni;
 mod control;
 mod events;
+mod named;
+mod refusal;
 mod result;
 mod server;
 mod spool;

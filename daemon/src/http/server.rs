@@ -23,8 +23,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::cni::{Asked, undecodable};
+use super::cni::Asked;
 use super::events::Question;
+use super::refusal::undecodable;
 use super::{Doors, Event, Reply, control};
 
 /// From the accept to the end of the request's head.
