@@ -5,7 +5,7 @@
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
 //! * [`packet`]: the sockets of an exchange, for some on a bridge's [`port`] of their own; [`exchange`] sends what its
-//!   [`outbox`] holds and receives through them; [`reaper`] closes them.
+//!   [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
 //! * [`inherit`] takes the socket that systemd passes.

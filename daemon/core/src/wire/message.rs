@@ -295,7 +295,7 @@ impl ClientMessage<'_> {
 }
 
 /// Tells whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82), and cannot be one of
-/// [`ClientMessage::extra`].
+/// a message's `extra`.
 pub fn is_own(code: u8) -> bool {
     use code::*;
     const RELAY_AGENT: u8 = 82;
