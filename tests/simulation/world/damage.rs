@@ -26,9 +26,12 @@ impl World {
         let plan = &self.plan;
         let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
         for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live) {
-            let bound = |record: &Record| record.attachment == actor.attachment && record.state == RecordState::Bound;
-            // Without its address on the interface nothing shows that it runs.
-            let must = sure && !actor.meddled && self.store.durable.values().any(bound);
+            // Without its address on the interface nothing shows that it runs, and of one that came after its ADD its runtime
+            // knows nothing.
+            let told = actor.told.as_ref().map(|told| told.address);
+            let known = |record: &Record| record.state == RecordState::Bound && Some(record.lease.address) == told;
+            let is_known = |record: &Record| record.attachment == actor.attachment && known(record);
+            let must = sure && !actor.meddled && self.store.durable.values().any(is_known);
             actor.stranded = Some(must && actor.stranded != Some(false));
             // Whoever is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
