@@ -15,7 +15,7 @@ use crate::clock;
 use crate::error::{Doing, Error};
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
-use crate::wait::first_readable;
+use crate::wait::{first_readable, until_found};
 
 /// `leasehold daemon`, running.
 #[derive(Debug)]
@@ -171,13 +171,7 @@ impl Daemon {
 
     /// Waits until it lists nothing: a binding goes a moment after its RELEASE.
     pub fn wait_until_empty(&self) -> Result<(), Error> {
-        let deadline = Instant::now() + DEADLINE;
-        while !self.list()?.is_empty() {
-            if Instant::now() >= deadline {
-                return Err(Error::timed_out("empty list", DEADLINE, self.operator(&["list"])?));
-            }
-        }
-        Ok(())
+        until_found("empty list", DEADLINE, || Ok(self.list()?.is_empty().then_some(())))
     }
 
     /// Returns its events from the first on, as `leasehold events` prints them.

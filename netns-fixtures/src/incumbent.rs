@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::Instant;
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Process};
 use crate::shim::{CallError, Shim};
-use crate::wait::until_file;
+use crate::wait::{until_file, until_found};
 
 /// The incumbent's daemon, running, and the main plugins that ask it.
 #[derive(Debug)]
@@ -41,12 +40,7 @@ impl Incumbent {
         let process = Process::start(host, "dhcp daemon", command)?;
         until_file(dir, "socket of the incumbent", DEADLINE, || Ok(socket.exists().then_some(())))?;
         // It is there before anybody listens.
-        let deadline = Instant::now() + DEADLINE;
-        while UnixStream::connect(socket).is_err() {
-            if Instant::now() >= deadline {
-                return Err(Error::timed_out("the incumbent to listen", DEADLINE, String::new()));
-            }
-        }
+        until_found("the incumbent to listen", DEADLINE, || Ok(UnixStream::connect(socket).ok()))?;
         Ok(Self { host: host.clone(), process })
     }
 

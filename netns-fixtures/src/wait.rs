@@ -1,7 +1,8 @@
-//! Waiting for what a process does to a file, or to the links of a namespace.
+//! Waiting for what a process does to a file, to the links of a namespace, or where nothing tells of it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -32,6 +33,25 @@ pub fn until_file<T>(
             return Err(Error::timed_out(awaited, limit, String::new()));
         }
     }
+}
+
+/// Waits until `look` finds something, looking again and again: for what nothing tells of.
+///
+/// # Errors
+/// [`Error::TimedOut`] after `limit`, with `awaited` in its text; or what `look` fails with.
+pub(crate) fn until_found<T>(
+    awaited: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        thread::yield_now();
+    }
+    Err(Error::timed_out(awaited, limit, String::new()))
 }
 
 /// Waits until `look` finds something, looking again whenever a link, an IPv4 address or an IPv4 route of a namespace

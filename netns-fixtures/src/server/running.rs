@@ -5,8 +5,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Grants;
 use crate::error::{Doing, Error};
@@ -14,7 +13,7 @@ use crate::lan::Lan;
 use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
-use crate::wait::until_file;
+use crate::wait::{until_file, until_found};
 
 /// A program that serves DHCP: how it is told what to do, and how its lease file is read.
 pub trait Program: Debug {
@@ -235,15 +234,10 @@ fn at_rest<T>(
     look: impl Fn() -> Result<T, Error>,
     still: impl Fn(&T) -> bool,
 ) -> Result<T, Error> {
-    let deadline = Instant::now() + DEADLINE;
-    while Instant::now() < deadline {
+    until_found("rest of a DHCP server", DEADLINE, || {
         let seen = look()?;
-        if process.is_none_or(Process::is_asleep) && still(&seen) {
-            return Ok(seen);
-        }
-        thread::yield_now();
-    }
-    Err(Error::timed_out("rest of a DHCP server", DEADLINE, String::new()))
+        Ok((process.is_none_or(Process::is_asleep) && still(&seen)).then_some(seen))
+    })
 }
 
 fn held(history: &[Lease]) -> Vec<Lease> {
