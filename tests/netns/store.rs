@@ -85,6 +85,8 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
     for member in &members {
         lab.daemon().wait_for_event(&format!("lan/{}/eth0 adopted ", member.container.id))?;
     }
+    let adopted = lab.daemon().events()?.iter().filter(|line| line.contains("/eth0 adopted ")).count();
+    assert_eq!(adopted, 2);
     witness::holds(&lab, &members)?;
     for member in &members {
         assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
