@@ -11,6 +11,9 @@ use super::refusal::{bad_config, bad_env, quoted};
 /// names of files.
 const MAX_NAME: usize = 255;
 
+/// What [`is_name`] wants of them, in words.
+const NAME_RULE: &str = "it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\"";
+
 /// The longest path that the kernel takes (`PATH_MAX` with its NUL).
 const MAX_PATH: usize = 4095;
 
@@ -19,7 +22,7 @@ pub(super) fn network(config: &Config) -> Result<&str, Error> {
     let bad_name = |fault| bad_config("the network's name", fault);
     let network = config.name.as_deref().ok_or_else(|| bad_name("missing"))?;
     if !is_name(network) {
-        return Err(bad_name("it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\""));
+        return Err(bad_name(NAME_RULE));
     }
     Ok(network)
 }
@@ -29,8 +32,7 @@ pub(super) fn attachment(request: &Request, config: &Config) -> Result<Attachmen
     let network = network(config)?;
     let container = set("CNI_CONTAINERID", &request.env.container_id)?;
     if !is_name(container) {
-        let rule = "it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\"";
-        return Err(bad_env("CNI_CONTAINERID", rule));
+        return Err(bad_env("CNI_CONTAINERID", NAME_RULE));
     }
     let ifname = set("CNI_IFNAME", &request.env.ifname)?;
     if !is_link_name(ifname, 15) {
