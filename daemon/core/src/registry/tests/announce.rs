@@ -17,9 +17,7 @@ fn changing(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
     rig.profile = Profile { detection, ..Profile::default() };
     rig.lease = 4000;
-    rig.add("a", 1, "a");
-    rig.run_until(1009.0);
-    rig.configure(A);
+    rig.bind_slowly();
     rig.run_until(2999.0);
     rig.give = OTHER;
     rig.asked.clear();

@@ -15,8 +15,7 @@ const B: &str = "192.0.2.77/24";
 /// An ADD whose address is on the interface.
 fn bound() -> Rig {
     let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.configure(A);
+    rig.bind();
     rig
 }
 
@@ -118,8 +117,7 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
 fn on_change_keep_records_and_leaves_the_interface_alone() {
     let mut rig = Rig::new(8);
     rig.profile = Profile { on_change: OnChange::Keep, ..Profile::default() };
-    rig.add("a", 1, "a");
-    rig.configure(A);
+    rig.bind();
     give_another(&mut rig);
     rig.run_until(1050.5);
     assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0));

@@ -16,9 +16,7 @@ const B: &str = "192.0.2.77/24";
 fn changing(profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
     rig.profile = profile;
-    rig.add("a", 1, "a");
-    rig.run_until(1009.0);
-    rig.configure(A);
+    rig.bind_slowly();
     rig.run_until(1040.0);
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
     rig

@@ -20,8 +20,7 @@ const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 fn bound() -> Rig {
     let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.configure(A);
+    rig.bind();
     rig
 }
 
@@ -107,9 +106,7 @@ fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
 fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed_for() {
     let mut rig = Rig::new(8);
     rig.profile.detection = Detection::Strict;
-    rig.add("a", 1, "a");
-    rig.run_until(1009.0);
-    rig.configure(A);
+    rig.bind_slowly();
     rig.server = Server::Naks;
     rig.run_until(1042.01);
     while rig.state("a") == ["BOUND"] {

@@ -24,9 +24,7 @@ fn bound(profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
     rig.profile = profile;
     rig.options = vec![3, 4, 192, 0, 2, 1];
-    rig.add("a", 1, "a");
-    rig.run_until(1009.0);
-    rig.configure(A);
+    rig.bind_slowly();
     rig
 }
 

@@ -9,8 +9,7 @@ const B: &str = "192.0.2.77/24";
 /// The lease was refused, and the change that takes its address off is under way.
 fn refused() -> Rig {
     let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.configure(A);
+    rig.bind();
     rig.server = Server::Naks;
     rig.hold_changes = true;
     rig.run_until(1050.01);

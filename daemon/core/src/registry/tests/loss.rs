@@ -15,8 +15,7 @@ fn bound(profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
     rig.profile = profile;
     rig.options = vec![3, 4, 192, 0, 2, 1];
-    rig.add("a", 1, "a");
-    rig.configure(A);
+    rig.bind();
     rig
 }
 

@@ -15,9 +15,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 fn bound(profile: Profile) -> Rig {
     let mut rig = Rig::new(8);
     rig.profile = profile;
-    rig.add("a", 1, "a");
-    rig.run_until(1009.0);
-    rig.configure(A);
+    rig.bind_slowly();
     rig
 }
 

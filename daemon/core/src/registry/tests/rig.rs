@@ -15,6 +15,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::identity::{ClientId, Door, Identity, Lan};
+pub(super) use crate::link::Cookie;
 use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::silence::Survey;
@@ -24,6 +25,8 @@ use crate::wire::frame::{Arp, ArpOp, Frame, Udp};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+/// What the server gives first.
+const FIRST_ADDRESS: &str = "192.0.2.50/24";
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Disk {
@@ -423,6 +426,19 @@ impl Rig {
         let address: Ipv4Net = address.parse().unwrap();
         self.addresses.push(address);
         self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// Adds attachment `a`, whose main plugin puts the address on at once.
+    pub(super) fn bind(&mut self) {
+        self.add("a", 1, "a");
+        self.configure(FIRST_ADDRESS);
+    }
+
+    /// Adds attachment `a`, whose main plugin puts the address on when nobody listens for conflicts any more.
+    pub(super) fn bind_slowly(&mut self) {
+        self.add("a", 1, "a");
+        self.run_until(1009.0);
+        self.configure(FIRST_ADDRESS);
     }
 
     /// Takes an address off the interface, by hand.
