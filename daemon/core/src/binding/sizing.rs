@@ -1,6 +1,6 @@
 //! The MTU that a lease names, set before its ADD is answered.
 //!
-//! It is tried once; what became of that stands in the record before it is tried. Later tries are [`super::work`]'s: no ADD
+//! It is tried once, and that it is due stands in the record before. Later tries are [`super::work`]'s: no ADD
 //! fails for its MTU.
 
 use super::{Acquire, Binding, Cx, Life, Stage};
@@ -8,9 +8,14 @@ use crate::effect::Outcome;
 use crate::link::{LinkCause, Step};
 
 impl Acquire {
+    /// Returns the MTU that the lease names.
+    fn wanted_mtu(&self) -> Option<u32> {
+        self.client.lease()?.mtu.map(u32::from)
+    }
+
     /// Tells whether the lease wants another MTU than the link has.
     pub(super) fn resizes(&self) -> bool {
-        self.client.lease().and_then(|lease| lease.mtu).is_some_and(|mtu| u32::from(mtu) != self.mtu)
+        self.wanted_mtu().is_some_and(|wanted| wanted != self.mtu)
     }
 }
 
@@ -18,7 +23,7 @@ impl Binding {
     /// Sets the MTU, if the server gave one.
     pub(super) fn make_fit(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.client.lease().is_none_or(|lease| lease.mtu.is_none()) {
+        if acquire.wanted_mtu().is_none() {
             return self.held(cx);
         }
         acquire.stage = Stage::Sizing;
@@ -36,8 +41,8 @@ impl Binding {
 
     fn resize(&mut self, most: Option<u32>, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(wanted) = acquire.client.lease().and_then(|lease| lease.mtu) else { return };
-        let mtu = u32::from(wanted).min(most.unwrap_or(acquire.mtu));
+        let Some(wanted) = acquire.wanted_mtu() else { return };
+        let mtu = wanted.min(most.unwrap_or(acquire.mtu));
         if mtu == acquire.mtu {
             return self.sized(Ok(mtu), cx);
         }
@@ -47,8 +52,7 @@ impl Binding {
     /// Goes on after the look at the LAN's link, or the change.
     pub(super) fn on_sizing(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
-        let wanted = acquire.client.lease().and_then(|lease| lease.mtu);
-        let grows = wanted.is_some_and(|wanted| u32::from(wanted) > acquire.mtu);
+        let grows = acquire.wanted_mtu().is_some_and(|wanted| wanted > acquire.mtu);
         match outcome {
             Outcome::Inspected(Err(cause)) if grows => self.sized(Err(super::not_gone(cause)), cx),
             Outcome::Inspected(parent) => self.resize(parent.ok().map(|view| view.mtu), cx),
