@@ -20,14 +20,13 @@ use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::hold::Before;
-use super::{Binding, Cx, Life};
+use super::{Binding, Cx, Life, of_netns};
 use crate::conflict::{Heard, Turn, Window};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Detection;
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::link::{Hears, Link, LinkCause, Sockets};
-use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, Frame};
@@ -384,8 +383,7 @@ impl Binding {
     /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and asks from any of them.
     fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
         let Some((cookie, _)) = self.link.in_netns() else { return false };
-        let all = (cookie, BindingId(0))..=(cookie, BindingId(u64::MAX));
-        cx.by_netns.range(all).any(|(_, inside)| *inside == mac)
+        of_netns(cx.by_netns, cookie).any(|(_, inside)| inside == mac)
     }
 
     fn guard_on_arp(&mut self, arp: &Arp, cx: &mut Cx<'_>) {

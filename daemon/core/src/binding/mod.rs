@@ -54,8 +54,16 @@ pub(crate) struct Cx<'a> {
     pub(crate) rng: &'a mut Rng,
     /// The live holder of each identity.
     pub(crate) holders: &'a BTreeMap<IdentityKey, BindingId>,
-    /// The bindings of each namespace, with the Ethernet addresses of their interfaces.
-    pub(crate) by_netns: &'a BTreeMap<(Cookie, BindingId), Mac>,
+    pub(crate) by_netns: &'a ByNetns,
+}
+
+/// The bindings of each namespace, with the Ethernet addresses of their interfaces.
+pub(crate) type ByNetns = BTreeMap<(Cookie, BindingId), Mac>;
+
+/// Returns those of one namespace.
+pub(crate) fn of_netns(by_netns: &ByNetns, cookie: Cookie) -> impl Iterator<Item = (BindingId, Mac)> {
+    let all = (cookie, BindingId(0))..=(cookie, BindingId(u64::MAX));
+    by_netns.range(all).map(|((_, id), mac)| (*id, *mac))
 }
 
 /// One holder of a lease.

@@ -80,12 +80,6 @@ enum Stage {
     Applying { steps: Vec<Step>, next: Option<Box<Lease>>, short: bool },
 }
 
-impl Stage {
-    fn is_noting(&self) -> bool {
-        matches!(self, Self::Noting)
-    }
-}
-
 impl Work {
     /// Returns work that goes on where a restart cut it short, when it is its turn.
     pub(super) fn recovered(former: Option<Box<Former>>) -> Option<Box<Self>> {
@@ -333,7 +327,8 @@ impl Binding {
 
     /// Tells whether a look at the interface or a change of it is under way.
     pub(crate) fn is_working(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.busy() && !work.stage.is_noting()) && !self.awaits_turn()
+        let works = |stage: &Stage| matches!(stage, Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. });
+        self.work.as_ref().is_some_and(|work| works(&work.stage))
     }
 
     /// Tells whether what a restart cut short waits for its turn.
@@ -430,7 +425,7 @@ impl Binding {
 
     /// Goes on, if it may, when the store has written, or has failed to.
     pub(super) fn noted(&mut self, cx: &mut Cx<'_>) {
-        if let Some(work) = self.work.as_mut().filter(|work| work.stage.is_noting()) {
+        if let Some(work) = self.work.as_mut().filter(|work| matches!(work.stage, Stage::Noting)) {
             work.stage = Stage::Idle;
         }
         self.work(cx);
@@ -454,10 +449,10 @@ impl Binding {
         let leases = again.into_iter().chain(next.filter(|_| !agrees).map(|next| *next)).collect();
         work.former = Former { leases, bare, taken, mtu_due, displaced: Vec::new() };
         arrived.into_iter().for_each(|address| self.announce(address, cx));
-        match mtu_due {
-            _ if comes_back => self.work_later(&"an address came back", LONGEST_PAUSE, cx),
-            true => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
-            false => self.work(cx),
+        match (comes_back, mtu_due) {
+            (true, _) => self.work_later(&"an address came back", LONGEST_PAUSE, cx),
+            (false, true) => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
+            (false, false) => self.work(cx),
         }
         // Where the profile keeps what is there, that nothing is, or something else, does not go without saying.
         let keeps = bare && self.profile.on_expiry == OnExpiry::Keep || self.keeps_changed();

@@ -1,4 +1,4 @@
-//! The calls of the CNI shim, and DEL.
+//! What the calls of the CNI shim about an attachment have in common, and DEL.
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. DEL goes before them and ends an
 //! ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`.

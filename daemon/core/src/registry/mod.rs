@@ -38,13 +38,12 @@ use self::recover::Resuming;
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
-use crate::binding::{Binding, Cx, Outbox, Owner, Report};
+use crate::binding::{Binding, ByNetns, Cx, Outbox, Owner, Report};
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
-use crate::link::{Cookie, LinkCause};
+use crate::link::LinkCause;
 use crate::record::BindingId;
 use crate::time::{BootId, Instant, Now};
-use crate::wire::Mac;
 use crate::wire::frame;
 
 /// What may differ from one daemon to another.
@@ -103,8 +102,7 @@ pub struct Registry {
     releasing: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
     /// Identities that lost their holder during the input at hand.
     freed: BTreeSet<IdentityKey>,
-    /// The bindings of each namespace, with the Ethernet addresses of their interfaces.
-    by_netns: BTreeMap<(Cookie, BindingId), Mac>,
+    by_netns: ByNetns,
     slots: BTreeMap<Arc<Attachment>, Slot>,
     /// The ADDs that wait for a change of their interface to end.
     awaiting_change: BTreeSet<Attachment>,
@@ -145,7 +143,7 @@ impl Registry {
             holders: BTreeMap::new(),
             releasing: BTreeMap::new(),
             freed: BTreeSet::new(),
-            by_netns: BTreeMap::new(),
+            by_netns: ByNetns::new(),
             slots: BTreeMap::new(),
             awaiting_change: BTreeSet::new(),
             checks_waiting: BTreeSet::new(),

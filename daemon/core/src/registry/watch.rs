@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::{Life, Owner, Purpose};
+use crate::binding::{Life, Owner, Purpose, of_netns};
 use crate::dhcpv4::timing;
 use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
@@ -109,8 +109,7 @@ impl Registry {
     }
 
     fn of_link(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
-        let all = (cookie, BindingId(0))..=(cookie, BindingId(u64::MAX));
-        let in_netns = self.by_netns.range(all).map(|((_, id), _)| *id);
+        let in_netns = of_netns(&self.by_netns, cookie).map(|(id, _)| id);
         let is_link = |id: &BindingId| {
             let link = self.bindings.get(id).and_then(|binding| binding.link.in_netns());
             link.is_some_and(|(_, index)| ifindex.is_none_or(|wanted| wanted == index))
