@@ -53,6 +53,7 @@ enum Doing {
     Open(ExchangeId),
     Inspect(Target),
     Apply(Target, usize),
+    Send,
     Survey,
 }
 
@@ -169,7 +170,10 @@ impl<'a> Life<'a> {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
                     self.doing.push_back((op, Doing::Open(exchange)));
                 }
-                Effect::Send { exchange, frame } => self.send(exchange, &frame),
+                Effect::Send { op, exchange, frame } => {
+                    self.send(exchange, &frame);
+                    self.doing.extend(op.map(|op| (op, Doing::Send)));
+                }
                 Effect::Close { exchange } => {
                     let before = self.sockets.insert(exchange, Socket::Closed);
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
@@ -213,6 +217,7 @@ impl<'a> Life<'a> {
                 let taken = usize::from(self.script.u8()) % (steps + 1);
                 Outcome::Applied { taken, result: self.doubtful_view(&target) }
             }
+            (Doing::Send, well) => Outcome::Sent(if well { Ok(()) } else { Err(self.link_cause()) }),
             (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
         };
         self.input(Input::Done { op, outcome });

@@ -191,11 +191,11 @@ impl Subject {
                 changes.iter().for_each(|change| self.answer_early(change));
                 Some(Effect::Persist { op, changes })
             }
-            (Mutation::ReleaseUnderHolder, Effect::Send { exchange, frame })
+            (Mutation::ReleaseUnderHolder, Effect::Send { op, exchange, frame })
                 if kind_of(&frame) == Some(Kind::Release) =>
             {
                 let address = message_of(&frame).expect("a kind comes from a message").ciaddr;
-                self.held.insert(exchange, (address, vec![Effect::Send { exchange, frame }]));
+                self.held.insert(exchange, (address, vec![Effect::Send { op, exchange, frame }]));
                 None
             }
             (Mutation::ReleaseUnderHolder, Effect::Close { exchange }) => match self.held.get_mut(&exchange) {
@@ -226,12 +226,12 @@ impl Subject {
                 }
                 Some(Effect::Persist { op, changes })
             }
-            (Mutation::StormAnswered, Effect::Send { exchange, frame })
+            (Mutation::StormAnswered, Effect::Send { op, exchange, frame })
                 if kind_of(&frame) == Some(Kind::Discover) && self.echoes < 40 =>
             {
                 self.echoes += 1;
-                self.own.push_back(Effect::Send { exchange, frame: frame.clone() });
-                Some(Effect::Send { exchange, frame })
+                self.own.push_back(Effect::Send { op: None, exchange, frame: frame.clone() });
+                Some(Effect::Send { op, exchange, frame })
             }
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
             (Mutation::StatusBlind, Effect::Reply { id, answer: Answer::Failed(Failure::NotReady(_)) }) => {

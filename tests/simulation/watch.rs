@@ -123,11 +123,12 @@ enum Under {
     Recalled,
     Inspect,
     Apply(Target),
+    Send(ExchangeId),
 }
 
 impl Under {
     fn recall(&mut self, exchange: ExchangeId) {
-        if matches!(self, Self::Open(id, ..) if *id == exchange) {
+        if matches!(self, Self::Open(id, ..) | Self::Send(id) if *id == exchange) {
             *self = Self::Recalled;
         }
     }
@@ -281,7 +282,10 @@ impl Watch {
             }
             Effect::Inspect { op, .. } | Effect::Survey { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
-            Effect::Send { exchange, frame } => self.send(now, *exchange, frame, lan),
+            Effect::Send { op, exchange, frame } => {
+                let found = self.send(now, *exchange, frame, lan);
+                found.or(op.and_then(|op| self.begin(op, Under::Send(*exchange))))
+            }
             Effect::Close { exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
                 // A Close recalls an Open that is under way.

@@ -95,6 +95,8 @@ pub enum Outcome {
     Persisted(Result<(), StoreCause>),
     /// Of [`Effect::Open`].
     Opened(Result<(), LinkCause>),
+    /// Of [`Effect::Send`]: the link took the frame, or why it did not.
+    Sent(Result<(), LinkCause>),
     /// Of [`Effect::Inspect`].
     Inspected(Result<LinkView, LinkCause>),
     /// Of [`Effect::Apply`].
@@ -156,6 +158,8 @@ pub enum Effect {
     },
     /// Sends a frame, from its Ethernet header on. A loss is the network's.
     Send {
+        /// Answered by [`Outcome::Sent`], if anybody wants to know, unless the exchange breaks or is closed first.
+        op: Option<OpId>,
         /// The exchange.
         exchange: ExchangeId,
         /// The frame.

@@ -8,13 +8,14 @@ use std::time::Duration;
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::LinkCause;
 use leasehold_core::wire::frame::FrameMeta;
+use nix::errno::Errno;
 use socket2::Socket;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, trace};
 
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Outgoing};
 use super::packet::{Opened, PacketSocket, Receiver, Sent};
 use super::ready::Ready;
 use super::{NetEvent, Received};
@@ -48,7 +49,7 @@ struct Tally {
 /// A frame that waits to be tried again.
 #[derive(Debug)]
 struct Retry {
-    frame: Vec<u8>,
+    it: Outgoing,
     at: Instant,
     pause: Duration,
     until: Instant,
@@ -135,23 +136,32 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame. Returns it when it is to be tried again.
+    /// Sends a frame, and tells who waits for that. Returns it when it is to be tried again.
     fn send(&self, packet: &PacketSocket, it: Box<Retry>, tally: &mut Tally) -> Result<Option<Box<Retry>>, LinkCause> {
-        let lost = match packet.send(&it.frame) {
-            Sent::Yes => {
-                tally.sent += 1;
-                trace!(exchange = self.id.0, length = it.frame.len(), "frame sent");
-                return Ok(None);
-            }
+        let op = it.it.op;
+        let sent = match packet.send(&it.it.frame) {
+            Sent::Yes => Ok(()),
             Sent::Gone => return Err(packet.no_link()),
             Sent::Busy(errno) => match it.later(Instant::now()) {
                 Some(retry) => return Ok(Some(retry)),
-                None => errno,
+                None => Err(errno),
             },
-            Sent::Refused(errno) => errno,
+            Sent::Refused(errno) => Err(errno),
         };
-        tally.unsent += 1;
-        debug!(exchange = self.id.0, errno = %lost, "frame not sent");
+        match sent {
+            Ok(()) => {
+                tally.sent += 1;
+                trace!(exchange = self.id.0, "frame sent");
+            }
+            Err(errno) => {
+                tally.unsent += 1;
+                debug!(exchange = self.id.0, %errno, "frame not sent");
+            }
+        }
+        if let Some(op) = op {
+            let outcome = Outcome::Sent(sent.map_err(unsent));
+            self.tell(NetEvent::Done { op, outcome });
+        }
         Ok(None)
     }
 
@@ -162,8 +172,8 @@ impl Exchange {
 }
 
 impl Retry {
-    fn first(frame: Vec<u8>, now: Instant) -> Box<Self> {
-        Box::new(Self { frame, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
+    fn first(it: Outgoing, now: Instant) -> Box<Self> {
+        Box::new(Self { it, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
     }
 
     /// Returns it for its next try, the last at the end of the patience; `None` when that was the last.
@@ -174,6 +184,14 @@ impl Retry {
         self.at = (now + self.pause).min(self.until);
         self.pause *= 2;
         Some(self)
+    }
+}
+
+/// Says why a frame was not sent, however often it was tried.
+fn unsent(errno: Errno) -> LinkCause {
+    match errno {
+        Errno::ENETDOWN => LinkCause::Down,
+        errno => LinkCause::refused("send", io::Error::from(errno)),
     }
 }
 
@@ -221,7 +239,7 @@ mod tests {
     fn a_frame_is_tried_for_fifty_milliseconds_at_growing_intervals() {
         let start = Instant::now();
         let mut tries = Vec::new();
-        let mut next = Some(Retry::first(Vec::new(), start));
+        let mut next = Some(Retry::first(Outgoing { op: None, frame: Vec::new() }, start));
         while let Some(retry) = next {
             tries.push((retry.at - start).as_millis());
             let at = retry.at;

@@ -31,6 +31,7 @@ mod watch;
 mod tests;
 
 use std::collections::HashMap;
+use std::future;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ use tracing::debug;
 
 use exchange::Exchange;
 use netns::Host;
-use outbox::{Sender, outbox};
+use outbox::{Outgoing, Sender, outbox};
 use packet::Receiver;
 use pool::Pool;
 pub(crate) use ready::Ready;
@@ -221,12 +222,17 @@ impl Net {
     }
 
     /// Sends a frame. One that the link cannot take within 50 ms is lost.
-    pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
+    pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
         };
-        if !frames.send(frame) {
-            debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
+        if frames.send(Outgoing { op, frame }) {
+            return;
+        }
+        debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
+        if let Some(op) = op {
+            let cause = LinkCause::refused("send", "too many frames wait, or the socket failed");
+            self.answer(op, future::ready(Outcome::Sent(Err(cause))));
         }
     }
 

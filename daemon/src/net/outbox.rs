@@ -6,12 +6,22 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use leasehold_core::effect::OpId;
 use tokio::sync::Notify;
 
 /// Returns both ends of a queue that holds at most `places` frames.
 pub(super) fn outbox(places: usize) -> (Sender, Outbox) {
     let shared = Arc::new(Shared { queue: Mutex::default(), places, news: Notify::new() });
     (Sender(Arc::clone(&shared)), Outbox(shared))
+}
+
+/// A frame that is to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    /// Answered when it is sent, or cannot be.
+    pub(super) op: Option<OpId>,
+    /// From its Ethernet header on.
+    pub(super) frame: Vec<u8>,
 }
 
 /// The end that frames are put into. Dropping it closes the exchange once they are sent.
@@ -31,7 +41,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    frames: VecDeque<Vec<u8>>,
+    frames: VecDeque<Outgoing>,
     /// Nothing more comes.
     closed: bool,
     /// Nobody takes any more.
@@ -40,7 +50,7 @@ struct Queue {
 
 impl Sender {
     /// Puts a frame in. Tells whether there was a place for it, and somebody to take it.
-    pub(super) fn send(&self, frame: Vec<u8>) -> bool {
+    pub(super) fn send(&self, frame: Outgoing) -> bool {
         let mut queue = self.0.queue();
         let fits = !queue.abandoned && queue.frames.len() < self.0.places;
         if fits {
@@ -60,7 +70,7 @@ impl Outbox {
     /// Takes the next frame, or waits for it; `None` when it is closed and empty.
     ///
     /// May be dropped at any await: a frame is taken in no other moment than when it is returned.
-    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
+    pub(super) async fn next(&mut self) -> Option<Outgoing> {
         loop {
             {
                 let mut queue = self.0.queue();
@@ -106,6 +116,10 @@ impl Drop for Outbox {
 mod tests {
     use super::*;
 
+    fn frame(byte: u8) -> Outgoing {
+        Outgoing { op: None, frame: vec![byte] }
+    }
+
     fn on_loop<F: Future>(future: F) -> F::Output {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
@@ -114,13 +128,13 @@ mod tests {
     fn frames_come_in_order_and_the_end_comes_after_the_last() {
         on_loop(async {
             let (sender, mut outbox) = outbox(2);
-            assert!(sender.send(vec![1]) && sender.send(vec![2]));
-            assert!(!sender.send(vec![3]), "no place");
+            assert!(sender.send(frame(1)) && sender.send(frame(2)));
+            assert!(!sender.send(frame(3)), "no place");
             assert!(!outbox.is_closed());
             drop(sender);
             assert!(outbox.is_closed());
-            assert_eq!(outbox.next().await, Some(vec![1]));
-            assert_eq!(outbox.next().await, Some(vec![2]));
+            assert_eq!(outbox.next().await, Some(frame(1)));
+            assert_eq!(outbox.next().await, Some(frame(2)));
             assert_eq!(outbox.next().await, None);
         });
     }
@@ -131,10 +145,10 @@ mod tests {
             let (sender, mut outbox) = outbox(2);
             let waits = tokio::spawn(async move { (outbox.next().await, outbox.next().await) });
             tokio::task::yield_now().await;
-            assert!(sender.send(vec![1]));
+            assert!(sender.send(frame(1)));
             tokio::task::yield_now().await;
             drop(sender);
-            assert_eq!(waits.await.unwrap(), (Some(vec![1]), None));
+            assert_eq!(waits.await.unwrap(), (Some(frame(1)), None));
         });
     }
 
@@ -144,6 +158,6 @@ mod tests {
         assert!(!sender.is_abandoned());
         drop(outbox);
         assert!(sender.is_abandoned());
-        assert!(!sender.send(vec![1]));
+        assert!(!sender.send(frame(1)));
     }
 }

@@ -230,7 +230,7 @@ impl World {
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
-        if let (Effect::Send { exchange, frame }, Some(lan)) = (&effect, lan) {
+        if let (Effect::Send { exchange, frame, .. }, Some(lan)) = (&effect, lan) {
             self.spoken(lan, frame, self.strays(*exchange, frame));
         }
         if let Effect::Reply { id, answer: Answer::Leased(_) } = &effect {
@@ -396,7 +396,7 @@ fn kind_of(effect: &Effect) -> EffectKind {
 
 fn brief(effect: &Effect) -> String {
     match effect {
-        Effect::Send { exchange, frame } => format!("Send {exchange:?} {}", Brief(frame)),
+        Effect::Send { exchange, frame, .. } => format!("Send {exchange:?} {}", Brief(frame)),
         Effect::Persist { op, changes } => {
             let changes = changes.iter().map(|change| match change {
                 Change::Put(id, record) => {

@@ -4,13 +4,14 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::effect::Row;
+use leasehold_core::effect::{ExchangeId, Row};
 use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
 
 use super::actor::Actor;
 use super::{SECOND, World};
+use crate::subject::message_of;
 use crate::watch::Rule;
 
 /// A lease as its server knows it: LAN, server identifier, address, client.
@@ -81,6 +82,15 @@ impl World {
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
+        }
+    }
+
+    /// A RELEASE did not leave, and its client is told so: that excuses nothing.
+    pub(super) fn not_spoken(&mut self, exchange: ExchangeId, frame: &[u8]) {
+        let Some((sock, message)) = self.socks.get(&exchange).zip(message_of(frame)) else { return };
+        if let Some(server) = message.address(code::SERVER) {
+            self.stats.count("RELEASEs refused by a link");
+            self.left.remove(&(sock.lan, server, message.ciaddr, message.key()));
         }
     }
 

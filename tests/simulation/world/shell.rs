@@ -143,10 +143,30 @@ impl World {
                 let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
                 self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
             }
-            Effect::Send { exchange, frame } => self.transmit(exchange, frame),
+            Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
             Effect::Close { exchange } => self.close(exchange),
             Effect::Reply { id, answer } => self.reply(id, answer),
         }
+    }
+
+    /// Lets a frame out, or refuses to, which only who asks about it hears.
+    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
+        let Some(op) = op else {
+            return self.transmit(exchange, frame);
+        };
+        // The socket of a link that is gone breaks.
+        let Some(at) = self.socks.get(&exchange).and_then(|sock| sock.open_at) else { return };
+        let Some(up) = self.kernel.link(at).map(|wire| wire.up) else { return };
+        let result = match self.fate() {
+            Fate::Done if up => Ok(()),
+            Fate::Done => Err(LinkCause::Down),
+            Fate::Refused | Fate::TimedOut => Err(refused("send")),
+        };
+        match result {
+            Ok(()) => self.transmit(exchange, frame),
+            Err(_) => self.not_spoken(exchange, &frame),
+        }
+        self.report(op, Outcome::Sent(result), None, 0);
     }
 
     fn report(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>, delay: Micros) {

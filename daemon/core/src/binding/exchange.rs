@@ -74,6 +74,12 @@ impl Exchange {
         }
     }
 
+    /// Sends a RELEASE, whose outcome the owner hears; `None` where the sockets are not open.
+    pub(super) fn send_release(&self, owner: BindingId, frame: Vec<u8>, cx: &mut Cx<'_>) -> Option<OpId> {
+        let Self::Open(exchange) = self else { return None };
+        Some(cx.out.send_release(owner, *exchange, frame))
+    }
+
     /// Tells whether there are no sockets, and none on their way.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)

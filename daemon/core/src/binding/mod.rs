@@ -235,6 +235,7 @@ impl Binding {
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
             (Purpose::Work, outcome) => self.on_worked(outcome, cx),
             (Purpose::Survey, Outcome::Surveyed(survey)) => self.on_surveyed(survey),
+            (Purpose::Release, Outcome::Sent(result)) => self.release_on_sent(result, cx),
             (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
             (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {

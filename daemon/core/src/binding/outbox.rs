@@ -42,6 +42,8 @@ pub(crate) enum Purpose {
     FindParent,
     /// The host's link, for an exchange over it.
     FindLine,
+    /// The link's taking a RELEASE.
+    Release,
     /// A first look at an ADD's link, set up.
     Prepare,
     /// Whether a rival of an ADD lives.
@@ -222,7 +224,14 @@ impl Outbox {
     }
 
     pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
-        self.effects.push_back(Effect::Send { exchange, frame });
+        self.effects.push_back(Effect::Send { op: None, exchange, frame });
+    }
+
+    /// Sends a RELEASE, and hears whether the link took it.
+    pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
+        let op = self.mint(Owner::Binding(owner), Purpose::Release);
+        self.effects.push_back(Effect::Send { op: Some(op), exchange, frame });
+        op
     }
 
     pub(crate) fn inspect(&mut self, owner: Owner, purpose: Purpose, target: Target) -> OpId {

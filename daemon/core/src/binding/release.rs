@@ -88,8 +88,10 @@ enum Stage {
     Finding(OpId),
     /// Sockets are being opened.
     Opening,
-    /// The RELEASE is on its way.
+    /// The server's hardware address is being asked for.
     Sending(Box<dhcp::Release>),
+    /// The RELEASE is on its way out.
+    Leaving(OpId),
     /// The store is to forget.
     Forgetting,
 }
@@ -131,7 +133,7 @@ impl Release {
         let own = match &self.stage {
             // The store answers.
             Stage::Marking | Stage::Forgetting => return None,
-            Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening => None,
+            Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening | Stage::Leaving(_) => None,
             Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
@@ -176,6 +178,7 @@ impl Binding {
             | Stage::Finding(_)
             | Stage::Opening
             | Stage::Sending(_)
+            | Stage::Leaving(_)
             | Stage::Forgetting => {}
         }
     }
@@ -218,7 +221,12 @@ impl Binding {
                 let step = sending.on_clock(cx.now.boot);
                 self.release_step(step, cx);
             }
-            Stage::Paused { .. } | Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening => {}
+            Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Leaving(_) => {}
         }
     }
 
@@ -241,7 +249,8 @@ impl Binding {
             | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
-            | Stage::Sending(_) => {}
+            | Stage::Sending(_)
+            | Stage::Leaving(_) => {}
         }
     }
 
@@ -384,24 +393,44 @@ impl Binding {
             ReleaseStep::Wait => {}
             ReleaseStep::Ask(frame) => self.exchange.send(vec![frame], cx),
             ReleaseStep::Send(frame) => {
-                self.exchange.send(vec![frame], cx);
-                self.exchange.close(cx);
+                let leaving = self.exchange.send_release(self.id, frame, cx).map(Stage::Leaving);
                 let Life::Releasing(release) = &mut self.life else { return };
-                release.owed = Owed::Nothing;
-                tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
-                let why = release.why;
-                self.note_leave(EventKind::Released, why.cause(), cx);
-                self.tell(cx);
-                self.forget(cx);
+                release.stage = leaving.expect("only open sockets speak");
             }
         }
+    }
+
+    /// What the link did not take is tried another way.
+    pub(super) fn release_on_sent(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
+        self.exchange.close(cx);
+        match result {
+            Ok(()) => self.released(cx),
+            Err(cause) => self.release_on_unopened(cause, cx),
+        }
+    }
+
+    fn released(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        release.owed = Owed::Nothing;
+        tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
+        let why = release.why;
+        self.note_leave(EventKind::Released, why.cause(), cx);
+        self.tell(cx);
+        self.forget(cx);
     }
 
     /// A way that failed from inside is followed by the way from the host; then comes a pause.
     pub(super) fn release_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &mut self.life else { return };
-        if !matches!(release.stage, Stage::Opening | Stage::Sending(_)) {
-            return;
+        match release.stage {
+            Stage::Opening | Stage::Sending(_) => {}
+            Stage::Leaving(op) => cx.out.forget(op),
+            Stage::Marking
+            | Stage::Paused { .. }
+            | Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Forgetting => return,
         }
         tracing::debug!(attachment = %self.attachment, %cause, "no way for the RELEASE here");
         if release.from_host {
@@ -424,6 +453,8 @@ impl Binding {
             }
             // Nothing that a caller waits for any more.
             Stage::Queued(_) => self.tell(cx),
+            // Whether the link took the RELEASE before it went is about to be known.
+            Stage::Leaving(_) => {}
             Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
         }
     }
@@ -451,6 +482,8 @@ impl Binding {
                 self.exchange.close(cx);
                 self.tell(cx);
             }
+            // It leaves before the other asks for anything.
+            Stage::Leaving(_) => self.released(cx),
             Stage::Marking | Stage::Paused { .. } | Stage::Forgetting => {}
         }
     }
@@ -492,6 +525,7 @@ impl Binding {
             | Stage::Finding(_)
             | Stage::Opening
             | Stage::Sending(_)
+            | Stage::Leaving(_)
             | Stage::Forgetting => {}
         }
     }
@@ -512,7 +546,7 @@ impl Binding {
     fn forget(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
         let Life::Releasing(release) = &mut self.life else { return };
-        if let Stage::Finding(op) = std::mem::replace(&mut release.stage, Stage::Forgetting) {
+        if let Stage::Finding(op) | Stage::Leaving(op) = std::mem::replace(&mut release.stage, Stage::Forgetting) {
             cx.out.forget(op);
         }
         self.persist(Want::Gone, cx);

@@ -142,7 +142,7 @@ impl Registry {
     pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, purpose: Purpose, outcome: Outcome) {
         let view = match outcome {
             Outcome::Applied { result, .. } | Outcome::Inspected(result) => result,
-            Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Surveyed(_) => return,
+            Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Sent(_) | Outcome::Surveyed(_) => return,
         };
         match purpose {
             Purpose::Prepare => self.prepared(now, &attachment, view),
@@ -154,6 +154,7 @@ impl Registry {
             | Purpose::Survey
             | Purpose::FindParent
             | Purpose::FindLine
+            | Purpose::Release
             | Purpose::Audit
             | Purpose::Status => {}
         }

@@ -48,6 +48,7 @@ impl Registry {
             Outcome::Inspected(Err(cause)) => Some(format!("the network's parent link: {cause}")),
             Outcome::Persisted(Ok(()))
             | Outcome::Opened(Ok(()))
+            | Outcome::Sent(_)
             | Outcome::Inspected(Ok(_))
             | Outcome::Applied { .. }
             | Outcome::Surveyed(_) => None,

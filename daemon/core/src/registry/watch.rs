@@ -181,6 +181,7 @@ impl Registry {
             Outcome::Inspected(Err(_))
             | Outcome::Persisted(_)
             | Outcome::Opened(_)
+            | Outcome::Sent(_)
             | Outcome::Applied { .. }
             | Outcome::Surveyed(_) => {}
         }

@@ -44,7 +44,7 @@ fn only_what_is_ours_comes_in() {
             Answer { to: MAC, ..good }.frame(),
         ];
         for frame in foreign.iter().chain([&arp()]).chain(&ours) {
-            lab.net.send(sender, frame.clone());
+            lab.send(sender, frame.clone());
         }
         // What one socket gets keeps its order, so nothing foreign came before or between.
         assert_eq!(lab.frame(with_arp).await.0, arp());
@@ -83,9 +83,9 @@ fn of_arp_an_exchange_hears_what_it_wants_and_no_more() {
             ArpFrame { target: ASKED, target_mac: OTHER, ..answer },
         ];
         for told in foreign.iter().chain(&of_the_address).chain([&answer]) {
-            lab.net.send(sender, told.frame());
+            lab.send(sender, told.frame());
         }
-        lab.net.send(sender, Answer::PLAIN.frame());
+        lab.send(sender, Answer::PLAIN.frame());
         // What one socket gets keeps its order, so nothing foreign came before or between.
         for told in of_the_address {
             assert_eq!(lab.frame(about).await.0, told.frame());
@@ -109,13 +109,13 @@ fn the_kernel_says_of_a_frame_what_its_bytes_do_not() {
         let mut tagged = plain.clone();
         tagged.splice(12..12, [0x81, 0x00, 0x60, 0x07]);
 
-        lab.net.send(sender, plain.clone());
+        lab.send(sender, plain.clone());
         let (bytes, meta) = lab.frame(exchange).await;
         assert_eq!((bytes, meta.vlan, meta.other_host), (plain.clone(), 0, false));
-        lab.net.send(sender, tagged);
+        lab.send(sender, tagged);
         let (bytes, meta) = lab.frame(exchange).await;
         assert_eq!((bytes, meta.vlan, meta.other_host), (plain, 7, false), "the tag is out of the frame");
-        lab.net.send(sender, Answer { to: OTHER, ..Answer::PLAIN }.frame());
+        lab.send(sender, Answer { to: OTHER, ..Answer::PLAIN }.frame());
         assert!(lab.frame(exchange).await.1.other_host);
     });
 }
@@ -146,8 +146,8 @@ fn a_parent_hears_for_an_address_that_is_not_its_own() {
         let parent = lab.open(Link::parent(ifindex, OTHER), PLAIN).await.unwrap();
         let sender = lab.open(inside, PLAIN).await.unwrap();
         let answer = Answer { to: OTHER, chaddr: OTHER, ..Answer::PLAIN }.frame();
-        lab.net.send(sender, Answer { to: PEER, chaddr: PEER, ..Answer::PLAIN }.frame());
-        lab.net.send(sender, answer.clone());
+        lab.send(sender, Answer { to: PEER, chaddr: PEER, ..Answer::PLAIN }.frame());
+        lab.send(sender, answer.clone());
         let (bytes, meta) = lab.frame(parent).await;
         assert_eq!((bytes, meta.other_host), (answer, true));
     });
@@ -168,10 +168,10 @@ fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
                 lab.kernel(KernelEvent::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
             }
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
-            lab.net.send(client, arp());
+            lab.send(client, arp());
             assert_eq!(lab.frame(server).await.0, arp());
             let answer = Answer { chaddr: mac, to: mac, ..Answer::PLAIN }.frame();
-            lab.net.send(server, answer.clone());
+            lab.send(server, answer.clone());
             let (bytes, meta) = lab.frame(client).await;
             assert_eq!((bytes, meta.other_host), (answer, false));
             lab.net.close(client);
@@ -202,13 +202,28 @@ fn firewall_rules_stop_nothing_in_either_direction() {
         let outside = lab.open(outside, WITH_ARP).await.unwrap();
         let inside = lab.open(inside, WITH_ARP).await.unwrap();
         for frame in [Answer::PLAIN.frame(), arp()] {
-            lab.net.send(outside, frame.clone());
+            lab.send(outside, frame.clone());
             assert_eq!(lab.frame(inside).await.0, frame);
         }
         for frame in [Answer { chaddr: PEER, ..Answer::PLAIN }.frame(), arp()] {
-            lab.net.send(inside, frame.clone());
+            lab.send(inside, frame.clone());
             assert_eq!(lab.frame(outside).await.0, frame);
         }
+    });
+}
+
+#[test]
+fn what_the_kernel_refuses_to_send_is_told_to_who_asks() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let outside = lab.open(outside, WITH_ARP).await.unwrap();
+        let inside = lab.open(inside, WITH_ARP).await.unwrap();
+        assert_eq!(lab.sent(inside, arp()).await, Ok(()));
+        assert_eq!(lab.frame(outside).await.0, arp());
+
+        let longer_than_the_mtu = [arp(), vec![0; 2000]].concat();
+        let refused = lab.sent(inside, longer_than_the_mtu).await;
+        assert!(matches!(refused, Err(LinkCause::Refused { doing: "send", .. })), "{refused:?}");
     });
 }
 
@@ -259,7 +274,7 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
                 _ => None,
             });
             assert_eq!(broken.await, cause);
-            lab.net.send(opened, Answer::PLAIN.frame());
+            lab.send(opened, Answer::PLAIN.frame());
             lab.net.close(opened);
         }
     });
@@ -276,10 +291,10 @@ fn a_queue_that_takes_nothing_breaks_nothing() {
             assert!(done.success(), "{arguments}");
         };
         tc("qdisc add dev eth0 root pfifo limit 0");
-        lab.net.send(exchange, Answer::PLAIN.frame());
+        lab.send(exchange, Answer::PLAIN.frame());
         lab.inspect(Target::Known(inside)).await.unwrap();
         tc("qdisc del dev eth0 root");
-        lab.net.send(exchange, arp());
+        lab.send(exchange, arp());
         assert_eq!(lab.frame(server).await.0, arp());
         let left = lab.left_over();
         assert!(!left.iter().any(|event| matches!(event, NetEvent::Broken { .. })), "{left:?}");
@@ -292,13 +307,13 @@ fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
         let (_netns, inside, outside) = lab.pair().await;
         let server = lab.open(outside, WITH_ARP).await.unwrap();
         let closed = lab.open(inside.clone(), PLAIN).await.unwrap();
-        lab.net.send(closed, arp());
+        lab.send(closed, arp());
         lab.net.close(closed);
         assert_eq!(lab.frame(server).await.0, arp());
-        lab.net.send(closed, arp());
+        lab.send(closed, arp());
 
         let open = lab.open(inside, PLAIN).await.unwrap();
-        lab.net.send(server, Answer::PLAIN.frame());
+        lab.send(server, Answer::PLAIN.frame());
         lab.frame(open).await;
         let left = lab.left_over();
         assert!(
@@ -355,7 +370,7 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
         let flooded = lab.open(inside.clone(), PLAIN).await.unwrap();
         for round in 0..40 {
             for _ in 0..16 {
-                lab.net.send(sender, Answer::PLAIN.frame());
+                lab.send(sender, Answer::PLAIN.frame());
             }
             // A look turns the loop.
             lab.inspect(Target::Known(inside.clone())).await.unwrap_or_else(|cause| panic!("{round}: {cause}"));

@@ -100,6 +100,20 @@ impl Lab {
         self.event(|event| matches!(event, NetEvent::Kernel(told) if told.event == wanted).then_some(())).await;
     }
 
+    pub(super) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
+        self.net.send(None, exchange, frame);
+    }
+
+    /// Sends a frame and waits for what becomes of it.
+    pub(super) async fn sent(&mut self, exchange: ExchangeId, frame: Vec<u8>) -> Result<(), LinkCause> {
+        let op = self.op();
+        self.net.send(Some(op), exchange, frame);
+        match self.done(op).await {
+            Outcome::Sent(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Waits for the next frame of an exchange.
     pub(super) async fn frame(&mut self, wanted: ExchangeId) -> (Vec<u8>, FrameMeta) {
         self.event(|event| match event {

@@ -55,13 +55,13 @@ fn what_is_sent_by_a_port_reaches_the_bridge_and_its_other_ports_and_is_answered
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let exchange = lab.open(port_of(bridge), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
-        lab.net.send(exchange, arp());
+        lab.send(exchange, arp());
         for hearer in [server, wire] {
             assert_eq!(lab.frame(hearer).await.0, arp());
         }
         let mut answer = ArpFrame { operation: 2, target_mac: OTHER, ..ArpFrame::QUESTION }.frame();
         answer[..6].copy_from_slice(&OTHER.0);
-        lab.net.send(wire, answer.clone());
+        lab.send(wire, answer.clone());
         let (bytes, meta) = lab.frame(exchange).await;
         assert_eq!((bytes, meta.other_host, meta.vlan), (answer, false, 0));
     });
@@ -72,11 +72,11 @@ fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
     in_lab(async |mut lab: Lab| {
         let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
         let direct = lab.open(Link::parent(bridge, OTHER), PLAIN).await.unwrap();
-        lab.net.send(direct, arp());
+        lab.send(direct, arp());
         assert_eq!(lab.frame(wire).await.0, arp());
         let by_port = lab.open(port_of(bridge), PLAIN).await.unwrap();
         let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
-        lab.net.send(by_port, second.clone());
+        lab.send(by_port, second.clone());
         assert_eq!(lab.frame(server).await.0, second, "the first never came: this is what the port is for");
     });
 }
@@ -131,7 +131,7 @@ fn an_exchange_opens_only_when_a_bridge_that_learns_first_forwards() {
         let exchange = lab.open(port_of(bridge), PLAIN).await.unwrap();
         let port = ip("-d link show lh-0");
         assert!(port.contains("state forwarding"), "{port}");
-        lab.net.send(exchange, arp());
+        lab.send(exchange, arp());
         assert_eq!(lab.frame(server).await.0, arp());
     });
 }
@@ -162,7 +162,7 @@ fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
         let in_vlan = Link::Parent { ifindex, mac: OTHER, vlan: 7, port: false };
         let exchange = lab.open(in_vlan, PLAIN).await.unwrap();
         let wire = lab.open(inside, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
-        lab.net.send(exchange, arp());
+        lab.send(exchange, arp());
         let (bytes, meta) = lab.frame(wire).await;
         assert_eq!((bytes, meta.vlan), (arp(), 7));
 
@@ -172,7 +172,7 @@ fn frames_in_a_vlan_of_a_link_bear_its_tag_and_no_others_come_in() {
             if vlan > 0 {
                 tagged.splice(12..12, [0x81, 0x00, 0x60, vlan]);
             }
-            lab.net.send(wire, tagged);
+            lab.send(wire, tagged);
             let (bytes, meta) = lab.frame(exchange).await;
             assert_eq!(bytes, answer);
             assert_eq!((meta.vlan == 0).then_some(0), expected, "the core takes what is in no other VLAN");
@@ -198,11 +198,11 @@ fn a_port_is_in_its_vlan_of_a_bridge_that_keeps_them_apart() {
         }
         let wire = lab.open(wire, Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN }).await.unwrap();
         let untagged = lab.open(port_of(bridge), PLAIN).await.unwrap();
-        lab.net.send(untagged, arp());
+        lab.send(untagged, arp());
         let in_vlan = Link::Parent { ifindex: bridge, mac: OTHER, vlan: 7, port: true };
         let in_vlan = lab.open(in_vlan, PLAIN).await.unwrap();
         let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
-        lab.net.send(in_vlan, second.clone());
+        lab.send(in_vlan, second.clone());
         assert_eq!(lab.frame(wire).await.0, second, "the first is in another VLAN");
     });
 }

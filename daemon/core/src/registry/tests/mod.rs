@@ -22,4 +22,5 @@ mod review;
 mod rig;
 mod silence;
 mod store;
+mod unsent;
 mod verbs;

@@ -68,6 +68,10 @@ pub(super) struct Rig {
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
     pub(super) faults: VecDeque<(usize, LinkCause)>,
+    /// The next RELEASEs are not taken by their link, for these reasons.
+    pub(super) unsent: VecDeque<LinkCause>,
+    /// A link that takes a RELEASE does not say so.
+    pub(super) hold_sends: bool,
     /// Looks fail with this.
     pub(super) blind: Option<LinkCause>,
     /// The end of the mask that the server says.
@@ -117,6 +121,8 @@ impl Rig {
             addresses: Vec::new(),
             steps: Vec::new(),
             faults: VecDeque::new(),
+            unsent: VecDeque::new(),
+            hold_sends: false,
             blind: None,
             options: Vec::new(),
             ifname: "eth0".into(),
@@ -321,7 +327,7 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome })
                     }
                 }
-                Effect::Send { exchange, frame } => self.serve(exchange, &frame),
+                Effect::Send { op, exchange, frame } => self.send(op, exchange, &frame),
                 Effect::Close { exchange } => {
                     self.open.remove(&exchange);
                 }
@@ -361,6 +367,17 @@ impl Rig {
             target: question.sender,
         }
         .encode()
+    }
+    /// Lets a frame out, unless it is a RELEASE that its link does not take.
+    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8]) {
+        let refused = op.and_then(|_| self.unsent.pop_front());
+        if refused.is_none() {
+            self.serve(exchange, bytes);
+        }
+        if let Some(op) = op.filter(|_| !self.hold_sends) {
+            let outcome = Outcome::Sent(refused.map_or(Ok(()), Err));
+            self.reg.handle(self.now(), Input::Done { op, outcome });
+        }
     }
     fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
         let meta = FrameMeta::default();

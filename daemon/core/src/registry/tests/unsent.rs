@@ -1,0 +1,63 @@
+//! A RELEASE that its link does not take is no RELEASE: it goes another way, or later.
+
+use super::super::*;
+use super::rig::*;
+use crate::event::EventKind;
+use crate::link::Link;
+
+const RELEASE: u8 = 7;
+
+fn refused() -> LinkCause {
+    LinkCause::refused("send", "no buffer space available")
+}
+
+/// A lease whose next RELEASEs are not taken by their links.
+fn bound(unsent: impl IntoIterator<Item = LinkCause>) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.bind();
+    rig.sent.clear();
+    rig.unsent.extend(unsent);
+    rig
+}
+
+#[test]
+fn a_release_that_the_containers_link_does_not_take_leaves_from_the_host() {
+    for cause in [LinkCause::Down, refused()] {
+        let mut rig = bound([cause]);
+        let del = rig.del("a");
+        rig.run_until(1005.0);
+        assert_eq!(rig.answers[&del], Answer::Deleted);
+        assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
+        assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })), "{:?}", rig.opened);
+        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    }
+}
+
+#[test]
+fn a_release_that_no_link_takes_is_tried_again_over_a_restart_too() {
+    let mut rig = bound([refused(), refused(), refused(), refused()]);
+    let del = rig.del("a");
+    rig.run_until(1002.0);
+    assert_eq!(rig.answers[&del], Answer::Deleted, "a DEL does not wait for it");
+    assert_eq!((rig.sent.clone(), rig.state("a")), (vec![], vec!["RELEASING"]));
+    assert!(rig.events.iter().all(|event| event.kind != EventKind::Released));
+
+    rig.restart();
+    rig.run_until(1060.0);
+    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+}
+
+#[test]
+fn a_release_that_is_on_its_way_out_when_an_add_takes_the_identity_over_is_sent_once() {
+    let mut rig = bound([]);
+    rig.hold_sends = true;
+    rig.del("a");
+    rig.run_until(1001.0);
+    let add = rig.add("b", 2, "a");
+    rig.hold_sends = false;
+    rig.run_until(1030.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
+    assert_eq!(rig.rows().len(), 1);
+}
