@@ -331,7 +331,7 @@ impl<'a> Life<'a> {
 
     /// Ends the client as a DEL would; what it owes goes back.
     fn give_up(&mut self) {
-        if let Some(release) = self.client.abort() {
+        if let Some(release) = self.client.abort(self.now) {
             self.sent(&release);
         }
     }

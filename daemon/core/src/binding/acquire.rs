@@ -338,7 +338,7 @@ impl Binding {
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
         // No more than the address that the container has.
-        let only_its_own = acquire.client.owed().is_none_or(|lease| acquire.insists == Some(lease.ip()));
+        let only_its_own = acquire.client.owed(cx.now.boot).is_none_or(|lease| acquire.insists == Some(lease.ip()));
         let runs_on = acquire.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
             cx.out.report(self.id, Report::Failed(failure));
@@ -377,17 +377,14 @@ impl Binding {
             return self.close(cx);
         }
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        // Nobody owes what has ended meanwhile: it may be another client's by now.
-        if acquire.client.owed().is_some_and(|lease| lease.expired(cx.now.boot)) {
-            return self.close(cx);
-        }
-        if let Some(address) = acquire.client.owed().map(Lease::ip).filter(|_| self.exchange.can_send()) {
+        let owed = acquire.client.owed(cx.now.boot);
+        if let Some(address) = owed.map(Lease::ip).filter(|_| self.exchange.can_send()) {
             // What this ADD had taken over went back with it.
             cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
         }
         if !self.decline_owed(cx) {
             let Life::Acquiring(acquire) = &mut self.life else { return };
-            let release = acquire.client.abort();
+            let release = acquire.client.abort(cx.now.boot);
             self.exchange.send(release.into_iter().collect(), cx);
         }
         self.close(cx);
@@ -397,7 +394,7 @@ impl Binding {
     fn owes_unsaid(&self, link_gone: bool, cx: &Cx<'_>) -> bool {
         let Life::Acquiring(acquire) = &self.life else { return false };
         let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
-        let owed = acquire.client.owed().filter(|lease| !lease.expired(cx.now.boot)).map(Lease::ip);
+        let owed = acquire.client.owed(cx.now.boot).map(Lease::ip);
         mute && !self.held_by_other(cx) && owed.is_some_and(|address| self.conflict_over(address).is_none())
     }
 
@@ -405,7 +402,7 @@ impl Binding {
     /// like any other lease, until it would have ended.
     fn give_back_unsaid(&mut self, link_gone: bool, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
-        let Some(lease) = acquire.client.owed().cloned() else { return };
+        let Some(lease) = acquire.client.owed(cx.now.boot).cloned() else { return };
         let owed = if acquire.client.lease().is_some() { Owed::Leased } else { Owed::Asked };
         // What this ADD had taken over goes back with it.
         cx.out.report(self.id, Report::Undone(lease.ip(), std::mem::take(&mut acquire.replaces)));

@@ -317,8 +317,8 @@ impl Binding {
             Life::Releasing(_) => return false,
         };
         let Some((address, by)) = heard else { return false };
-        let Some(lease) = client.owed().filter(|lease| lease.ip() == address).cloned() else { return false };
-        let frame = client.abort_in_conflict();
+        let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
+        let frame = client.abort_in_conflict(cx.now.boot);
         if self.exchange.can_send() {
             self.exchange.send(frame.into_iter().collect(), cx);
             self.declined(&lease, by, cx);
@@ -410,7 +410,7 @@ impl Binding {
             Life::Held(hold) => &hold.client,
             Life::Releasing(_) => return,
         };
-        if let Some(lease) = client.owed() {
+        if let Some(lease) = client.owed(cx.now.boot) {
             self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);
         }
         match &self.life {

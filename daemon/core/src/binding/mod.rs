@@ -363,7 +363,7 @@ impl Binding {
             self.close_guard(cx);
         }
         let Life::Held(hold) = &self.life else { return };
-        let (lease, owed) = match (hold.client.lease(), hold.client.owed()) {
+        let (lease, owed) = match (hold.client.lease(), hold.client.owed(cx.now.boot)) {
             // A network may want its leases to end by themselves.
             (Some(lease), _) if !self.profile.release => {
                 self.note_gone(EventKind::Released, lease, release::LEFT, cx);

@@ -328,23 +328,24 @@ impl Client {
     }
 
     /// Returns the lease that a server holds for this client, as far as can be known: the one held, or else the last
-    /// one that a server was asked to commit and did not refuse.
-    pub fn owed(&self) -> Option<&Lease> {
-        self.state.lease().or(self.asked.as_ref()).map(|lease| &**lease)
+    /// one that a server was asked to commit and did not refuse. Nobody owes what has ended: it may be another client's.
+    pub fn owed(&self, now: Instant) -> Option<&Lease> {
+        let lease = self.state.lease().or(self.asked.as_ref())?;
+        Some(&**lease).filter(|lease| !lease.expired(now))
     }
 
     /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
     /// sent on the same sockets at once.
-    pub fn abort(&mut self) -> Option<Vec<u8>> {
-        let lease = self.owed()?;
+    pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let lease = self.owed(now)?;
         let (leased, hop) = (lease.ip(), Hop { server: lease.server, mac: lease.server_mac });
         Some(self.sender.release(self.rng.u32(..), leased, hop))
     }
 
     /// Does the same where somebody else is known to use that address: returns the DECLINE of it. A RELEASE would tell the
     /// server that it is free for others.
-    pub fn abort_in_conflict(&mut self) -> Option<Vec<u8>> {
-        let lease = self.owed()?;
+    pub fn abort_in_conflict(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let lease = self.owed(now)?;
         let (address, server) = (lease.ip(), lease.server);
         self.asked = None;
         Some(self.sender.decline(self.rng.u32(..), address, server))

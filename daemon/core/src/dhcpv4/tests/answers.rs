@@ -176,12 +176,20 @@ fn an_mtu_that_would_stop_ipv6_is_dropped() {
 #[test]
 fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
     let (mut stage, _) = requesting();
-    let release = sent(&stage.client.abort().expect("a RELEASE"));
+    let release = sent(&stage.client.abort(at(0.0)).expect("a RELEASE"));
     assert_eq!((release.kind(), release.to, release.ciaddr(), release.source), ("RELEASE", SERVER_MAC, LEASED, LEASED));
     assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
     let mut stage = Stage::acquiring();
     stage.clock(at(0.0));
-    assert_eq!(stage.client.abort(), None, "before REQUEST there is nothing to give back");
+    assert_eq!(stage.client.abort(at(0.0)), None, "before REQUEST there is nothing to give back");
+}
+
+#[test]
+fn what_was_asked_for_is_not_given_back_when_it_would_have_ended() {
+    let (mut stage, _) = requesting();
+    let ends = stage.client.owed(at(0.0)).and_then(Lease::expires).expect("the offer has a time");
+    assert_eq!(stage.client.owed(ends), None);
+    assert_eq!(stage.client.abort(ends), None, "it may be another client's by now");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
         assert_eq!(message.option(55), Some(&[1, 3][..]));
         assert_eq!(message.payload[10] & 0x80, 0x80, "the broadcast flag");
     }
-    let release = sent(&stage.client.abort().expect("a RELEASE"));
+    let release = sent(&stage.client.abort(at(0.0)).expect("a RELEASE"));
     assert_eq!((release.option(12), release.option(81), release.option(55)), (None, None, None));
     assert_eq!(release.payload[10], 0, "flags are 0 (RFC 2131 table 5)");
 }
@@ -113,7 +113,7 @@ fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() 
             }
             other => assert!(preferred && matches!(other, Some(Verdict::Won(_)))),
         }
-        let release = sent(&stage.client.abort().expect("its server holds it for us"));
+        let release = sent(&stage.client.abort(at(0.0)).expect("its server holds it for us"));
         assert_eq!(release.payload[12..16], LEASED.octets());
     }
 }
@@ -170,5 +170,5 @@ fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
     stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
     let output = stage.clock(at(0.0) + Duration::from_millis(200));
     assert_eq!(output.verdict, Some(Verdict::Unwanted { wanted: LEASED, offered: OTHER }));
-    assert_eq!(stage.client.owed(), None, "nothing is known to be granted, so nothing is released");
+    assert_eq!(stage.client.owed(at(0.0)), None, "nothing is known to be granted, so nothing is released");
 }

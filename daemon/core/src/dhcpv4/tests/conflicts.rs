@@ -44,7 +44,7 @@ fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_at
     let discover = sent(&output.frames[1]);
     assert_eq!(discover.option(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
-    assert_eq!(stage.client.owed(), None, "nothing is to be released");
+    assert_eq!(stage.client.owed(at(0.0)), None, "nothing is to be released");
     assert_eq!(stage.client.tally().declined, Some((LEASED, NEIGHBOUR)));
 }
 
@@ -73,7 +73,7 @@ fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds()
     let output = stage.event(at(5.0), CONFLICT);
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
-    assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed()), ("INIT", None, None));
+    assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed(at(0.0))), ("INIT", None, None));
     assert_eq!(stage.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
     let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
     assert_eq!(sent(&output.frames[0]).option(50), None);
