@@ -145,9 +145,11 @@ impl Kernel {
 
     /// Takes the first `most` steps on a link, up to the first that the kernel refuses.
     pub(crate) fn apply(&mut self, target: &Target, steps: &[Step], most: usize) -> Applied {
-        let refused = |reason: &str| LinkCause::Refused { doing: "set the link", reason: reason.to_owned() };
         let (at, result) = match self.find(target) {
-            Ok(at) => (Some(at), Err(refused("simulated"))),
+            Ok(at) => {
+                let doing = steps.get(most).map_or("look at the link", Step::doing);
+                (Some(at), Err(LinkCause::refused(doing, "simulated")))
+            }
             Err(cause) => (None, Err(cause)),
         };
         let mut done = Applied { taken: 0, result, at, raised: false, addresses: Vec::new(), told: Vec::new() };
@@ -161,7 +163,7 @@ impl Kernel {
                     done.told.extend(told(at, &did));
                 }
                 Err(reason) => {
-                    done.result = Err(refused(reason));
+                    done.result = Err(LinkCause::refused(step.doing(), reason));
                     break;
                 }
             }

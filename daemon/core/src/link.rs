@@ -151,6 +151,21 @@ pub enum Step {
     RemoveRoute(LinkRoute),
 }
 
+impl Step {
+    /// Returns what a step that the kernel refused was to do, for [`LinkCause::Refused`]. Where that says something else, no
+    /// step was tried.
+    pub fn doing(&self) -> &'static str {
+        match self {
+            Self::Up => "set the link up",
+            Self::Mtu(_) => "set the MTU",
+            Self::AddAddress(_) => "add the address",
+            Self::RemoveAddress(_) => "remove the address",
+            Self::AddRoute(_) => "add the route",
+            Self::RemoveRoute(_) => "remove the route",
+        }
+    }
+}
+
 /// A route over a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRoute {

@@ -45,15 +45,15 @@ impl Netlink {
     }
 
     fn take(&mut self, index: u32, step: &Step) -> Result<(), LinkCause> {
-        let (done, doing) = match step {
-            Step::Up => (self.set_up(index), "set the link up"),
-            Step::Mtu(mtu) => (self.set(index, LinkAttribute::Mtu(*mtu)), "set the MTU"),
-            Step::AddAddress(address) => (self.add_address(index, *address), "add the address"),
-            Step::RemoveAddress(address) => (self.remove_address(index, *address), "remove the address"),
-            Step::AddRoute(route) => (self.add_route(index, route), "add the route"),
-            Step::RemoveRoute(route) => (self.remove_route(index, route), "remove the route"),
+        let done = match step {
+            Step::Up => self.set_up(index),
+            Step::Mtu(mtu) => self.set(index, LinkAttribute::Mtu(*mtu)),
+            Step::AddAddress(address) => self.add_address(index, *address),
+            Step::RemoveAddress(address) => self.remove_address(index, *address),
+            Step::AddRoute(route) => self.add_route(index, route),
+            Step::RemoveRoute(route) => self.remove_route(index, route),
         };
-        done.map_err(|error| error.at(Which::Index(index), doing))
+        done.map_err(|error| error.at(Which::Index(index), step.doing()))
     }
 
     /// Sets a link administratively up.

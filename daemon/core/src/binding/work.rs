@@ -560,6 +560,6 @@ pub(crate) fn without(address: Ipv4Net, addresses: &[Ipv4Net], profile: &Profile
 
 /// Tells whether the rest of a change makes sense without a step that the kernel refused.
 fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
-    let refused = matches!(cause, LinkCause::Refused { .. });
+    let refused = matches!(cause, LinkCause::Refused { doing, .. } if *doing == step.doing());
     refused && matches!(step, Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_))
 }

@@ -86,7 +86,7 @@ fn a_route_that_the_kernel_refuses_keeps_no_address_from_changing() {
     give_another(&mut rig);
     rig.options = vec![3, 4, 192, 0, 2, 9];
     // +/32, -A, +B, -/32, then the route
-    rig.faults = [(4, LinkCause::Refused { doing: "add a route", reason: "no".to_owned() })].into();
+    rig.faults = [(4, LinkCause::Refused { doing: "add the route", reason: "no".to_owned() })].into();
     rig.run_until(1050.5);
     assert_eq!((rig.on_link(), rig.only_record().former.is_some()), (vec![B.to_owned()], false));
     assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))));
@@ -288,5 +288,16 @@ fn a_change_goes_on_after_a_del_that_the_store_refused() {
     }
     rig.run_until(1060.0);
     assert_eq!((rig.on_link(), rig.only_record().state), (vec![B.to_owned()], RecordState::Bound));
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn a_namespace_that_cannot_be_entered_once_costs_no_route() {
+    let mut rig = bound();
+    rig.options = vec![3, 4, 192, 0, 2, 9];
+    let cause = LinkCause::Refused { doing: "open a netlink socket", reason: "too many open files".to_owned() };
+    rig.faults = [(0, cause)].into();
+    rig.run_until(1055.0);
+    assert!(rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
     assert_eq!(rig.only_record().former, None);
 }
