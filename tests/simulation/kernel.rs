@@ -236,8 +236,8 @@ impl Kernel {
         self.watched.contains(&cookie)
     }
 
-    /// Forgets what the daemon watched: it ended.
-    pub(crate) fn daemon_ended(&mut self) {
+    /// Forgets what the daemon watched: it ended, or messages were lost. It hears nothing of what it does not look at again.
+    pub(crate) fn forget_watched(&mut self) {
         self.watched.clear();
     }
 }

@@ -127,7 +127,7 @@ impl World {
         self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted(forgetful));
         self.squatted.daemon_ended(self.now);
         self.pinned.clear();
-        self.kernel.daemon_ended();
+        self.kernel.forget_watched();
         self.store.daemon_ended();
         self.watch.daemon_ended();
         self.timing.daemon_ended();
@@ -289,7 +289,13 @@ impl World {
     pub(super) fn told(&mut self, event: KernelEvent) {
         let lost = happens(&mut self.rng, self.plan.missed);
         self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
-        let event = if lost { KernelEvent::Missed } else { event };
+        let event = match lost {
+            true => {
+                self.kernel.forget_watched();
+                KernelEvent::Missed
+            }
+            false => event,
+        };
         self.note(|| format!("> {event:?}"));
         self.feed(Input::Kernel(event));
     }

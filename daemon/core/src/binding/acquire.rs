@@ -445,7 +445,7 @@ impl Binding {
         log_acquired(&self.attachment, &lease);
         let mut client = acquire.client.clone();
         client.not_waited_for();
-        cx.out.report(self.id, Report::Leased(Box::new((*lease).clone())));
+        cx.out.report(self.id, Report::Leased { lease: Box::new((*lease).clone()), began: acquire.began });
         let adopts = acquire.adopts;
         self.guard_lease(lease.ip(), adopts, cx);
         self.life = Life::Held(Box::new(Hold::new(client, lease)));

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::identity::Attachment;
 use crate::link::{Cookie, Link, Sockets, Step, Target};
 use crate::record::{BindingId, Change};
+use crate::time::Instant;
 
 /// Who hears of an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,12 @@ pub(crate) enum Report {
     /// The lease is durable; the records of these others went with that write.
     Replaced(Vec<BindingId>),
     /// The ADD may hear of its lease. The binding is held.
-    Leased(Box<Lease>),
+    Leased {
+        /// The lease.
+        lease: Box<Lease>,
+        /// When the ADD came in.
+        began: Instant,
+    },
     /// A RELEASE for this address went out under the identity of these others too.
     Undone(Ipv4Addr, Vec<BindingId>),
     /// The acquisition came to nothing. The binding is over.

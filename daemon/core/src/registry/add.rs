@@ -397,7 +397,7 @@ impl Registry {
         owed.max_by_key(|lease| lease.start).cloned()
     }
 
-    pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease) {
+    pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease, began: Instant) {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
@@ -405,6 +405,7 @@ impl Registry {
         if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
         }
+        self.audit_new(id, began);
         self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
     }
 

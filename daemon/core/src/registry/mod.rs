@@ -341,7 +341,7 @@ impl Registry {
             Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.replaced(now, old)),
-            Report::Leased(lease) => self.leased(now, id, *lease),
+            Report::Leased { lease, began } => self.leased(now, id, *lease, began),
             Report::Undone(address, others) => {
                 for other in others {
                     self.with(now, other, |binding, _| binding.owes_no_more(address));

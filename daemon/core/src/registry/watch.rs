@@ -11,7 +11,7 @@ use crate::dhcpv4::timing;
 use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::record::BindingId;
-use crate::time::Now;
+use crate::time::{Instant, Now};
 
 /// The longest pause before a look that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -24,6 +24,8 @@ pub(super) struct Audit {
     under_way: BTreeMap<BindingId, bool>,
     /// How often the look at a link failed, for those that are tried again.
     failures: BTreeMap<BindingId, u32>,
+    /// When messages were lost last.
+    missed: Option<Instant>,
 }
 
 impl Audit {
@@ -79,6 +81,7 @@ impl Registry {
             }
             KernelEvent::Missed => {
                 tracing::warn!("kernel messages were lost, looking at every link");
+                self.audit.missed = Some(now.boot);
                 self.audit_all();
                 self.look_for_carrier();
             }
@@ -129,6 +132,14 @@ impl Registry {
             self.audit.waiting.push_back(id);
         }
         self.audit_next();
+    }
+
+    /// Looks at the link of a binding that is held from now on, if messages were lost since its ADD began: nothing is heard of
+    /// a namespace that was not looked at since.
+    pub(super) fn audit_new(&mut self, id: BindingId, began: Instant) {
+        if self.audit.missed.is_some_and(|at| at >= began) {
+            self.audit_one(id);
+        }
     }
 
     pub(super) fn audit_again(&mut self, id: BindingId) {

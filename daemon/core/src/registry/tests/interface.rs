@@ -327,3 +327,21 @@ fn what_went_with_an_address_in_a_change_that_a_crash_cut_short_is_put_back_by_t
         assert!(!noted || rig.only_record().former.is_none());
     }
 }
+
+#[test]
+fn a_link_whose_add_was_under_way_when_messages_were_lost_is_looked_at_when_the_add_is_answered() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    let add = rig.add("a", 1, "a");
+    rig.miss();
+    rig.hold_looks = true;
+    rig.server = Server::Up;
+    rig.run_until(1005.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert_eq!(rig.looks.len(), 1, "nothing is heard of its namespace before that");
+    rig.end_look();
+    assert_eq!((rig.removals(), rig.looks.len()), (0, 0));
+    rig.add("b", 2, "b");
+    rig.end_look();
+    assert_eq!(rig.looks.len(), 0, "one that came later needs none");
+}
