@@ -163,20 +163,25 @@ fn arrive(address: Ipv4Net, first: Vec<Ipv4Net>, others: &[Ipv4Net], steps: &mut
     }
     let meanwhile = Ipv4Net::from(address.addr());
     steps.push(Step::AddAddress(meanwhile));
-    steps.extend(first.into_iter().map(Step::RemoveAddress));
-    steps.push(Step::AddAddress(address));
-    put_back(&address, others, steps);
+    replace(&first, Some(address), others, steps);
     steps.push(Step::RemoveAddress(meanwhile));
 }
 
 fn leave(address: Ipv4Net, others: &[Ipv4Net], steps: &mut Vec<Step>) {
-    steps.push(Step::RemoveAddress(address));
-    put_back(&address, others, steps);
+    replace(&[address], None, others, steps);
 }
 
-/// Puts those addresses of others on again that went with the first one of their subnet.
-fn put_back(gone: &Ipv4Net, others: &[Ipv4Net], steps: &mut Vec<Step>) {
-    steps.extend(others.iter().filter(|other| of_one_subnet(gone, other)).copied().map(Step::AddAddress));
+/// Takes addresses of one subnet off, and puts `next` on, which is of that too. Addresses of others that go with the first
+/// one of their subnet are put on again. Until then each is there as a /32, for the sake of others' routes: with an address
+/// go those that leave from it, and with the last one all.
+fn replace(gone: &[Ipv4Net], next: Option<Ipv4Net>, others: &[Ipv4Net], steps: &mut Vec<Step>) {
+    let goes_too = |other: &&Ipv4Net| gone.iter().any(|gone| of_one_subnet(gone, other));
+    let back: Vec<Ipv4Net> = others.iter().filter(goes_too).copied().collect();
+    let meanwhile: Vec<Ipv4Net> = back.iter().map(|other| other.addr().into()).collect();
+    steps.extend(meanwhile.iter().copied().map(Step::AddAddress));
+    steps.extend(gone.iter().copied().map(Step::RemoveAddress));
+    steps.extend(next.into_iter().chain(back).map(Step::AddAddress));
+    steps.extend(meanwhile.into_iter().filter(|address| !others.contains(address)).map(Step::RemoveAddress));
 }
 
 /// Tells whether the kernel makes the second of two addresses a secondary one (`__inet_insert_ifa`).

@@ -43,7 +43,10 @@ impl World {
             // Of the lease's own subnet, so that it goes with the lease's address.
             let host = lease.address.network().to_bits() | (0x3f0 - index as u32 % 16);
             let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
-            self.meddle(index, at, &[Step::AddAddress(address)]);
+            let via = Some(Ipv4Addr::from(lease.address.network().to_bits() | 0x3e0));
+            let destination = "198.51.100.0/24".parse().expect("a network");
+            let route = LinkRoute { destination, via, metric: None, mtu: None };
+            self.meddle(index, at, &[Step::AddAddress(address), Step::AddRoute(route)]);
         }
     }
 
@@ -142,7 +145,10 @@ impl World {
             let Some(wire) = link.in_netns().and_then(|at| self.kernel.link(at)) else { return };
             let there = wire.addresses().contains(&address);
             let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
-            if !durable && !there && !actor.is_some_and(|actor| actor.foreign.contains(&address)) {
+            if !durable
+                && !there
+                && !actor.is_some_and(|actor| actor.foreign.iter().any(|a| a.addr() == address.addr()))
+            {
                 self.fail(Rule::NotDurable, format!("{address} is put on {target} before its lease is durable"));
             }
         }

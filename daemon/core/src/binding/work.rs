@@ -136,8 +136,10 @@ impl Work {
             let of_lease = |lease: &Lease| lease.ip() == address.addr();
             next.is_some_and(of_lease) || self.former.leases.iter().any(of_lease)
         };
+        let stays = |address: &Ipv4Net| !steps.contains(&Step::RemoveAddress(*address));
         let put_on = steps.iter().filter_map(|step| match step {
-            Step::AddAddress(address) => Some(*address),
+            Step::AddAddress(address) if stays(address) => Some(*address),
+            Step::AddAddress(_) => None,
             Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => None,
         });
         let is_known = |address: &Ipv4Net| self.former.displaced.contains(address);
@@ -145,6 +147,15 @@ impl Work {
         let new: Vec<_> = put_on.filter(|address| !is_ours(address) && !is_known(address)).take(room).collect();
         self.former.displaced.extend(&new);
         !new.is_empty()
+    }
+
+    /// Returns those of these addresses that a change which was cut short put on in the place of what it was to put back.
+    fn makeshifts(&self, addresses: &[Ipv4Net]) -> Vec<Ipv4Net> {
+        let displaced = &self.former.displaced;
+        let is_one = |there: &&Ipv4Net| {
+            there.prefix_len() == 32 && !displaced.contains(there) && displaced.iter().any(|a| a.addr() == there.addr())
+        };
+        addresses.iter().filter(is_one).copied().collect()
     }
 
     /// Returns the former leases of which something came back while the interface was changed for `next`: it may be there now.
@@ -481,7 +492,9 @@ impl Binding {
         if self.link.in_netns().is_some_and(|at| cx.out.is_changing(at)) {
             return;
         }
-        let before = work.before(&view.addresses);
+        let makeshifts = work.makeshifts(&view.addresses);
+        let addresses: Vec<_> = view.addresses.iter().filter(|there| !makeshifts.contains(there)).copied().collect();
+        let before = work.before(&addresses);
         let mtu = work.mtu(next.as_ref());
         if let (Some(_), Some(parent), false) = (mtu, self.identity.lan.parent(), asked) {
             return self.look_at_parent(parent.to_owned(), cx);
@@ -493,9 +506,10 @@ impl Binding {
             true => plan::difference(&before, next.as_ref(), &self.profile),
             false => Vec::new(),
         };
-        let displaced = work.former.displaced.iter().filter(|address| !view.addresses.contains(address));
+        let displaced = work.former.displaced.iter().filter(|address| !addresses.contains(address));
         let back: Vec<_> = displaced.copied().map(Step::AddAddress).filter(|step| !steps.contains(step)).collect();
         let steps = resize.into_iter().chain(steps).chain(back);
+        let steps = steps.chain(makeshifts.into_iter().map(Step::RemoveAddress));
         let steps: Vec<_> = steps.filter(|step| !work.refused.contains(step)).collect();
         let store_works = self.persistence.works();
         if self.due().displace(&steps, next.as_ref()) && store_works {

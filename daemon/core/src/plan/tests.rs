@@ -171,9 +171,18 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
     let addresses: Vec<Ipv4Net> =
         ["192.0.2.50/24", "192.0.2.99/24", "10.0.0.1/8"].map(|a| a.parse().expect("an address")).into();
     let before = Before { leases: std::slice::from_ref(&a), bare: false, addresses: &addresses };
-    let swapped = ["+192.0.2.51/32", "-192.0.2.50/24", "+192.0.2.51/24", "+192.0.2.99/24", "-192.0.2.51/32"];
+    let swapped = [
+        "+192.0.2.51/32",
+        "+192.0.2.99/32",
+        "-192.0.2.50/24",
+        "+192.0.2.51/24",
+        "+192.0.2.99/24",
+        "-192.0.2.99/32",
+        "-192.0.2.51/32",
+    ];
     assert_eq!(steps(&before, Some(&b), &Profile::default()), swapped);
-    assert_eq!(steps(&before, None, &Profile::default()), ["-192.0.2.50/24", "+192.0.2.99/24"]);
+    let lost = ["+192.0.2.99/32", "-192.0.2.50/24", "+192.0.2.99/24", "-192.0.2.99/32"];
+    assert_eq!(steps(&before, None, &Profile::default()), lost, "the last address would take all routes with it");
 }
 
 #[test]

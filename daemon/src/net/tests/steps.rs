@@ -87,6 +87,36 @@ fn a_change_within_a_subnet_keeps_its_routes_where_the_simple_order_loses_the_ne
 }
 
 #[test]
+fn routes_of_others_outlive_an_address_that_takes_the_last_other_one_along() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let net = |address: &str| address.parse().unwrap();
+        for command in [
+            "addr add 192.0.2.7/24 dev eth0",
+            "addr add 192.0.2.99/24 dev eth0",
+            "route add 203.0.113.0/24 via 192.0.2.9",
+            "route add 198.51.100.0/24 via 192.0.2.9 src 192.0.2.99",
+        ] {
+            netns.ip(command);
+        }
+        let steps = [
+            Step::AddAddress(net("192.0.2.99/32")),
+            Step::RemoveAddress(net("192.0.2.7/24")),
+            Step::AddAddress(net("192.0.2.99/24")),
+            Step::RemoveAddress(net("192.0.2.99/32")),
+        ];
+        let view = done(&mut lab, &netns, &steps).await;
+        assert_eq!(view.addresses, [net("192.0.2.99/24")]);
+        let expected = [
+            "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.99",
+            "198.51.100.0/24 via 192.0.2.9 dev eth0 src 192.0.2.99",
+            "203.0.113.0/24 via 192.0.2.9 dev eth0",
+        ];
+        assert_eq!(routes(&netns), lines(&expected));
+    });
+}
+
+#[test]
 fn a_default_route_of_the_same_metric_over_another_link_stays() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
