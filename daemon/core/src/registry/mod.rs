@@ -56,7 +56,7 @@ pub struct Config {
     /// Links that are looked at at once, at start and after lost kernel messages; and interfaces at once that are put right at
     /// start.
     pub audits: usize,
-    /// How long a lease of before a reboot waits for its container before it is given back.
+    /// How long a lease of before a reboot waits for its container before it is given back, from the daemon's start.
     pub reboot_grace: Duration,
 }
 

@@ -12,7 +12,7 @@ use super::Registry;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::record::{BindingId, Record, RecordState};
-use crate::time::{BootId, Instant, Now};
+use crate::time::{BootId, Now};
 
 /// What a restart cut short at interfaces, and goes on a few at a time: ten thousand at once would be as many entries into
 /// namespaces in one moment.
@@ -69,8 +69,8 @@ impl Registry {
             (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, former, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, former, &mut cx),
             (RecordState::Bound, false) => {
-                let at = now.boot.max(Instant::from_boot(self.config.reboot_grace));
-                Binding::releasing(id, holder, lease, (at, true))
+                // No container can come back before there is a daemon.
+                Binding::releasing(id, holder, lease, (now.boot + self.config.reboot_grace, true))
             }
             (RecordState::Seeking, _) => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound | RecordState::Releasing, _) => {

@@ -298,3 +298,15 @@ fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
     rig.run_until(2000.0);
     assert_eq!((rig.releases(), rig.stored.len()), (0, 0));
 }
+
+#[test]
+fn a_lease_waits_ten_minutes_for_its_container_however_late_after_a_reboot_the_daemon_starts() {
+    let mut rig = Rig::new(8);
+    rig.stored = [(BindingId(1), record("a", "before", 900.0))].into();
+    rig.live.clear();
+    rig.restart();
+    rig.run_until(1599.9);
+    assert_eq!((rig.releases(), rig.stored.len()), (0, 1));
+    rig.run_until(1602.0);
+    assert_eq!((rig.releases(), rig.stored.len()), (1, 0));
+}
