@@ -24,6 +24,9 @@ const CARRIER_LOSS: Duration = Duration::from_secs(3);
 /// of time.
 const CONFIGURED: Duration = Duration::from_secs(60);
 
+/// How often it is told that the leased address was taken off: whoever does that again and again is not to fill the journal.
+const REMOVALS: Duration = Duration::from_secs(60);
+
 /// A lease that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -34,6 +37,8 @@ pub(crate) struct Hold {
     /// Since when the link has no carrier.
     carrier_lost: Option<Instant>,
     presence: Presence,
+    /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
+    removal_told: Option<Box<Instant>>,
 }
 
 /// Whether the leased address is on the interface.
@@ -64,7 +69,7 @@ impl Hold {
     }
 
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        Self { client, last: last.into(), carrier_lost: None, presence: Presence::Unknown }
+        Self { client, last: last.into(), carrier_lost: None, presence: Presence::Unknown, removal_told: None }
     }
 
     /// Tells whether the link has carrier, as far as is known.
@@ -292,18 +297,20 @@ impl Binding {
         match (there, was) {
             (true, Presence::There) | (false, Presence::Missing) => return,
             (true, Presence::Missing) => {
-                tracing::info!(attachment = %self.attachment, %address, "leased address is on the interface again");
+                tracing::debug!(attachment = %self.attachment, %address, "leased address is on the interface again");
             }
             (true, Presence::Unknown | Presence::Awaited) => {}
             (false, Presence::There | Presence::Unknown | Presence::Awaited) if configured => {
-                tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
                 removed = Some(lease.clone());
             }
             (false, Presence::There | Presence::Unknown | Presence::Awaited) => {}
         }
         hold.presence = if there { Presence::There } else { Presence::Missing };
         hold.client.set_addressed(there);
-        if let Some(lease) = removed {
+        let is_news = hold.removal_told.as_ref().is_none_or(|told| cx.now.boot.saturating_since(**told) >= REMOVALS);
+        if let Some(lease) = removed.filter(|_| is_news) {
+            hold.removal_told = Some(Box::new(cx.now.boot));
+            tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
             self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
         }
     }

@@ -369,3 +369,20 @@ fn what_stands_in_for_an_address_that_went_along_goes_after_a_crash_though_nothi
         assert_eq!(rig.only_record().former, None);
     }
 }
+
+#[test]
+fn an_address_that_is_taken_off_again_and_again_is_told_once_a_minute() {
+    let mut rig = bound();
+    for (until, told) in [(1000.0, 1), (1059.9, 1), (1060.1, 2), (1119.0, 2)] {
+        rig.run_until(until);
+        for _ in 0..10 {
+            rig.take_off(A);
+            rig.configure(A);
+        }
+        assert_eq!(rig.removals(), told, "at {until}");
+    }
+    rig.take_off(A);
+    rig.sent.clear();
+    rig.run_until(1170.0);
+    assert_eq!(rig.sent[0], (3, Ipv4Addr::UNSPECIFIED), "it is known all the same");
+}
