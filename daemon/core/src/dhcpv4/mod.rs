@@ -138,6 +138,8 @@ pub struct Tally {
     /// The last address that was declined, and who uses it.
     pub declined: Option<(Ipv4Addr, Mac)>,
     naks: u32,
+    /// Tries in a row that ended without a word: sockets were not to be had, or an offer was never acknowledged.
+    in_vain: u32,
 }
 
 /// The tally of who has not tried anything.
@@ -150,6 +152,7 @@ static UNTRIED: Tally = Tally {
     nak: None,
     declined: None,
     naks: 0,
+    in_vain: 0,
 };
 
 /// The sockets as the client knows them.
@@ -322,6 +325,12 @@ impl Client {
         self.tally.get_or_insert_default()
     }
 
+    fn tried_in_vain(&mut self) -> u32 {
+        let tally = self.count();
+        tally.in_vain += 1;
+        tally.in_vain
+    }
+
     /// Tells the client that no caller waits any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
@@ -372,7 +381,7 @@ impl Client {
                 self.discover(now, wanted, Some(tx), out);
             }
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
-                self.discover(now, None, None, out);
+                self.on_unacknowledged(now, out);
             }
             State::Requesting { tx, offer, taken } if now >= tx.next => {
                 let (tx, offer, taken) = (*tx, offer.clone(), *taken);
@@ -430,6 +439,15 @@ impl Client {
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
+    }
+
+    /// Gives an offer up. While a caller waits the next is asked for at once.
+    fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
+        if self.waited_for {
+            return self.discover(now, None, None, out);
+        }
+        let pause = timing::acquisition_wait(self.tried_in_vain(), false, &mut self.rng);
+        self.state = State::Init { at: now + pause, wanted: None };
     }
 
     /// Makes do with the offer of another address than the wanted one, or not.
@@ -575,23 +593,8 @@ impl Client {
     /// Puts off what waits for sockets that are not to be had.
     fn on_unopened(&mut self, now: Instant) {
         self.line = Line::Closed;
-        let retry = now + timing::acquisition_wait(4, self.waited_for, &mut self.rng);
-        match &mut self.state {
-            State::Init { at, .. } | State::InitReboot { at, .. } => *at = retry,
-            State::Selecting { tx, second, .. } => {
-                (tx.next, tx.until) = (retry, now);
-                *second = None;
-            }
-            State::Requesting { tx, .. } | State::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
-            State::Bound { .. } => {}
-            State::Renewing { lease, attempt } => {
-                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
-                *attempt = Attempt::Due(timing::next_extension(now, t1, t2));
-            }
-            State::Rebinding { lease, attempt } => {
-                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
-                *attempt = Attempt::Due(timing::next_extension(now, t2, end));
-            }
-        }
+        let in_vain = if self.acquires() { self.tried_in_vain() } else { 0 };
+        let retry = now + timing::acquisition_wait(3 + in_vain, self.waited_for, &mut self.rng);
+        self.state.put_off(now, retry);
     }
 }

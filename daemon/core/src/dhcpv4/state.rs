@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::lease::Lease;
 use super::resolve::Resolver;
-use super::timing::Timer;
+use super::timing::{self, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -115,6 +115,27 @@ impl State {
                 Attempt::Resolving(..) => true,
                 Attempt::Sent { until, next, .. } => now < *until || now >= *next,
             },
+        }
+    }
+
+    /// Puts off what waits for sockets that are not to be had: until `retry`, or an extension until its next try.
+    pub(crate) fn put_off(&mut self, now: Instant, retry: Instant) {
+        match self {
+            Self::Init { at, .. } | Self::InitReboot { at, .. } => *at = retry,
+            Self::Selecting { tx, second, .. } => {
+                (tx.next, tx.until) = (retry, now);
+                *second = None;
+            }
+            Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
+            Self::Bound { .. } => {}
+            Self::Renewing { lease, attempt } => {
+                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+                *attempt = Attempt::Due(timing::next_extension(now, t1, t2));
+            }
+            Self::Rebinding { lease, attempt } => {
+                let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+                *attempt = Attempt::Due(timing::next_extension(now, t2, end));
+            }
         }
     }
 

@@ -203,6 +203,19 @@ fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
     stage.next(Timer::Retransmit, &["ARP"]);
 }
 
+#[test]
+fn sockets_that_can_never_be_had_are_asked_for_once_a_minute_in_the_end() {
+    let mut stage = Stage::new(Client::seek(plain(), at(0.0), Rng::with_seed(7)));
+    let mut last = stage.deadline().0;
+    for base in [8.0, 16.0, 32.0, 60.0, 60.0] {
+        assert!(stage.event(last, Event::Clock).listen);
+        assert!(!stage.event(last, Event::Unopened).listen);
+        let (when, _) = stage.deadline();
+        between(when.saturating_since(last), base * 0.875, base * 1.125);
+        last = when;
+    }
+}
+
 /// A client that wants another address than it is offered at `offered`.
 fn offered_another(offered: f64) -> Stage {
     let wanted = Wanted { address: "192.0.2.60".parse().expect("an address"), preferred: true };

@@ -159,6 +159,22 @@ fn discovery_goes_on_once_a_minute_with_sockets_open_only_to_receive() {
 }
 
 #[test]
+fn discovery_backs_off_though_a_server_offers_what_it_never_acknowledges() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::OffersOnly;
+    rig.run_until(1400.0);
+    rig.sent.clear();
+    for minute in 1..=60 {
+        rig.run_until(1400.0 + 60.0 * f64::from(minute));
+    }
+    let discovers = rig.sent.iter().filter(|(kind, _)| *kind == 1).count();
+    assert!((45..=70).contains(&discovers), "{discovers} in an hour");
+    rig.server = Server::Up;
+    rig.run_until(1400.0 + 3670.0);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
 fn discovery_ends_with_its_container() {
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
