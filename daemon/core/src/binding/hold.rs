@@ -215,7 +215,7 @@ impl Binding {
         self.hold_event(Event::Unopened, cx);
     }
 
-    /// Takes note of the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT.
+    /// Takes note of the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT, or another looked for soon.
     pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         if !up {
@@ -226,8 +226,11 @@ impl Binding {
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        // One that has ended meanwhile is the clock's.
-        let Some(lease) = hold.client.shared().filter(|lease| !lease.expired(cx.now.boot)) else { return };
+        let Some(lease) = hold.client.shared() else { return self.seek_soon(cx) };
+        if lease.expired(cx.now.boot) {
+            // The clock's.
+            return;
+        }
         tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };
@@ -238,6 +241,18 @@ impl Binding {
         if !self.is_probing() {
             self.close_guard(cx);
         }
+    }
+
+    /// Looks for a lease soon, unless that is under way.
+    fn seek_soon(&mut self, cx: &mut Cx<'_>) {
+        let sender = self.sender();
+        let Life::Held(hold) = &mut self.life else { return };
+        if !self.exchange.is_closed() || hold.client.owed(cx.now.boot).is_some() {
+            return;
+        }
+        hold.client = seek(sender, cx);
+        hold.client.set_addressed(hold.is_addressed());
+        self.end_exchange(cx);
     }
 
     /// Returns the address that the interface should carry by now, of the lease or of the last one where that is kept: `None`

@@ -273,3 +273,22 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
     assert_eq!((rig.on_link().len(), rig.only_record().state), (0, RecordState::Seeking));
     assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
 }
+
+#[test]
+fn carrier_that_comes_back_after_the_end_of_the_lease_brings_discovery_soon() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.run_until(1400.0);
+    rig.sent.clear();
+    while rig.sent.is_empty() || !rig.open.is_empty() {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    let carrier = |up| KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up };
+    rig.input(Input::Kernel(carrier(false)));
+    rig.run_until(rig.at.as_secs_f64() + 3.1);
+    rig.server = Server::Up;
+    rig.input(Input::Kernel(carrier(true)));
+    rig.run_until(rig.at.as_secs_f64() + 10.1);
+    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
+}
