@@ -49,6 +49,28 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
 }
 
 #[test]
+fn an_interface_that_gave_its_ethernet_address_away_keeps_its_lease() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config = Lan::bridge_config(&lab.daemon().socket());
+    lab.lan.add_host_bridge()?;
+    lab.lan.host.set_up(Lan::BRIDGE)?;
+    let timers = Some((Duration::from_secs(4), Duration::from_secs(60)));
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let member = lab.add(lab.lan.bridged_container("c1")?)?;
+    member.container.configure(&member.result)?;
+
+    // As KubeVirt does it, for its virtual machine: that has both addresses from here on.
+    ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
+    ip(&member, "link set eth0 down")?;
+    ip(&member, "link set eth0 address 02:00:00:00:99:99")?;
+    ip(&member, "link set eth0 up")?;
+    lab.wait_for_line("lease extended")?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
 fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_reboot() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut lab = Lab::new(&sandbox)?;

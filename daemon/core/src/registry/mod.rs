@@ -264,9 +264,10 @@ impl Registry {
             self.unknown += 1;
             return;
         };
-        // On a host's link the container's answers are addressed to a MAC that is not the link's own.
-        let inside = self.bindings.get(&id).is_some_and(|binding| !binding.speaks_from_host());
-        if inside && meta.other_host {
+        // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
+        // container's link which got another one since: KubeVirt gives that of before to its virtual machine.
+        let inside = self.bindings.get(&id).filter(|binding| !binding.speaks_from_host());
+        if meta.other_host && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0)) {
             return;
         }
         match frame::decode(bytes, meta) {

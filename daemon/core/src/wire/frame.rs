@@ -163,8 +163,8 @@ const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
 ///
 /// Of `meta`, an unfinished checksum skips the UDP check, and a VLAN is refused, for it is another wire than the one
 /// the socket is on. A frame to another host is *not* refused: in a namespace it is to be ignored (a promiscuous link
-/// shows what others get), on a parent link it is the wanted one (the container's own address is not the
-/// parent's). So the caller looks at [`FrameMeta::other_host`], or at `destination_mac`.
+/// shows what others get) unless it is to an address that the link had before, on a parent link it is the wanted one (the
+/// container's own address is not the parent's). So the caller looks at [`FrameMeta::other_host`], or at `destination_mac`.
 pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
     if meta.vlan != 0 {
         return Err(BadFrame::Vlan(meta.vlan));

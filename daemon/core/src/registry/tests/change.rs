@@ -258,6 +258,17 @@ fn a_renamed_interface_is_still_ours_and_a_path_to_another_namespace_is_not() {
 }
 
 #[test]
+fn an_interface_with_another_ethernet_address_by_now_is_still_ours() {
+    let mut rig = bound();
+    // As KubeVirt does it: the virtual machine has both addresses from here on, behind a bridge.
+    rig.readdressed = true;
+    rig.take_off(A);
+    rig.run_until(1051.0);
+    let start = rig.only_record().lease.start.since_boot().as_secs();
+    assert_eq!((rig.state("a"), start), (vec!["BOUND"], 1050), "extended");
+}
+
+#[test]
 fn a_del_during_a_change_leaves_no_record() {
     let mut rig = bound();
     give_another(&mut rig);

@@ -96,6 +96,8 @@ pub(super) struct Rig {
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// The container's interface has another Ethernet address by now: what is sent to the one of before is another host's.
+    pub(super) readdressed: bool,
     /// Who answers ARP for which address.
     pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
     req: u64,
@@ -142,6 +144,7 @@ impl Rig {
             opened: Vec::new(),
             sent: vec![],
             asked: Vec::new(),
+            readdressed: false,
             stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
             req: 0,
         };
@@ -380,7 +383,7 @@ impl Rig {
         }
     }
     fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
-        let meta = FrameMeta::default();
+        let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
                 self.asked.push((arp.sender, arp.target));
