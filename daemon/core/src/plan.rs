@@ -22,6 +22,9 @@ const ETHERNET_MTU: u16 = 1500;
 /// The number of the main routing table.
 const MAIN_TABLE: u32 = 254;
 
+/// Addresses of others that are there as a /32 while they are gone, at most: whose namespace it is may put any number there.
+const MAX_MEANWHILE: usize = 16;
+
 /// A route as an interface is to have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -177,7 +180,7 @@ fn leave(address: Ipv4Net, others: &[Ipv4Net], steps: &mut Vec<Step>) {
 fn replace(gone: &[Ipv4Net], next: Option<Ipv4Net>, others: &[Ipv4Net], steps: &mut Vec<Step>) {
     let goes_too = |other: &&Ipv4Net| gone.iter().any(|gone| of_one_subnet(gone, other));
     let back: Vec<Ipv4Net> = others.iter().filter(goes_too).copied().collect();
-    let meanwhile: Vec<Ipv4Net> = back.iter().map(|other| other.addr().into()).collect();
+    let meanwhile: Vec<Ipv4Net> = back.iter().take(MAX_MEANWHILE).map(|other| other.addr().into()).collect();
     steps.extend(meanwhile.iter().copied().map(Step::AddAddress));
     steps.extend(gone.iter().copied().map(Step::RemoveAddress));
     steps.extend(next.into_iter().chain(back).map(Step::AddAddress));

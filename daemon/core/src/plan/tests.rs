@@ -186,6 +186,16 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
 }
 
 #[test]
+fn a_crowd_of_others_costs_little_more_than_being_put_back() {
+    let a = lease("10.0.0.1/8", &[]);
+    let crowd =
+        (2..100_000_u32).map(|host| Ipv4Net::new((0x0a00_0000 + host).into(), 8).expect("8 is a prefix length"));
+    let addresses: Vec<_> = [a.address].into_iter().chain(crowd).collect();
+    let before = Before { leases: std::slice::from_ref(&a), bare: false, addresses: &addresses };
+    assert_eq!(difference(&before, None, &Profile::default()).len(), addresses.len() + 2 * MAX_MEANWHILE);
+}
+
+#[test]
 fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_short() {
     let [a, b, c] = ["192.0.2.50/24", "192.0.2.51/24", "198.51.100.7/24"].map(|address| lease(address, &[]));
     let addresses = ["192.0.2.50/24", "192.0.2.51/32"].map(|a| a.parse().expect("an address"));
