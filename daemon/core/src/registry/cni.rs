@@ -244,6 +244,8 @@ impl Registry {
                 self.with(now, other, |binding, cx| binding.pause(cx));
             }
             self.holders.insert(key, id);
+            // What the kernel told meanwhile was not a held binding's.
+            self.audit_one(id);
         }
         let requests = match self.operation(&attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => std::mem::take(requests),

@@ -127,7 +127,8 @@ impl Registry {
         self.of_link(cookie, Some(ifindex)).into_iter().filter(expects).collect()
     }
 
-    fn audit_one(&mut self, id: BindingId) {
+    /// Looks at the link of a binding.
+    pub(super) fn audit_one(&mut self, id: BindingId) {
         if !self.audit.waiting.contains(&id) {
             self.audit.waiting.push_back(id);
         }

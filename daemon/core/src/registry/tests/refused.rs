@@ -120,3 +120,19 @@ fn a_lease_that_ended_while_the_store_made_up_its_mind_is_taken_off() {
     rig.run_until(1200.0);
     assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
 }
+
+#[test]
+fn a_namespace_that_died_while_the_store_made_up_its_mind_gives_its_lease_back() {
+    let mut rig = bound(Profile::default());
+    rig.disk = Disk::Slow;
+    let del = rig.del("a");
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    let (op, _) = rig.slow.pop_front().unwrap();
+    rig.disk = Disk::Good;
+    rig.unwritten(op);
+    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
+    rig.run_until(1030.0);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty(), "{:?}", rig.rows());
+    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7));
+}
