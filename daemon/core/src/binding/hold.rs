@@ -470,7 +470,8 @@ impl Binding {
         // One that is confirmed may have come to another wire, where somebody else has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == "REBOOTING" {
-            self.guard_lease(lease.ip(), confirmed, cx);
+            let present = matches!(&self.life, Life::Held(hold) if hold.is_addressed());
+            self.guard_lease(lease.ip(), confirmed && present, cx);
         }
         self.record_again(cx);
         self.work(cx);

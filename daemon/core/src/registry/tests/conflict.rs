@@ -396,6 +396,22 @@ fn a_lease_confirmed_after_carrier_came_back_is_probed_for_again() {
 }
 
 #[test]
+fn an_address_that_was_taken_off_is_not_announced_when_carrier_is_back() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.bind();
+    rig.run_until(1100.0);
+    rig.take_off("192.0.2.50/24");
+    let carrier = |up| Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up });
+    rig.input(carrier(false));
+    rig.run_until(1110.0);
+    rig.asked.clear();
+    rig.input(carrier(true));
+    rig.run_until(1140.0);
+    assert_eq!((rig.count(PROBE), rig.count(ANNOUNCEMENT)), (3, 0), "{:?}", rig.asked);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
 fn a_del_during_the_window_closes_its_sockets() {
     for detection in [Detection::Optimistic, Detection::Strict] {
         let mut rig = rig(detection);
