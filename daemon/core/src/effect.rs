@@ -397,8 +397,9 @@ pub enum Failure {
         /// Why the last answer that was refused was no acknowledgement, if there was one.
         last_refusal: Option<String>,
     },
-    /// The time-out passed while the server kept refusing what it had offered.
-    #[error("server {server} refused {address} with a NAK{}", quoted(.message))]
+    /// The time-out passed while the server kept refusing what it had offered; or it refused an address of before, and no
+    /// offer came after that.
+    #[error("server {server} refused {address} with a NAK{}{}", quoted(.message), looked_on(*.in_vain))]
     Nak {
         /// The server.
         server: Ipv4Addr,
@@ -406,6 +407,8 @@ pub enum Failure {
         address: Ipv4Addr,
         /// The server's message (56), escaped.
         message: Option<String>,
+        /// DISCOVERs sent after that, where none was answered by an offer; else 0.
+        in_vain: u32,
     },
     /// Somebody else uses the address that was to be had, or the last one that was offered before the time-out.
     #[error("{address} is in use by {by}, and was declined: give one of the two another address")]
@@ -522,6 +525,13 @@ fn heard(
 
 fn unbelieved(last_refusal: &Option<String>) -> String {
     last_refusal.as_ref().map(|cause| format!(": an answer came and was refused: {cause}")).unwrap_or_default()
+}
+
+fn looked_on(discovers: u32) -> String {
+    match discovers {
+        0 => String::new(),
+        sent => format!(", and no offer came after {sent} DISCOVER: are its addresses used up?"),
+    }
 }
 
 fn quoted(message: &Option<String>) -> String {

@@ -133,7 +133,8 @@ impl Acquire {
     fn unanswered(&self, lan: &Lan, waited: Duration) -> Failure {
         let tally = self.client.tally();
         if let Some((server, address, message)) = tally.nak.clone() {
-            return Failure::Nak { server, address, message };
+            let in_vain = if tally.requested.is_none() { tally.discovers } else { 0 };
+            return Failure::Nak { server, address, message, in_vain };
         }
         if let Some((address, by)) = tally.declined {
             return Failure::Conflict { address, by };

@@ -333,7 +333,7 @@ fn every_failure_has_its_code() {
             11,
         ),
         (Failure::NoAck { server: a, address: a, sent: 2, waited: second, last_refusal: None }, 11),
-        (Failure::Nak { server: a, address: a, message: None }, 11),
+        (Failure::Nak { server: a, address: a, message: None, in_vain: 0 }, 11),
         (Failure::Conflict { address: a, by: Mac::default() }, 11),
         (Failure::TooShort { server: a, address: a, lease: second, probing: second * 7 }, 11),
         (Failure::TimedOut { waiting_for: "the store", waited: second }, 11),

@@ -39,6 +39,8 @@ pub(super) enum Server {
     Up,
     Silent,
     Naks,
+    /// Refuses what it is asked for, and offers nothing.
+    NaksOnly,
     OffersOnly,
     /// Answers DISCOVER with an ACK.
     Commits,
@@ -401,7 +403,7 @@ impl Rig {
                 let answer = match (kind, self.server) {
                     (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
                     (3, Server::Up) | (1 | 3, Server::Commits) => 5,
-                    (3, Server::Naks) => 6,
+                    (3, Server::Naks | Server::NaksOnly) => 6,
                     _ => return,
                 };
                 let mut b = vec![2, 1, 6, 0];

@@ -93,3 +93,16 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
         assert!(failure.starts_with("server 192.0.2.1 offered 192.0.2.50") && failure.ends_with(expected), "{failure}");
     }
 }
+
+#[test]
+fn an_add_whose_lease_of_before_is_refused_and_that_is_offered_none_says_both() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.live.remove(&1);
+    rig.server = Server::NaksOnly;
+    let add = rig.add("b", 2, "a");
+    rig.run_until(1030.1);
+    let failure = failure(&rig, add).to_string();
+    assert!(failure.starts_with("server 192.0.2.1 refused 192.0.2.50 with a NAK, and no offer came"), "{failure}");
+    assert!(failure.ends_with("DISCOVER: are its addresses used up?"), "{failure}");
+}
