@@ -117,7 +117,7 @@ pub enum Effect {
     Persist {
         /// Answered by [`Outcome::Persisted`].
         op: OpId,
-        /// The transaction.
+        /// The transaction. An empty one asks whether one could be written.
         changes: Vec<Change>,
     },
     /// Opens the sockets of an exchange.

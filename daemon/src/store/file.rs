@@ -27,6 +27,8 @@ const FORMAT_KEY: &str = "format";
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
 const CACHE: usize = 256 << 10;
+/// The bytes of a record that is written only to see whether it could be: twice as many as one mostly has.
+const TRIAL: usize = 1024;
 /// After a commit that failed the next one comes no sooner than this, and twice as long after each further failure: it
 /// opens the file again, which reads all of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -51,6 +53,11 @@ impl Encoded {
             Change::Remove(BindingId(id)) => Self::Remove(*id),
             Change::Note(event) => Self::Note(serde_json::to_vec(event)?),
         })
+    }
+
+    /// Returns what shows whether there is room: a record that goes again with the same commit.
+    pub(super) fn trial() -> Vec<Self> {
+        vec![Self::Put(u64::MAX, vec![0; TRIAL]), Self::Remove(u64::MAX)]
     }
 
     fn event(&self) -> Option<&[u8]> {

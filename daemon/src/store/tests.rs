@@ -106,12 +106,13 @@ fn transactions_that_wait_together_happen_in_their_order() {
 }
 
 #[test]
-fn an_empty_transaction_is_answered() {
+fn an_empty_transaction_is_answered_and_leaves_nothing() {
     let dir = TempDir::new().unwrap();
     let (store, _, mut ends) = open(dir.path());
     store.persist(OpId(9), Vec::new());
     assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
     store.close();
+    assert_eq!(held(dir.path()), [] as [u64; 0]);
 }
 
 #[test]
@@ -330,6 +331,8 @@ fn child_on_a_small_disk() {
     let full_at = tries.next().unwrap();
     store.persist(OpId(0), vec![put(full_at, 1)]);
     assert_eq!(ends.blocking_recv().unwrap().result, Err(StoreCause::Full), "the second time as well");
+    store.persist(OpId(0), Vec::new());
+    assert_eq!(ends.blocking_recv().unwrap().result, Err(StoreCause::Full), "nor is it said to have room");
     store.close();
     let (store, records, mut ends) = open(&dir);
     assert_eq!(ids(&records), (1..full_at - 1).collect::<Vec<_>>(), "a start needs no room");

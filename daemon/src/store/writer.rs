@@ -55,6 +55,11 @@ impl Writer {
         let mut encoded = Vec::with_capacity(group.len());
         for (op, changes) in group {
             let result = match changes.iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
+                // Whoever writes nothing asks whether it could.
+                Ok(nothing) if nothing.is_empty() => {
+                    encoded.extend(Encoded::trial());
+                    Ok(())
+                }
                 Ok(mut changes) => {
                     encoded.append(&mut changes);
                     Ok(())
