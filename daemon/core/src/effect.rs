@@ -366,7 +366,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}", heard(*.answers, *.refused, .last_refusal, .silence, .lan))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}", turn(*.queued), heard(*.answers, *.refused, .last_refusal, .silence, .lan))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -374,6 +374,8 @@ pub enum Failure {
         sent: u32,
         /// How long it was waited.
         waited: Duration,
+        /// How long others of the LAN had gone first.
+        queued: Duration,
         /// DHCP answers to this client that came in, good or bad.
         answers: u32,
         /// How many of them were refused.
@@ -384,7 +386,7 @@ pub enum Failure {
         silence: Option<Box<Silence>>,
     },
     /// The time-out passed after an offer, before the ACK.
-    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}", unbelieved(.last_refusal))]
+    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}{}", turn(*.queued), unbelieved(.last_refusal))]
     NoAck {
         /// The server.
         server: Ipv4Addr,
@@ -394,6 +396,8 @@ pub enum Failure {
         sent: u32,
         /// How long it was waited.
         waited: Duration,
+        /// How long others of the LAN had gone first.
+        queued: Duration,
         /// Why the last answer that was refused was no acknowledgement, if there was one.
         last_refusal: Option<String>,
     },
@@ -502,6 +506,14 @@ pub enum Failure {
         /// The interface.
         ifname: String,
     },
+}
+
+/// Less than a second is not what an ADD came to nothing for.
+fn turn(queued: Duration) -> String {
+    match queued.as_secs() {
+        0 => String::new(),
+        _ => format!(", after {queued:?} of waiting for its turn among others"),
+    }
 }
 
 fn heard(

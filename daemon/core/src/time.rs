@@ -77,6 +77,11 @@ pub struct Now {
     pub wall: WallTime,
 }
 
+/// Returns a duration as a person is told it: to the millisecond.
+pub(crate) fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(duration.as_millis() as u64)
+}
+
 /// Names one boot of the host (`/proc/sys/kernel/random/boot_id`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootId(pub String);

@@ -21,7 +21,7 @@ use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::BindingId;
-use crate::time::Instant;
+use crate::time::{Instant, whole_millis};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
@@ -34,6 +34,10 @@ pub(crate) struct Acquire {
     pub(crate) began: Instant,
     /// When it has to be answered.
     pub(crate) limit: Instant,
+    /// Since when it has waited for its permit, or has had it.
+    pub(crate) since: Instant,
+    /// How long it waited for that.
+    pub(crate) queued: Duration,
     /// The link's MTU before.
     pub(crate) mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
@@ -117,7 +121,7 @@ impl Acquire {
 
     /// Returns why there is no lease although the time is up.
     fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
-        let waited = Duration::from_millis(now.saturating_since(self.began).as_millis() as u64);
+        let waited = whole_millis(now.saturating_since(self.began));
         let waiting_for = match self.stage {
             Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
             Stage::Probing => "the probes of strict conflict detection, which take up to 7 s",
@@ -125,13 +129,14 @@ impl Acquire {
             Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
             Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
             Stage::Sizing => "the interface's MTU to be set",
-            Stage::Exchanging => return self.unanswered(lan, waited),
+            Stage::Exchanging => return self.unanswered(lan, now),
         };
         Failure::TimedOut { waiting_for, waited }
     }
 
-    fn unanswered(&self, lan: &Lan, waited: Duration) -> Failure {
-        let tally = self.client.tally();
+    fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
+        let (tally, waited, queued) =
+            (self.client.tally(), whole_millis(now.saturating_since(self.since)), whole_millis(self.queued));
         if let Some((server, address, message)) = tally.nak.clone() {
             let in_vain = if tally.requested.is_none() { tally.discovers } else { 0 };
             return Failure::Nak { server, address, message, in_vain };
@@ -142,12 +147,14 @@ impl Acquire {
         if let Some((server, address, sent)) = tally.requested {
             // A late offer of another server is no answer to a REQUEST.
             let refusal = tally.last_refusal.as_ref().filter(|r| **r != Refused::Unbelieved(Refusal::Unexpected));
-            return Failure::NoAck { server, address, sent, waited, last_refusal: refusal.map(ToString::to_string) };
+            let last_refusal = refusal.map(ToString::to_string);
+            return Failure::NoAck { server, address, sent, waited, queued, last_refusal };
         }
         Failure::NoOffer {
             lan: lan.clone(),
             sent: tally.discovers,
             waited,
+            queued,
             answers: tally.answers,
             refused: tally.refused,
             last_refusal: tally.last_refusal.as_ref().map(ToString::to_string),
@@ -174,6 +181,8 @@ impl Binding {
             return;
         }
         acquire.stage = Stage::Exchanging;
+        acquire.queued = cx.now.boot.saturating_since(acquire.since);
+        acquire.since = cx.now.boot;
         self.acquire_event(Event::Clock, cx);
     }
 

@@ -3,14 +3,13 @@
 //! A lease that is not durable is declined at once. One that is, the store forgets first: a daemon that came between the
 //! DECLINE and that would take a declined lease up again. Whether somebody still wants another makes no difference to that.
 
-use std::time::Duration;
-
 use super::persistence::Want;
 use super::release::{Owed, Release};
 use super::{Abort, Binding, Cx, Leave, Life, Report, Stage};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Event, Loss, Output, Verdict};
 use crate::effect::{Failure, StoreCause};
+use crate::time::whole_millis;
 use crate::wire::Mac;
 
 impl Binding {
@@ -67,7 +66,7 @@ impl Binding {
         self.close_guard(cx);
         let Life::Acquiring(acquire) = &self.life else { return };
         if acquire.insists.is_some() && acquire.is_wanted() {
-            let waited = Duration::from_millis(cx.now.boot.saturating_since(acquire.began).as_millis() as u64);
+            let waited = whole_millis(cx.now.boot.saturating_since(acquire.began));
             let waiting_for = "the lease to be known as good, and it ended before";
             self.abort(Abort::Because(Failure::TimedOut { waiting_for, waited }), cx);
         }

@@ -2,11 +2,12 @@
 //! identity. From there on the ADD is its binding's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::cni::{Operation, whole_millis};
+use super::cni::Operation;
 use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage, without};
@@ -16,7 +17,7 @@ use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
 use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target};
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::{Instant, Now, whole_millis};
 
 /// An ADD before it has a binding.
 #[derive(Debug)]
@@ -373,7 +374,9 @@ impl Registry {
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
         let (adopts, reason) = (adopts.is_some(), Reason::NotLookedFor(view.received));
-        let acquire = Acquire { client, began, limit, mtu, replaces: replaces.clone(), adopts, insists, reason, stage };
+        let (since, queued, taken_over) = (now.boot, Duration::ZERO, replaces.clone());
+        let acquire =
+            Acquire { client, began, limit, since, queued, mtu, replaces: taken_over, adopts, insists, reason, stage };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));

@@ -15,7 +15,7 @@ use crate::binding::{Abort, Leave, Purpose};
 use crate::effect::{Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
 use crate::record::BindingId;
-use crate::time::{Instant, Now};
+use crate::time::{Instant, Now, whole_millis};
 use ipnet::Ipv4Net;
 
 /// How long a CHECK may wait behind another operation and for its look at the link.
@@ -323,9 +323,4 @@ impl Registry {
             _ => {}
         }
     }
-}
-
-/// Durations are told to the millisecond.
-pub(super) fn whole_millis(duration: Duration) -> Duration {
-    Duration::from_millis(duration.as_millis() as u64)
 }

@@ -106,3 +106,26 @@ fn an_add_whose_lease_of_before_is_refused_and_that_is_offered_none_says_both() 
     assert!(failure.starts_with("server 192.0.2.1 refused 192.0.2.50 with a NAK, and no offer came"), "{failure}");
     assert!(failure.ends_with("DISCOVER: are its addresses used up?"), "{failure}");
 }
+
+#[test]
+fn an_add_whose_turn_came_late_says_so() {
+    for (server, expected) in [
+        (
+            Server::Silent,
+            "no DHCP offer after 1 DISCOVER in 1s on br0, after 29s of waiting for its turn among others: ",
+        ),
+        (Server::OffersOnly, " after 1 REQUEST in 1s, after 29s of waiting for its turn among others"),
+    ] {
+        let mut rig = Rig::new(1);
+        rig.server = Server::Silent;
+        let mut first = rig.call("a", 1, "a");
+        first.timeout = std::time::Duration::from_secs(29);
+        rig.request(crate::effect::Call::Add(first));
+        let add = rig.add("b", 2, "b");
+        rig.run_until(1028.9);
+        rig.server = server;
+        rig.run_until(1030.1);
+        let failure = failure(&rig, add).to_string();
+        assert!(failure.contains(expected), "{failure}");
+    }
+}
