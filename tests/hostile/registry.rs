@@ -488,12 +488,13 @@ impl<'a> Life<'a> {
 
     fn kernel_event(&mut self) -> KernelEvent {
         let (cookie, ifindex) = (Cookie((self.script.u8() % 5).into()), u32::from(self.script.u8() % 4));
-        match self.script.u8() % 6 {
+        match self.script.u8() % 7 {
             0 => KernelEvent::NetnsDied { cookie },
             1 => KernelEvent::LinkGone { cookie, ifindex },
             2 => KernelEvent::Carrier { cookie, ifindex, up: self.script.flag() },
             3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address() },
             4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address() },
+            5 => KernelEvent::Ethernet { cookie, ifindex, mac: Mac([2, 0, 0, 0, 1, self.script.u8()]) },
             _ => KernelEvent::Missed,
         }
     }

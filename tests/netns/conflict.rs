@@ -102,6 +102,33 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
 
 /// The server here takes its time for each answer: on a busy machine a quick one is faster than the neighbour.
 #[test]
+fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address() -> Result<(), CallError> {
+    const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, None)?;
+    let member = stage.attach()?;
+    // As the plugin `tuning` does it, after the main plugin.
+    let set = |change: &[&str]| {
+        member.container.netns.run_command("ip", &[&["link", "set", "dev", "eth0"], change].concat(), "")
+    };
+    set(&["down"])?;
+    set(&["address", &mac_text(OTHER)])?;
+    stage.seen.clear()?;
+    set(&["up"])?;
+    for _ in 0..2 {
+        stage.seen.wait_for("an announcement", DEADLINE, |packet| match packet {
+            Packet::Arp(arp) if (arp.sender, arp.target) == (KEPT, KEPT) => {
+                assert_eq!(mac_text(arp.sender_mac), mac_text(OTHER));
+                Some(())
+            }
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        })?;
+    }
+    stage.lab.detach(&member)?;
+    Ok(())
+}
+
+#[test]
 fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
     let lab = Lab::new(&sandbox)?;

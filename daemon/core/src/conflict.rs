@@ -164,6 +164,18 @@ impl Window {
         }
     }
 
+    /// Lets frames bear another Ethernet address from here on. `own` as at the beginning.
+    pub fn bear(&mut self, own: Box<[Mac]>) {
+        self.own = own;
+    }
+
+    /// Announces an address that is on the interface once more.
+    pub fn announce_again(&mut self, now: Instant) {
+        if self.present {
+            (self.announcements, self.announce_at) = (0, Some(now));
+        }
+    }
+
     /// Takes an ARP packet in.
     pub fn on_arp(&mut self, now: Instant, arp: &Arp) -> Heard {
         let by = arp.sender_mac;

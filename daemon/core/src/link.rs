@@ -279,6 +279,16 @@ pub enum KernelEvent {
         /// Whether the link is up and has carrier.
         up: bool,
     },
+    /// A link's Ethernet address, as a message about it says. Comes also when it did not change, and before what the same
+    /// message says of carrier.
+    Ethernet {
+        /// The namespace.
+        cookie: Cookie,
+        /// The link's index in it.
+        ifindex: u32,
+        /// The Ethernet address.
+        mac: Mac,
+    },
     /// An address appeared on a link.
     AddressAdded {
         /// The namespace.

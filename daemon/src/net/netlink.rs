@@ -273,7 +273,7 @@ pub(super) struct LinkAnswer {
     kind: u16,
     flags: LinkFlags,
     name: String,
-    mac: Option<Mac>,
+    pub(super) mac: Option<Mac>,
     pub(super) mtu: u32,
     /// Of a veth: its other end's index, there.
     pub(super) other: u32,

@@ -30,6 +30,8 @@ use super::{NetEvent, News};
 
 /// Messages that are read at a stretch, before other tasks of the loop have their turn.
 const BATCH: u32 = 32;
+/// News that a message bears at most: a link's Ethernet address and its carrier.
+const NEWS: u32 = 2;
 /// News that the driver has not taken yet, at most. Whoever floods a namespace with changes fills the socket's buffer.
 const UNTAKEN: usize = 1024;
 /// Several times what the socket holds.
@@ -64,7 +66,7 @@ impl Watch {
         let mut control = nix::cmsg_space!(libc::c_int);
         let mut deaf = Deaf::No;
         loop {
-            let mut room = self.teller.room(BATCH).await;
+            let mut room = self.teller.room(BATCH * NEWS).await;
             let mut ready = match self.socket.wait().await {
                 Ok(ready) => ready,
                 Err(error) => return warn!(%error, "the watch ends"),
@@ -165,7 +167,7 @@ impl Teller {
         Arc::clone(&self.places).acquire_many_owned(places).await.expect("nobody closes it")
     }
 
-    /// Tells of one thing. Without room too: a message that bears two is no reason to keep one back.
+    /// Tells of one thing. Without room too: that two messages came as one is no reason to keep one back.
     fn tell(&self, event: KernelEvent, room: &mut Room) {
         trace!(?event, "kernel event");
         // A driver that is gone wants to know nothing.
@@ -208,6 +210,9 @@ impl Teller {
             return;
         }
         let ifindex = link.index;
+        if let (libc::RTM_NEWLINK, Some(mac)) = (kind, link.mac) {
+            self.tell(KernelEvent::Ethernet { cookie, ifindex, mac }, room);
+        }
         let event = match kind {
             libc::RTM_NEWLINK => KernelEvent::Carrier { cookie, ifindex, up: link.has_carrier() },
             _ => KernelEvent::LinkGone { cookie, ifindex },

@@ -307,6 +307,7 @@ impl World {
             KernelEvent::NetnsDied { cookie } => (*cookie, None),
             KernelEvent::LinkGone { cookie, ifindex }
             | KernelEvent::Carrier { cookie, ifindex, .. }
+            | KernelEvent::Ethernet { cookie, ifindex, .. }
             | KernelEvent::AddressAdded { cookie, ifindex, .. }
             | KernelEvent::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
             KernelEvent::Missed => (HOST, None),

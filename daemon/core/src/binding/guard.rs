@@ -12,8 +12,8 @@
 //!
 //! A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
 //!
-//! An address that the daemon puts on is announced in any case: others may know it as somebody else's of before. Only what a
-//! restart goes on with there is not: a restart sends nothing.
+//! An address that the daemon puts on is announced in any case: others may know it as somebody else's of before. So is one whose
+//! interface gets another Ethernet address. Only what a restart goes on with there is not: a restart sends nothing.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -189,6 +189,40 @@ impl Binding {
             let window = Window::announcing(address, self.own_macs(), cx.now.boot);
             self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
             self.guard_on_clock(cx);
+        }
+    }
+
+    /// Takes note that the interface has another Ethernet address.
+    pub(crate) fn on_ethernet(&mut self, mac: Mac) {
+        let Link::InNetns { mac: known, .. } = &mut self.link else { return };
+        if std::mem::replace(known, mac) == mac {
+            return;
+        }
+        tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
+        // What goes over the parent bears the parent's.
+        if self.profile.on_parent {
+            return;
+        }
+        let own = self.own_macs();
+        if let Some(guard) = &mut self.guard {
+            guard.window.bear(own);
+        }
+        if let Life::Held(hold) = &mut self.life {
+            hold.moves();
+        }
+    }
+
+    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is on
+    /// already): the neighbours know it by the one before, which may have been announced.
+    pub(crate) fn announce_moved(&mut self, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        let Some(address) = hold.take_moved() else { return };
+        match &mut self.guard {
+            Some(guard) if guard.window.address() == address => {
+                guard.window.announce_again(cx.now.boot);
+                self.guard_on_clock(cx);
+            }
+            Some(_) | None => self.announce(address, cx),
         }
     }
 

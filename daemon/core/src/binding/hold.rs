@@ -36,6 +36,8 @@ pub(crate) struct Hold {
     pub(crate) last: Arc<Lease>,
     /// Since when the link has no carrier.
     carrier_lost: Option<Instant>,
+    /// The interface got another Ethernet address, by which nobody knows the leased address yet.
+    moved: bool,
     presence: Presence,
     /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
     removal_told: Option<Box<Instant>>,
@@ -69,12 +71,26 @@ impl Hold {
     }
 
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        Self { client, last: last.into(), carrier_lost: None, presence: Presence::Unknown, removal_told: None }
+        let (carrier_lost, moved, presence, removal_told) = (None, false, Presence::Unknown, None);
+        Self { client, last: last.into(), carrier_lost, moved, presence, removal_told }
     }
 
     /// Tells whether the link has carrier, as far as is known.
     pub(super) fn has_carrier(&self) -> bool {
         self.carrier_lost.is_none()
+    }
+
+    /// Takes note that the interface got another Ethernet address. One that a restart finds so is old news.
+    pub(super) fn moves(&mut self) {
+        self.moved |= self.presence == Presence::There;
+    }
+
+    /// Returns the address that is to be announced because the interface moved to another Ethernet address; not before it
+    /// has carrier.
+    pub(super) fn take_moved(&mut self) -> Option<Ipv4Addr> {
+        let moved = self.has_carrier() && std::mem::take(&mut self.moved);
+        let there = moved && self.presence == Presence::There;
+        self.client.lease().filter(|_| there).map(Lease::ip)
     }
 
     /// Tells whether the leased address is on the interface, or is expected to be.

@@ -12,6 +12,7 @@ use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
+use crate::wire::Mac;
 
 /// The longest pause before a look that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -59,11 +60,18 @@ impl Registry {
             KernelEvent::Carrier { cookie, ifindex, up } => {
                 for id in self.of_link(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
-                    self.with(now, id, |binding, cx| binding.on_carrier(up, cx));
+                    self.with(now, id, |binding, cx| {
+                        binding.on_carrier(up, cx);
+                        binding.announce_moved(cx);
+                    });
                 }
                 if up {
                     self.carrier_up(now, cookie, ifindex);
                 }
+            }
+            KernelEvent::Ethernet { cookie, ifindex, mac } => {
+                let ids = self.of_link(cookie, Some(ifindex));
+                ids.into_iter().for_each(|id| self.has_ethernet(now, id, mac));
             }
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 for id in self.with_address(cookie, ifindex, address) {
@@ -85,6 +93,15 @@ impl Registry {
                 self.audit_all();
                 self.look_for_carrier();
             }
+        }
+    }
+
+    /// Takes note of the Ethernet address of a binding's interface.
+    fn has_ethernet(&mut self, now: Now, id: BindingId, mac: Mac) {
+        self.with(now, id, |binding, _| binding.on_ethernet(mac));
+        let link = self.bindings.get(&id).and_then(|binding| binding.link.in_netns());
+        if let Some((cookie, _)) = link {
+            self.by_netns.insert((cookie, id), mac);
         }
     }
 
@@ -182,7 +199,13 @@ impl Registry {
             Outcome::Inspected(_) if outdated => self.audit_one(id),
             // What it lacks by now is not somebody else's doing.
             Outcome::Inspected(Ok(_)) if self.gives_way(id) => {}
-            Outcome::Inspected(Ok(view)) => self.with(now, id, |binding, cx| binding.on_seen(&view, cx)),
+            Outcome::Inspected(Ok(view)) => {
+                self.has_ethernet(now, id, view.mac);
+                self.with(now, id, |binding, cx| {
+                    binding.on_seen(&view, cx);
+                    binding.announce_moved(cx);
+                });
+            }
             Outcome::Inspected(Err(cause)) if self.bindings.contains_key(&id) => {
                 let pause = timing::doubled(failures, LONGEST_PAUSE);
                 let at = now.boot + timing::jittered(pause, &mut self.rng);

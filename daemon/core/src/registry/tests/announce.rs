@@ -70,3 +70,70 @@ fn without_detection_nobody_is_listened_to_meanwhile() {
     (0..3).for_each(|_| rig.hear(&claim));
     assert_eq!((rig.state("a"), rig.appeared()), (vec!["BOUND"], (2, 0)));
 }
+
+/// The interface gets another Ethernet address as the plugin `tuning` gives it: down, the address, up. What breaks the sockets
+/// that are open.
+fn tune(rig: &mut Rig, mac: Mac) {
+    let (cookie, ifindex) = (Cookie(1), 2);
+    let told = |mac, up| [KernelEvent::Ethernet { cookie, ifindex, mac }, KernelEvent::Carrier { cookie, ifindex, up }];
+    let before = Mac([2, 0, 0, 0, 1, 1]);
+    for event in [told(before, false), told(mac, false)].concat() {
+        rig.input(Input::Kernel(event));
+    }
+    for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
+        rig.input(Input::Broken { exchange, cause: LinkCause::Down });
+    }
+    rig.mac = Some(mac);
+    told(mac, true).into_iter().for_each(|event| rig.input(Input::Kernel(event)));
+}
+
+#[test]
+fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_later() {
+    let tuned = Mac([2, 0, 0, 0, 7, 7]);
+    let address = Ipv4Addr::new(192, 0, 2, 50);
+    // Before the window has sockets of its own, while it has, and after it.
+    for after in [0.005, 0.5, 60.0] {
+        for detection in [Detection::Optimistic, Detection::Off] {
+            let mut rig = Rig::new(8);
+            rig.profile = Profile { detection, ..Profile::default() };
+            rig.lease = 4000;
+            rig.bind();
+            rig.run_until(1000.0 + after);
+            rig.asked.clear();
+            rig.asked_from.clear();
+            tune(&mut rig, tuned);
+            rig.run_until(1100.0);
+            let announced = rig.asked.iter().filter(|asked| **asked == (address, address)).count();
+            assert_eq!(announced, 2, "{after} {detection:?}");
+            assert!(rig.asked_from.iter().all(|mac| *mac == tuned), "{after}: {:?}", rig.asked_from);
+            assert!(rig.open.is_empty() && rig.events.len() == 1);
+        }
+    }
+}
+
+#[test]
+fn an_ethernet_address_that_a_restart_finds_is_announced_to_nobody() {
+    let mut rig = Rig::new(8);
+    rig.lease = 4000;
+    rig.bind();
+    rig.run_until(1100.0);
+    rig.mac = Some(Mac([2, 0, 0, 0, 7, 7]));
+    rig.asked.clear();
+    rig.restart();
+    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true }));
+    rig.run_until(1200.0);
+    assert!(rig.asked.is_empty(), "{:?}", rig.asked);
+}
+
+#[test]
+fn an_ethernet_address_whose_message_was_lost_is_announced_all_the_same() {
+    let mut rig = Rig::new(8);
+    rig.lease = 4000;
+    rig.bind();
+    rig.run_until(1100.0);
+    rig.mac = Some(Mac([2, 0, 0, 0, 7, 7]));
+    rig.asked.clear();
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.run_until(1200.0);
+    assert_eq!(rig.asked, [(Ipv4Addr::new(192, 0, 2, 50), Ipv4Addr::new(192, 0, 2, 50)); 2]);
+}

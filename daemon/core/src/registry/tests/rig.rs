@@ -65,6 +65,8 @@ pub(super) struct Rig {
     pub(super) dns: Option<Ipv4Addr>,
     pub(super) published: Vec<(String, Option<Dns>)>,
     pub(super) carrier: bool,
+    /// The Ethernet address that interfaces got by hand.
+    pub(super) mac: Option<Mac>,
     pub(super) addresses: Vec<Ipv4Net>,
     /// The steps that were taken, but for setting links up.
     pub(super) steps: Vec<Step>,
@@ -100,6 +102,8 @@ pub(super) struct Rig {
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The container's interface has another Ethernet address by now: what is sent to the one of before is another host's.
     pub(super) readdressed: bool,
+    /// The Ethernet addresses that these bore as sender.
+    pub(super) asked_from: Vec<Mac>,
     /// Who answers ARP for which address.
     pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
     req: u64,
@@ -122,6 +126,7 @@ impl Rig {
             dns: None,
             published: Vec::new(),
             carrier: true,
+            mac: None,
             addresses: Vec::new(),
             steps: Vec::new(),
             faults: VecDeque::new(),
@@ -147,6 +152,7 @@ impl Rig {
             sent: vec![],
             asked: Vec::new(),
             readdressed: false,
+            asked_from: Vec::new(),
             stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
             req: 0,
         };
@@ -219,7 +225,7 @@ impl Rig {
             cookie: Cookie(cookie),
             ifindex: 2,
             ifname: self.ifname.clone(),
-            mac: Mac([2, 0, 0, 0, 1, cookie as u8]),
+            mac: self.mac.unwrap_or(Mac([2, 0, 0, 0, 1, cookie as u8])),
             mtu: 1500,
             up: true,
             carrier: self.carrier,
@@ -234,9 +240,9 @@ impl Rig {
                 let n: u64 = netns.file_name().unwrap().to_str().unwrap().parse().unwrap();
                 if self.live.contains(&n) { Ok(self.view(n)) } else { Err(LinkCause::NoNetns(netns.clone())) }
             }
-            Target::Known(Link::InNetns { path, cookie, .. }) => {
+            Target::Known(Link::InNetns { path, cookie, mac, .. }) => {
                 if self.live.contains(&cookie.0) {
-                    Ok(self.view(cookie.0))
+                    Ok(LinkView { mac: self.mac.unwrap_or(*mac), ..self.view(cookie.0) })
                 } else {
                     Err(LinkCause::NoNetns(path.clone()))
                 }
@@ -389,6 +395,7 @@ impl Rig {
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
                 self.asked.push((arp.sender, arp.target));
+                self.asked_from.push(arp.sender_mac);
                 let Some(owner) = self.stations.get(&arp.target).copied() else { return };
                 self.arp_reply(owner, &arp)
             }
