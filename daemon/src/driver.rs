@@ -114,29 +114,39 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 
 /// Holds leases for whoever comes to `listener`, which is at `socket`.
 fn hold(settings: &Settings, listener: std::os::unix::net::UnixListener, socket: PathBuf) -> Result<(), StartError> {
-    // Not before there is a socket: another daemon that runs has its own file there.
-    let pid_file = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
     let (persisted, stored) = unbounded_channel();
-    let ran = Store::open(&settings.state_dir, persisted).map_err(StartError::from).and_then(|(store, records)| {
-        info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
-        // Whether the store is new or was set aside: without a record nothing is known of what runs.
-        let adopting = Unfinished::of(&settings.state_dir);
-        let adoptees = match records.is_empty() || adopting.is_left() {
-            true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
-            false => Vec::new(),
-        };
-        adopting.leave(!adoptees.is_empty());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
-            let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
-            let (driver, sources) = Driver::new(settings, store, stored)?;
-            let left = driver.run(sources, listener, socket, Known { records, adoptees }).await?;
-            adopting.leave(left > 0);
-            Ok(())
-        })
-    });
+    let (store, records) = Store::open(&settings.state_dir, persisted)?;
+    info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
+    // Not before there are a socket and a store: another daemon that runs has its own file there.
+    let pid_file = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let ran = drive(settings, (store, stored), records, listener, socket);
     pid_file.into_iter().for_each(PidFile::remove);
     ran
+}
+
+/// Looks for what is to be adopted, and runs the loop.
+fn drive(
+    settings: &Settings,
+    (store, stored): (Store, UnboundedReceiver<Persisted>),
+    records: Vec<(BindingId, Record)>,
+    listener: std::os::unix::net::UnixListener,
+    socket: PathBuf,
+) -> Result<(), StartError> {
+    // Whether the store is new or was set aside: without a record nothing is known of what runs.
+    let adopting = Unfinished::of(&settings.state_dir);
+    let adoptees = match records.is_empty() || adopting.is_left() {
+        true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
+        false => Vec::new(),
+    };
+    adopting.leave(!adoptees.is_empty());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(StartError::io("start the event loop"))?.block_on(async {
+        let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
+        let (driver, sources) = Driver::new(settings, store, stored)?;
+        let left = driver.run(sources, listener, socket, Known { records, adoptees }).await?;
+        adopting.leave(left > 0);
+        Ok(())
+    })
 }
 
 /// Raises the limit of open files as far as it may go: sockets are open for each exchange under way and each caller.

@@ -366,6 +366,11 @@ fn the_process_id_is_in_its_file_while_the_daemon_runs() {
     let (status, _) = Daemon(second.arg("--pid-file").arg(&file).spawn().unwrap()).ended();
     assert_eq!(status.code(), Some(1));
     assert_eq!(fs::read_to_string(&file).unwrap(), daemon.pid().to_string());
+    let mut elsewhere = home.command();
+    elsewhere.env("LEASEHOLD_SOCKET", home.dir.path().join("other.sock"));
+    let (status, _) = Daemon(elsewhere.arg("--pid-file").arg(&file).spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&file).ok(), Some(daemon.pid().to_string()), "the store is held");
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.ended().0.success());
     assert!(!file.exists());
