@@ -1,5 +1,5 @@
-//! Finds the containers that run although the store knows nothing of them: the store is new, or was set aside, or an earlier
-//! daemon could not adopt them all.
+//! Finds the containers that run although the store knows nothing of them: the store is new, or was set aside, or has records
+//! that do not parse, or an earlier daemon could not adopt them all.
 //!
 //! libcni keeps a file of each attachment that it made: the network's configuration, what the runtime said and what the
 //! plugins answered. From it the ADD is put together again as the runtime would ask it now, so that the lease's client

@@ -132,9 +132,10 @@ fn drive(
     listener: std::os::unix::net::UnixListener,
     socket: PathBuf,
 ) -> Result<(), StartError> {
-    // Whether the store is new or was set aside: without a record nothing is known of what runs.
+    // Whether the store is new or was set aside: without a record nothing is known of what runs. Nor is of a record that does
+    // not parse.
     let adopting = Unfinished::of(&settings.state_dir);
-    let adoptees = match records.is_empty() || adopting.is_left() {
+    let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
         true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
         false => Vec::new(),
     };

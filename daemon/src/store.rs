@@ -88,6 +88,7 @@ pub(crate) struct Store {
     jobs: mpsc::Sender<Job>,
     journal: Journal,
     writer: JoinHandle<()>,
+    is_whole: bool,
     _lock: lock::DirLock,
 }
 
@@ -105,6 +106,7 @@ impl Store {
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
+        let is_whole = file.is_whole();
         let writer = Writer { file, events, last_event };
         let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&queue));
         let writer = writer.map_err(|source| StoreError::Directory {
@@ -112,7 +114,12 @@ impl Store {
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, journal, writer, _lock: lock }, records))
+        Ok((Self { jobs, journal, writer, is_whole, _lock: lock }, records))
+    }
+
+    /// Tells whether every record that was in the file was returned when it was opened.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Queues a transaction. Transactions happen in the order of these calls; each is answered by one [`Persisted`].

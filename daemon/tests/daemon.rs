@@ -14,6 +14,13 @@ use std::time::{Duration, Instant};
 
 use leasehold_api::cni::{Env, PATH, Request};
 use leasehold_api::spool;
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::link::{Cookie, Link};
+use leasehold_core::record::{Record, RecordState};
+use leasehold_core::time::{BootId, Instant as CoreInstant, WallTime};
+use leasehold_core::wire::Mac;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -351,6 +358,56 @@ fn a_daemon_without_leases_looks_for_containers_that_run() {
     }
     let list: serde_json::Value = serde_json::from_slice(&home.list(&["--json"]).stdout).unwrap();
     assert_eq!(list["bindings"], serde_json::json!([]));
+}
+
+/// Puts two records into a store: one of an earlier boot, and one that does not parse.
+fn store_half(path: &Path) {
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    let whole = Record {
+        attachment: Attachment {
+            door: Door::Cni,
+            network: "lan".to_owned(),
+            container: "whole".to_owned(),
+            ifname: "eth0".to_owned(),
+        },
+        identity: Identity {
+            lan: Lan::Network("lan".to_owned()),
+            client_id: ClientId::new(b"\0whole".to_vec()).unwrap(),
+            chaddr: mac,
+        },
+        profile: Profile::default(),
+        link: Link::InNetns { path: "/proc/4194304/ns/net".into(), cookie: Cookie(1), ifindex: 2, mac },
+        lease: Lease::unknown("10.0.0.7/24".parse().unwrap(), CoreInstant::from_boot(Duration::ZERO)),
+        state: RecordState::Bound,
+        boot: BootId("an earlier one".to_owned()),
+        since: WallTime::from_epoch(Duration::ZERO),
+        former: None,
+    };
+    let database = redb::Database::open(path).unwrap();
+    let txn = database.begin_write().unwrap();
+    {
+        let mut leases = txn.open_table(redb::TableDefinition::<u64, &[u8]>::new("leases")).unwrap();
+        leases.insert(1, serde_json::to_vec(&whole).unwrap().as_slice()).unwrap();
+        leases.insert(2, b"{\"half\":".as_slice()).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+#[test]
+fn a_record_that_does_not_parse_may_be_of_a_container_that_runs() {
+    let Some(home) = Home::new() else { return };
+    let first = home.start();
+    first.signal(Signal::SIGTERM);
+    assert!(first.ended().0.success());
+    store_half(&home.state().join("leases.redb"));
+    fs::create_dir(home.cache()).unwrap();
+    let ended = include_str!("../src/adopt/ctr.json").replace("/proc/15021/", "/proc/4194304/");
+    fs::write(home.cache().join("lan-default-c1-eth0"), ended).unwrap();
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    let daemon = home.start();
+    daemon.signal(Signal::SIGTERM);
+    let (_, log) = daemon.ended();
+    assert!(log.contains("started leases=1") && log.contains("adopting them containers=1"), "{log}");
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub(super) struct LeaseFile {
     /// The last commit, if it failed.
     failure: Option<Failure>,
     last_event: u64,
+    /// Every record that was in it at the start was read.
+    is_whole: bool,
 }
 
 /// A commit that failed.
@@ -113,7 +115,8 @@ impl LeaseFile {
         // A new file is durable only when its name is.
         sync_dir(&path)?;
         let Contents { records, unreadable, last_event } = contents;
-        let mut file = Self { path, database: Some(database), failure: None, last_event };
+        let is_whole = unreadable.is_empty();
+        let mut file = Self { path, database: Some(database), failure: None, last_event, is_whole };
         file.keep_aside(unreadable)?;
         Ok((file, records))
     }
@@ -121,6 +124,11 @@ impl LeaseFile {
     /// Returns the number of the last event, 0 when there is none.
     pub(super) fn last_event(&self) -> u64 {
         self.last_event
+    }
+
+    /// Tells whether every record that was in it at the start was read.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Returns how long the next commit is to wait.
