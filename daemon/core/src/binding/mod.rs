@@ -197,6 +197,12 @@ impl Binding {
         self.persistence.is_due()
     }
 
+    /// Tells whether there is a lease that the store knows nothing of.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        let held = matches!(&self.life, Life::Held(hold) if hold.client.lease().is_some());
+        held && self.persistence.durable().is_none()
+    }
+
     fn held_by_other(&self, cx: &Cx<'_>) -> bool {
         cx.holders.get(&self.identity.key()).is_some_and(|holder| *holder != self.id)
     }

@@ -212,9 +212,10 @@ impl Registry {
         self.out.events_dropped()
     }
 
-    /// Returns how many containers are still to be adopted.
+    /// Returns how many containers a daemon that came now would have to adopt: those that are still to be, and those whose
+    /// lease no record tells of.
     pub fn adopting(&self) -> usize {
-        self.adoptions.len()
+        self.adoptions.len() + self.bindings.values().filter(|binding| binding.is_unwritten()).count()
     }
 
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
