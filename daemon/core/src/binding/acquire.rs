@@ -455,6 +455,7 @@ impl Binding {
         log_acquired(&self.attachment, &lease);
         let mut client = acquire.client.clone();
         client.not_waited_for();
+        client.set_station(self.station());
         cx.out.report(self.id, Report::Leased { lease: Box::new((*lease).clone()), began: acquire.began });
         let adopts = acquire.adopts;
         self.guard_lease(lease.ip(), adopts, cx);

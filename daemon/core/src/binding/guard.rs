@@ -208,6 +208,7 @@ impl Binding {
             guard.window.bear(own);
         }
         if let Life::Held(hold) = &mut self.life {
+            hold.client.set_station(mac);
             hold.moves();
         }
     }

@@ -149,6 +149,7 @@ impl Binding {
         let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
         let lost = hold.client.lease().is_none();
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
+        binding.know_station();
         if lost {
             tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
@@ -170,7 +171,16 @@ impl Binding {
         let mut hold = Hold::new(seek(holder.sender(), cx), last);
         hold.recall(former.as_deref(), &holder);
         let work = Work::recovered(former);
-        Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) }
+        let mut binding = Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
+        binding.know_station();
+        binding
+    }
+
+    fn know_station(&mut self) {
+        let station = self.station();
+        if let Life::Held(hold) = &mut self.life {
+            hold.client.set_station(station);
+        }
     }
 
     /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1). Another

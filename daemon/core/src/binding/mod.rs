@@ -153,9 +153,19 @@ impl Binding {
         }
     }
 
-    /// Returns the sender of the binding's messages.
+    /// Returns the sender of the messages of a binding that has, or had, a lease.
     fn sender(&self) -> Sender {
-        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+        let sender = Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone());
+        sender.from_station(self.station())
+    }
+
+    /// Returns the Ethernet address that frames about the leased address bear. While it is asked for that is the chaddr, which
+    /// the interface may have to get yet.
+    fn station(&self) -> Mac {
+        match self.link {
+            Link::InNetns { mac, .. } if !self.speaks_from_host() => mac,
+            Link::InNetns { .. } | Link::Parent { .. } => self.identity.chaddr,
+        }
     }
 
     /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.

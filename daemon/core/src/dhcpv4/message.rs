@@ -36,8 +36,10 @@ const CLIENT_PORT: u16 = 68;
 /// What every message of one client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The client's hardware address: chaddr and Ethernet source.
+    /// The client's hardware address: chaddr.
     pub chaddr: Mac,
+    /// The Ethernet source: the same, unless its interface is known to have another address by now.
+    pub station: Mac,
     /// The client identifier (61).
     pub client_id: ClientId,
     /// What the client says and wants beside.
@@ -56,7 +58,12 @@ pub struct Hop {
 impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
-        Self { chaddr, client_id: client_id.clone(), profile }
+        Self { chaddr, station: chaddr, client_id: client_id.clone(), profile }
+    }
+
+    /// Returns the sender with another Ethernet source.
+    pub fn from_station(self, station: Mac) -> Self {
+        Self { station, ..self }
     }
 
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
@@ -174,7 +181,7 @@ impl Sender {
 
     fn frame(&self, source: Ipv4Addr, destination: Ipv4Addr, mac: Mac, message: &ClientMessage<'_>) -> Vec<u8> {
         Udp {
-            source_mac: self.chaddr,
+            source_mac: self.station,
             destination_mac: mac,
             source,
             destination,

@@ -201,8 +201,7 @@ impl Client {
         Self::new(sender, state, true, rng)
     }
 
-    /// Returns a client that goes on with a lease where it stands. What is overdue is put off a little, so that all
-    /// the leases of a restart do not ask at once.
+    /// Returns a client that goes on with a lease where it stands. What is overdue waits a little: a restart has many.
     pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
@@ -290,6 +289,11 @@ impl Client {
     /// for it finds nobody): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
     pub fn set_addressed(&mut self, addressed: bool) {
         self.addressed = addressed;
+    }
+
+    /// Tells the client which Ethernet address its interface has. Others are to know the leased address by no other.
+    pub fn set_station(&mut self, station: Mac) {
+        self.sender.station = station;
     }
 
     /// Returns the lease that may be used now.
@@ -548,7 +552,7 @@ impl Client {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
             };
-            *attempt = Attempt::Resolving(Resolver::new((self.sender.chaddr, lease.ip()), hop, now), before);
+            *attempt = Attempt::Resolving(Resolver::new((self.sender.station, lease.ip()), hop, now), before);
         }
         let Attempt::Resolving(resolver, _) = attempt else { return };
         match resolver.on_clock(now) {

@@ -32,7 +32,7 @@ pub enum ReleaseStep {
 impl Release {
     /// Begins to give `lease` back.
     pub fn new(sender: Sender, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
-        let resolver = lease.next_hop().map(|hop| Resolver::new((sender.chaddr, lease.ip()), hop, now));
+        let resolver = lease.next_hop().map(|hop| Resolver::new((sender.station, lease.ip()), hop, now));
         Self { sender, lease, resolver, xid: rng.u32(..) }
     }
 

@@ -137,3 +137,28 @@ fn an_ethernet_address_whose_message_was_lost_is_announced_all_the_same() {
     rig.run_until(1200.0);
     assert_eq!(rig.asked, [(Ipv4Addr::new(192, 0, 2, 50), Ipv4Addr::new(192, 0, 2, 50)); 2]);
 }
+
+#[test]
+fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() {
+    for restarts in [false, true] {
+        let tuned = Mac([2, 0, 0, 0, 7, 7]);
+        let mut rig = Rig::new(8);
+        rig.lease = 4000;
+        rig.bind();
+        rig.run_until(1000.5);
+        tune(&mut rig, tuned);
+        rig.run_until(2500.0);
+        if restarts {
+            rig.restart();
+        }
+        rig.asked.clear();
+        rig.asked_from.clear();
+        rig.run_until(3001.0);
+        let server = Ipv4Addr::new(192, 0, 2, 1);
+        assert_eq!(rig.asked, [(Ipv4Addr::new(192, 0, 2, 50), server)], "at T1");
+        assert_eq!(rig.asked_from, [tuned], "it would change what the neighbours know");
+        rig.del("a");
+        assert_eq!((rig.asked_from.len(), rig.asked_from.last()), (2, Some(&tuned)));
+        assert!(rig.chaddrs.iter().all(|chaddr| *chaddr == Mac([2, 0, 0, 0, 1, 1])), "{:?}", rig.chaddrs);
+    }
+}

@@ -98,6 +98,8 @@ pub(super) struct Rig {
     pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
+    /// By whom.
+    pub(super) chaddrs: BTreeSet<Mac>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The container's interface has another Ethernet address by now: what is sent to the one of before is another host's.
@@ -150,6 +152,7 @@ impl Rig {
             open: BTreeMap::new(),
             opened: Vec::new(),
             sent: vec![],
+            chaddrs: BTreeSet::new(),
             asked: Vec::new(),
             readdressed: false,
             asked_from: Vec::new(),
@@ -404,6 +407,7 @@ impl Rig {
                 let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
+                self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
                 if kind == 4 {
                     self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
                 }
