@@ -12,7 +12,8 @@
 //!
 //! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and
 //! REQUEST also bear what the profile says. The broadcast flag is set only where the profile says so: our packet socket
-//! hears a unicast answer before the address is configured.
+//! hears a unicast answer before the address is configured. What is addressed to a chaddr that the interface has no more it does
+//! not hear: there it is set too.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -131,7 +132,7 @@ impl Sender {
     /// A DISCOVER or REQUEST: it says what the client wants to hear.
     fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
-        let (broadcast, max_size) = (self.profile.broadcast, Some(MAX_SIZE));
+        let (broadcast, max_size) = (self.profile.broadcast || self.station != self.chaddr, Some(MAX_SIZE));
         ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
     }
 

@@ -111,3 +111,23 @@ fn decline_is_a_broadcast_that_names_server_and_address() {
     let frame = sender().decline(XID, LEASED, SERVER);
     check(&frame, Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(0, NONE, &options));
 }
+
+#[test]
+fn an_interface_that_has_another_ethernet_address_by_now_asks_for_answers_that_it_hears() {
+    let moved = || sender().from_station(Mac([2, 9, 9, 9, 9, 9]));
+    let hop = Hop { server: SERVER, mac: SERVER_MAC };
+    let asked: [fn(&Sender, Hop) -> Vec<u8>; 4] = [
+        |sender, _| sender.discover(XID, 0, None),
+        |sender, hop| sender.select(XID, 0, LEASED, hop.server),
+        |sender, _| sender.reboot(XID, 0, LEASED),
+        |sender, _| sender.rebind(XID, 0, LEASED),
+    ];
+    for ask in asked {
+        assert_eq!(sent(&ask(&sender(), hop)).payload[10..12], [0, 0]);
+        let frame = ask(&moved(), hop);
+        // Behind the headers of Ethernet, IP and UDP.
+        let (payload, source) = (&frame[42..], &frame[6..12]);
+        assert_eq!(payload[10..12], [0x80, 0], "the broadcast flag");
+        assert_eq!((&payload[28..34], source), (MAC.0.as_slice(), [2, 9, 9, 9, 9, 9].as_slice()));
+    }
+}
