@@ -93,7 +93,7 @@ impl Registry {
 
     fn adoption_failed(&mut self, now: Now, attachment: Attachment, failure: &Failure) {
         let Some(mut adoption) = self.adoptions.remove(&attachment) else { return };
-        self.not_adopted.insert(attachment.clone(), failure.to_string());
+        self.not_adopted.insert(attachment.clone(), reason(failure));
         if !may_live(failure) {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
@@ -107,6 +107,16 @@ impl Registry {
         (adoption.errand, adoption.waits) = (self.mint_errand(Errand::Adopt(attachment.clone())), true);
         self.timers.set(Key::Adoption(adoption.errand), Some((now.boot + pause, Why::Work)));
         self.adoptions.insert(attachment, adoption);
+    }
+}
+
+/// Returns why an adoption failed. What an ADD could do about it an adoption cannot: no other address is taken.
+fn reason(failure: &Failure) -> String {
+    match failure {
+        Failure::NotWanted { wanted, offered } => {
+            format!("{offered} was offered instead of {wanted}, which it has: no server confirms that")
+        }
+        failure => failure.to_string(),
     }
 }
 
