@@ -159,7 +159,7 @@ impl Binding {
         sender.from_station(self.station())
     }
 
-    /// Returns the Ethernet address that frames about the leased address bear. While it is asked for that is the chaddr, which
+    /// Returns the Ethernet address that the leased address belongs to. While it is asked for that is the chaddr, which
     /// the interface may have to get yet.
     fn station(&self) -> Mac {
         match self.link {

@@ -37,9 +37,9 @@ const CLIENT_PORT: u16 = 68;
 /// What every message of one client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The client's hardware address: chaddr.
+    /// The client's hardware address: chaddr and, as switches that snoop on DHCP compare the two, Ethernet source.
     pub chaddr: Mac,
-    /// The Ethernet source: the same, unless its interface is known to have another address by now.
+    /// What ARP says the client's address belongs to: the same, unless its interface is known to have another by now.
     pub station: Mac,
     /// The client identifier (61).
     pub client_id: ClientId,
@@ -62,7 +62,7 @@ impl Sender {
         Self { chaddr, station: chaddr, client_id: client_id.clone(), profile }
     }
 
-    /// Returns the sender with another Ethernet source.
+    /// Returns the sender of a client whose interface has another Ethernet address by now.
     pub fn from_station(self, station: Mac) -> Self {
         Self { station, ..self }
     }
@@ -182,7 +182,7 @@ impl Sender {
 
     fn frame(&self, source: Ipv4Addr, destination: Ipv4Addr, mac: Mac, message: &ClientMessage<'_>) -> Vec<u8> {
         Udp {
-            source_mac: self.station,
+            source_mac: self.chaddr,
             destination_mac: mac,
             source,
             destination,
