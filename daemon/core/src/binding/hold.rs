@@ -34,8 +34,8 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// Since when the link has no carrier.
-    carrier_lost: Option<Instant>,
+    /// Since when the link has no carrier. Boxed: hardly any lease is without.
+    carrier_lost: Option<Box<Instant>>,
     /// The interface got another Ethernet address, by which nobody knows the leased address yet.
     moved: bool,
     presence: Presence,
@@ -245,10 +245,10 @@ impl Binding {
     pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         if !up {
-            hold.carrier_lost.get_or_insert(cx.now.boot);
+            hold.carrier_lost.get_or_insert_with(|| Box::new(cx.now.boot));
             return;
         }
-        let lost = hold.carrier_lost.take().map(|since| cx.now.boot.saturating_since(since));
+        let lost = hold.carrier_lost.take().map(|since| cx.now.boot.saturating_since(*since));
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
