@@ -70,8 +70,10 @@ impl Registry {
                 }
             }
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
-                let ids = self.of_link(cookie, Some(ifindex));
-                ids.into_iter().for_each(|id| self.has_ethernet(now, id, mac));
+                for id in self.of_link(cookie, Some(ifindex)) {
+                    self.audit.outdate(id);
+                    self.has_ethernet(now, id, mac);
+                }
             }
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 for id in self.with_address(cookie, ifindex, address) {

@@ -162,3 +162,22 @@ fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() 
         assert!(rig.chaddrs.iter().all(|chaddr| *chaddr == Mac([2, 0, 0, 0, 1, 1])), "{:?}", rig.chaddrs);
     }
 }
+
+#[test]
+fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
+    let tuned = Mac([2, 0, 0, 0, 7, 7]);
+    let mut rig = Rig::new(8);
+    rig.lease = 4000;
+    rig.bind();
+    rig.run_until(1100.0);
+    rig.hold_looks = true;
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.mac = Some(tuned);
+    rig.input(Input::Kernel(KernelEvent::Ethernet { cookie: Cookie(1), ifindex: 2, mac: tuned }));
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    rig.asked_from.clear();
+    rig.run_until(3001.0);
+    assert_eq!(rig.asked_from.last(), Some(&tuned), "at T1");
+}
