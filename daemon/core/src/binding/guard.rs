@@ -213,6 +213,11 @@ impl Binding {
         }
     }
 
+    /// Tells whether the leased address is to be announced because of that, if it still is on the interface.
+    pub(crate) fn is_to_announce(&self) -> bool {
+        matches!(&self.life, Life::Held(hold) if hold.has_moved())
+    }
+
     /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is on
     /// already): the neighbours know it by the one before, which may have been announced.
     pub(crate) fn announce_moved(&mut self, cx: &mut Cx<'_>) {

@@ -85,10 +85,14 @@ impl Hold {
         self.moved |= self.presence == Presence::There;
     }
 
-    /// Returns the address that is to be announced because the interface moved to another Ethernet address; not before it
-    /// has carrier.
+    /// Tells whether the interface moved to another Ethernet address, and has carrier there.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved && self.has_carrier()
+    }
+
+    /// Returns the address that is to be announced because of that.
     pub(super) fn take_moved(&mut self) -> Option<Ipv4Addr> {
-        let moved = self.has_carrier() && std::mem::take(&mut self.moved);
+        let moved = self.has_moved() && std::mem::take(&mut self.moved);
         let there = moved && self.presence == Presence::There;
         self.client.lease().filter(|_| there).map(Lease::ip)
     }

@@ -60,10 +60,11 @@ impl Registry {
             KernelEvent::Carrier { cookie, ifindex, up } => {
                 for id in self.of_link(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
-                    self.with(now, id, |binding, cx| {
-                        binding.on_carrier(up, cx);
-                        binding.announce_moved(cx);
-                    });
+                    self.with(now, id, |binding, cx| binding.on_carrier(up, cx));
+                    // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
+                    if self.bindings.get(&id).is_some_and(|binding| binding.is_to_announce()) {
+                        self.audit_one(id);
+                    }
                 }
                 if up {
                     self.carrier_up(now, cookie, ifindex);

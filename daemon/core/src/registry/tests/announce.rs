@@ -181,3 +181,24 @@ fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
     rig.run_until(3001.0);
     assert_eq!(rig.asked_from.last(), Some(&tuned), "at T1");
 }
+
+#[test]
+fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not_announced() {
+    for window in [false, true] {
+        let mut rig = Rig::new(8);
+        rig.lease = 4000;
+        rig.bind();
+        rig.run_until(if window { 1003.0 } else { 1100.0 });
+        rig.asked.clear();
+        // As KubeVirt does it, faster than the daemon looks.
+        rig.hold_looks = true;
+        rig.take_off(A);
+        tune(&mut rig, Mac([2, 0, 0, 0, 7, 7]));
+        rig.hold_looks = false;
+        while let Some((op, outcome)) = rig.looks.pop_front() {
+            rig.input(Input::Done { op, outcome });
+        }
+        rig.run_until(1200.0);
+        assert_eq!(rig.asked, [], "it is the virtual machine's, under the one of before");
+    }
+}
