@@ -199,9 +199,9 @@ impl Binding {
             return;
         }
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
-        // What goes over the parent bears the parent's.
-        if self.profile.on_parent {
-            return;
+        // What goes over the parent bears the parent's, which is the same there.
+        if let (true, Some(Link::Parent { mac: known, .. })) = (self.profile.on_parent, self.parent.as_deref_mut()) {
+            *known = mac;
         }
         let own = self.own_macs();
         if let Some(guard) = &mut self.guard {

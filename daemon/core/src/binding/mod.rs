@@ -162,9 +162,10 @@ impl Binding {
     /// Returns the Ethernet address that the leased address belongs to. While it is asked for that is the chaddr, which
     /// the interface may have to get yet.
     fn station(&self) -> Mac {
-        match self.link {
-            Link::InNetns { mac, .. } if !self.speaks_from_host() => mac,
-            Link::InNetns { .. } | Link::Parent { .. } => self.identity.chaddr,
+        match (&self.link, &self.life) {
+            (_, Life::Releasing(release)) if release.speaks_from_host() => self.identity.chaddr,
+            (Link::InNetns { mac, .. }, _) => *mac,
+            (Link::Parent { .. }, _) => self.identity.chaddr,
         }
     }
 

@@ -202,3 +202,19 @@ fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not
         assert_eq!(rig.asked, [], "it is the virtual machine's, under the one of before");
     }
 }
+
+#[test]
+fn on_ipvlan_what_bears_the_leased_address_bears_the_ethernet_address_that_the_parent_got() {
+    let moved = Mac([2, 0, 0, 0, 7, 7]);
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { on_parent: true, ..Profile::default() };
+    rig.lease = 4000;
+    rig.bind();
+    rig.run_until(1100.0);
+    rig.asked_from.clear();
+    tune(&mut rig, moved);
+    rig.run_until(1200.0);
+    assert_eq!(rig.asked_from, [moved; 2], "announced over the parent");
+    rig.run_until(3001.0);
+    assert_eq!(rig.asked_from[2..], [moved], "at T1, over the container's own link");
+}
