@@ -256,7 +256,12 @@ impl Binding {
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        let Some(lease) = hold.client.shared() else { return self.seek_soon(cx) };
+        let Some(lease) = hold.client.shared() else {
+            if hold.client.seek_anew(cx.now.boot) {
+                self.end_exchange(cx);
+            }
+            return;
+        };
         if lease.expired(cx.now.boot) {
             // The clock's.
             return;
@@ -271,18 +276,6 @@ impl Binding {
         if !self.is_probing() {
             self.close_guard(cx);
         }
-    }
-
-    /// Looks for a lease soon, unless that is under way.
-    fn seek_soon(&mut self, cx: &mut Cx<'_>) {
-        let sender = self.sender();
-        let Life::Held(hold) = &mut self.life else { return };
-        if !self.exchange.is_closed() || hold.client.owed(cx.now.boot).is_some() {
-            return;
-        }
-        hold.client = seek(sender, cx);
-        hold.client.set_addressed(hold.is_addressed());
-        self.end_exchange(cx);
     }
 
     /// Returns the address that the interface should carry by now, of the lease or of the last one where that is kept: `None`

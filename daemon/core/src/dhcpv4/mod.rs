@@ -187,6 +187,17 @@ impl Client {
         Self::new(sender, State::Init { at, wanted: None }, false, rng)
     }
 
+    /// Begins discovery anew, soon, for the address that it was for: who did not answer may do so now. Tells whether it does:
+    /// an offer that is asked for goes before, and so does the time after a DECLINE. Then the sockets are to be closed.
+    pub fn seek_anew(&mut self, now: Instant) -> bool {
+        let declined = self.tally().declined.is_some();
+        let begins = self.state.seek_anew(now + timing::overdue_delay(now, None, &mut self.rng), declined);
+        if begins {
+            (self.line, self.count().in_vain) = (Line::Closed, 0);
+        }
+        begins
+    }
+
     /// Returns a client that confirms a lease of before, soon, and uses it meanwhile.
     pub fn confirm(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         if lease.expired(now) {

@@ -118,6 +118,23 @@ impl State {
         }
     }
 
+    /// Begins discovery anew at `at`, unless something else goes on. `declined`: its beginning waits for good reason.
+    pub(crate) fn seek_anew(&mut self, at: Instant, declined: bool) -> bool {
+        let wanted = match self {
+            Self::Init { wanted, .. } if !declined => *wanted,
+            Self::Selecting { wanted, .. } => *wanted,
+            Self::Init { .. }
+            | Self::Requesting { .. }
+            | Self::InitReboot { .. }
+            | Self::Rebooting { .. }
+            | Self::Bound { .. }
+            | Self::Renewing { .. }
+            | Self::Rebinding { .. } => return false,
+        };
+        *self = Self::Init { at, wanted };
+        true
+    }
+
     /// Puts off what waits for sockets that are not to be had: until `retry`, or an extension until its next try.
     pub(crate) fn put_off(&mut self, now: Instant, retry: Instant) {
         match self {

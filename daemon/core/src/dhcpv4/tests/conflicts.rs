@@ -74,6 +74,7 @@ fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds()
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
     assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed(at(0.0))), ("INIT", None, None));
+    assert!(!stage.client.seek_anew(at(6.0)), "carrier that was away makes it no sooner");
     assert_eq!(stage.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
     let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
     assert_eq!(sent(&output.frames[0]).option(50), None);

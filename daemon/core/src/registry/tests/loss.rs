@@ -292,3 +292,24 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_brings_discovery_soon() {
     rig.run_until(rig.at.as_secs_f64() + 10.1);
     assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
 }
+
+#[test]
+fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_soon_for_the_same_address() {
+    let mut rig = bound(Profile::default());
+    rig.server = Server::Silent;
+    rig.run_until(1400.0);
+    let carrier = |up| KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up };
+    rig.input(Input::Kernel(carrier(false)));
+    rig.run_until(1410.0);
+    rig.sent.clear();
+    while rig.sent.is_empty() {
+        let (at, _) = rig.reg.poll_timeout().unwrap();
+        rig.run_until(at.since_boot().as_secs_f64());
+    }
+    assert!(!rig.open.is_empty());
+    (rig.server, rig.wished) = (Server::Up, None);
+    rig.input(Input::Kernel(carrier(true)));
+    rig.run_until(rig.at.as_secs_f64() + 10.1);
+    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
+    assert_eq!(rig.wished, Some(Ipv4Addr::new(192, 0, 2, 50)), "a server that forgot all may give it again");
+}

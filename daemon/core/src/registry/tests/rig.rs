@@ -100,6 +100,8 @@ pub(super) struct Rig {
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     /// By whom.
     pub(super) chaddrs: BTreeSet<Mac>,
+    /// The address (50) that the last DISCOVER asked for.
+    pub(super) wished: Option<Ipv4Addr>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The container's interface has another Ethernet address by now: what is sent to the one of before is another host's.
@@ -153,6 +155,7 @@ impl Rig {
             opened: Vec::new(),
             sent: vec![],
             chaddrs: BTreeSet::new(),
+            wished: None,
             asked: Vec::new(),
             readdressed: false,
             asked_from: Vec::new(),
@@ -408,6 +411,10 @@ impl Rig {
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
                 self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
+                if kind == 1 {
+                    let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
+                    self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
+                }
                 if kind == 4 {
                     self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
                 }
