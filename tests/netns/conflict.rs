@@ -100,7 +100,6 @@ fn a_free_address_is_probed_for_and_announced() -> Result<(), CallError> {
     Ok(stage.server.wait_until_free()?)
 }
 
-/// The server here takes its time for each answer: on a busy machine a quick one is faster than the neighbour.
 #[test]
 fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address() -> Result<(), CallError> {
     const OTHER: Mac = [2, 0x6c, 0, 0, 9, 78];
@@ -132,6 +131,7 @@ fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address
     Ok(stage.server.wait_until_free()?)
 }
 
+/// The server here takes its time for each answer: on a busy machine a quick one is faster than the neighbour.
 #[test]
 fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
