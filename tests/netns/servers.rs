@@ -23,6 +23,7 @@ macro_rules! servers {
                 add_gives_all_that_was_granted,
                 a_lease_is_renewed_at_t1_by_unicast_from_its_address,
                 a_lease_is_rebound_at_t2_with_the_server_that_took_over,
+                a_lease_is_renewed_though_its_interface_has_another_ethernet_address,
                 a_lease_of_ten_seconds_is_held,
                 a_lease_is_renewed_beside_another_default_route,
                 a_lease_is_renewed_behind_a_firewall,
@@ -107,6 +108,24 @@ fn a_lease_is_renewed_at_t1_by_unicast_from_its_address<P: Program>(sandbox: &Sa
     }
     assert!(server.history()?.iter().all(|lease| lease.address == member.address));
     lab.check(&member)
+}
+
+fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Program>(
+    sandbox: &Sandbox,
+) -> Result<(), CallError> {
+    let mut lab = Lab::new(sandbox)?;
+    let server = Server::<P>::start(&lab.lan, short::<P>())?;
+    let member = lab.attach("c1")?;
+
+    // As the plugin `tuning` does it. A macvlan then hears nothing of what is sent to the one of before.
+    for change in [&["down"][..], &["address", "02:6c:00:00:09:4e"], &["up"]] {
+        let set = [&["link", "set", "dev", "eth0"], change].concat();
+        member.container.netns.run_command("ip", &set, "")?;
+    }
+    lab.wait_for_line("lease extended")?;
+    lab.check(&member)?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
 }
 
 fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {

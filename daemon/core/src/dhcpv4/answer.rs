@@ -45,6 +45,7 @@ impl Client {
                 accept::expect_kind(&message, &[MessageType::Offer])?;
                 let offer = accept::lease(&message, server, udp.source_mac, now)?;
                 self.count().answers += 1;
+                self.sender.is_answered();
                 if self.insists.or(wanted).is_some_and(|wanted| wanted != offer.ip()) {
                     if let (State::Selecting { second, .. }, false) = (&mut self.state, waits) {
                         *second = Some((Box::new(offer), now + timing::CHOICE));
@@ -139,6 +140,7 @@ impl Client {
         out: &mut Output,
     ) -> Result<(), Refused> {
         let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
+        self.sender.is_answered();
         if message.kind == MessageType::Nak {
             self.count().answers += 1;
             self.on_nak(now, server, message.options.message.clone(), asked, out);

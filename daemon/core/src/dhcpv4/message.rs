@@ -13,7 +13,8 @@
 //! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and
 //! REQUEST also bear what the profile says. The broadcast flag is set only where the profile says so: our packet socket
 //! hears a unicast answer before the address is configured. What is addressed to a chaddr that the interface has no more it does
-//! not hear: there it is set too.
+//! not hear: there it is set too. As Kea answers to the Ethernet source all the same, each other try that has no answer leaves
+//! from the interface's own address there.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -37,10 +38,14 @@ const CLIENT_PORT: u16 = 68;
 /// What every message of one client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The client's hardware address: chaddr and, as switches that snoop on DHCP compare the two, Ethernet source.
+    /// The client's hardware address: chaddr and, as switches that snoop on DHCP compare the two, mostly Ethernet source.
     pub chaddr: Mac,
     /// What ARP says the client's address belongs to: the same, unless its interface is known to have another by now.
     pub station: Mac,
+    /// That is the Ethernet source of what is asked: some servers answer to that whatever the broadcast flag says.
+    by_station: bool,
+    /// What was asked last has no answer yet.
+    unanswered: bool,
     /// The client identifier (61).
     pub client_id: ClientId,
     /// What the client says and wants beside.
@@ -59,12 +64,23 @@ pub struct Hop {
 impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
-        Self { chaddr, station: chaddr, client_id: client_id.clone(), profile }
+        let (client_id, by_station, unanswered) = (client_id.clone(), false, false);
+        Self { chaddr, station: chaddr, by_station, unanswered, client_id, profile }
     }
 
     /// Returns the sender of a client whose interface has another Ethernet address by now.
     pub fn from_station(self, station: Mac) -> Self {
         Self { station, ..self }
+    }
+
+    /// Takes note that something is about to be asked: from the other Ethernet address than before, if that had no answer.
+    pub fn asks(&mut self) {
+        self.by_station ^= std::mem::replace(&mut self.unanswered, true);
+    }
+
+    /// Takes note of an answer.
+    pub fn is_answered(&mut self) {
+        self.unanswered = false;
     }
 
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
@@ -181,8 +197,9 @@ impl Sender {
     }
 
     fn frame(&self, source: Ipv4Addr, destination: Ipv4Addr, mac: Mac, message: &ClientMessage<'_>) -> Vec<u8> {
+        let asks = matches!(message.kind, MessageType::Discover | MessageType::Request);
         Udp {
-            source_mac: self.chaddr,
+            source_mac: if asks && self.by_station { self.station } else { self.chaddr },
             destination_mac: mac,
             source,
             destination,

@@ -502,6 +502,7 @@ impl Client {
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
+        self.sender.asks();
         let (xid, began, sent) =
             before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
         let secs = now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16;
@@ -523,6 +524,7 @@ impl Client {
             let next = timing::next_extension(now, t1, t2);
             let xid = self.rng.u32(..);
             let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
+            self.sender.asks();
             out.frames.push(self.sender.reboot(xid, secs, address));
             *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
             return;
@@ -552,6 +554,7 @@ impl Client {
         let next = timing::next_extension(now, t1, t2);
         let xid = self.rng.u32(..);
         let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
+        self.sender.asks();
         out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
         *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
     }
@@ -566,6 +569,7 @@ impl Client {
         let next = timing::next_extension(now, t2, end);
         let xid = self.rng.u32(..);
         let secs = now.saturating_since(t2).as_secs().min(u16::MAX.into()) as u16;
+        self.sender.asks();
         out.frames.push(match self.addressed {
             true => self.sender.rebind(xid, secs, lease.ip()),
             false => self.sender.reboot(xid, secs, lease.ip()),

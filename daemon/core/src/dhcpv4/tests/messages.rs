@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::super::message::{Hop, Sender};
-use super::script::{LEASED, MAC, SERVER, SERVER_MAC, Sent, client_id, plain, sent};
+use super::script::{LEASED, MAC, SERVER, SERVER_MAC, STATION, Sent, client_id, plain, sent};
 use crate::wire::Mac;
 
 const XID: u32 = 0x1234_5678;
@@ -114,7 +114,7 @@ fn decline_is_a_broadcast_that_names_server_and_address() {
 
 #[test]
 fn an_interface_that_has_another_ethernet_address_by_now_asks_for_answers_that_it_hears() {
-    let moved = || sender().from_station(Mac([2, 9, 9, 9, 9, 9]));
+    let moved = || sender().from_station(STATION);
     let hop = Hop { server: SERVER, mac: SERVER_MAC };
     let asked: [fn(&Sender, Hop) -> Vec<u8>; 4] = [
         |sender, _| sender.discover(XID, 0, None),

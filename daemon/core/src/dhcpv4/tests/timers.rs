@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Loss, Verdict};
-use super::script::{ACK, LEASED, OFFER, Reply, SERVER_MAC, Stage, at, lease, name, plain, sent};
+use super::super::{Client, Event, Loss, Output, Verdict};
+use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, Stage, at, lease, name, plain, sent};
 use crate::wire::Mac;
 
 fn between(value: Duration, low: f64, high: f64) {
@@ -278,4 +278,23 @@ fn a_lease_counts_from_the_sending_of_its_request() {
     let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
     assert_eq!(lease.start, at(0.5), "the first REQUEST: the ACK may answer that one");
     assert_eq!(lease.t1(), Some(at(300.5)));
+}
+
+#[test]
+fn what_had_no_answer_leaves_from_the_interfaces_own_ethernet_address_where_that_is_another() {
+    let source = |output: &Output| Mac(output.frames[0][6..12].try_into().expect("six bytes"));
+    let mut stage = Stage::bound(500, 600, 1000);
+    stage.client.set_station(STATION);
+    assert_eq!(source(&stage.clock(at(600.0))), MAC, "switches that snoop on DHCP want it");
+    let mut xid = 0;
+    for from in [STATION, MAC, STATION] {
+        stage.next(Timer::ReceiveWindow, &[]);
+        let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        assert_eq!(source(&output), from);
+        xid = u32::from_be_bytes(output.frames[0][46..50].try_into().expect("four bytes"));
+    }
+    assert!(stage.answer(at(951.0), &Reply::new(ACK, xid, 1000)).verdict.is_some());
+    stage.next(Timer::Renew, &["ARP"]);
+    let (at_t1, _) = stage.deadline();
+    assert_eq!(source(&stage.arp(at_t1, SERVER_MAC)), STATION, "that was answered");
 }
