@@ -165,6 +165,11 @@ impl Window {
         }
     }
 
+    /// Takes note that the address is not on the interface any more: it is not announced.
+    pub fn disappeared(&mut self) {
+        self.announce_at = None;
+    }
+
     /// Lets frames bear another Ethernet address from here on. `own` as at the beginning.
     pub fn bear(&mut self, own: Box<[Mac]>) {
         self.own = own;

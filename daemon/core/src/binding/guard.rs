@@ -37,6 +37,9 @@ const MAX_DECLINES: u8 = 3;
 /// How long a window waits before it opens sockets of its own: by then the caller has its answer.
 const OFF_REPLY: Duration = Duration::from_millis(10);
 
+/// How long a window whose link went down waits before it opens its sockets again: `tuning` sets a link down for a moment.
+const LINK_DOWN: Duration = Duration::from_secs(1);
+
 /// An address under watch.
 #[derive(Debug)]
 pub(super) struct Guard {
@@ -44,6 +47,8 @@ pub(super) struct Guard {
     way: Way,
     /// Sockets of its own.
     exchange: Exchange,
+    /// They were lost once, as the link went down.
+    reopened: bool,
     waits: Waits,
     /// Who uses the address.
     heard: Option<Mac>,
@@ -77,7 +82,7 @@ enum Way {
 impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
         let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, Vec::new());
-        Box::new(Self { window, way, exchange, waits, heard: None, decline, told: false })
+        Box::new(Self { window, way, exchange, reopened: false, waits, heard: None, decline, told: false })
     }
 }
 
@@ -182,6 +187,13 @@ impl Binding {
         self.guard_on_clock(cx);
     }
 
+    /// Takes note that the leased address is not on the interface.
+    pub(super) fn guard_off_address(&mut self, address: Ipv4Addr) {
+        if let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) {
+            guard.window.disappeared();
+        }
+    }
+
     /// Announces an address that the daemon has put on its interface, where no window does: there is no detection, or the
     /// change had to wait for longer than the window was open.
     pub(super) fn announce(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
@@ -226,6 +238,9 @@ impl Binding {
         match &mut self.guard {
             Some(guard) if guard.window.address() == address => {
                 guard.window.announce_again(cx.now.boot);
+                if guard.exchange.is_closed() {
+                    guard.way = Way::Own { at: cx.now.boot };
+                }
                 self.guard_on_clock(cx);
             }
             Some(_) | None => self.announce(address, cx),
@@ -284,9 +299,21 @@ impl Binding {
         }
     }
 
+    /// Opens the window's sockets once more, a little later, where nothing waits for it.
+    fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
+        let idle = |guard: &&mut Box<Guard>| matches!(guard.waits, Waits::Nothing) && guard.heard.is_none();
+        let Some(guard) = self.guard.as_mut().filter(idle).filter(|guard| !guard.reopened) else { return false };
+        guard.exchange.close(cx);
+        (guard.reopened, guard.way) = (true, Way::Own { at: cx.now.boot + LINK_DOWN });
+        true
+    }
+
     /// Goes on without: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait for
     /// that is not.
     pub(super) fn guard_on_broken(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+        if cause == LinkCause::Down && self.reopens(cx) {
+            return;
+        }
         let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");

@@ -351,6 +351,9 @@ impl Binding {
             tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
             self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
         }
+        if !there {
+            self.guard_off_address(address.addr());
+        }
     }
 
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
