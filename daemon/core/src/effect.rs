@@ -475,7 +475,7 @@ pub enum Failure {
     /// Some of what was to be collected could not be given back.
     #[error("not all was given back: {}", .0.join("; "))]
     NotCollected(Vec<String>),
-    /// The attachment is bound in another namespace, which still lives.
+    /// The attachment is bound: in another namespace, which still lives, or with another address than would do.
     #[error("{attachment} is already attached in {}: delete it first", .netns.display())]
     Attached {
         /// The attachment.

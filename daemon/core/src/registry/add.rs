@@ -13,6 +13,7 @@ use super::timers::Key;
 use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage, without};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
 use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target};
@@ -237,6 +238,7 @@ impl Registry {
     fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
+        let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.get(attachment).and_then(|slot| slot.holder);
         let rivals = [own, self.holders.get(&identity.key()).copied()];
@@ -245,7 +247,10 @@ impl Registry {
             let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
-                return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
+                if will_do(wanted, &lease) {
+                    return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
+                }
+                return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
             }
             if same_place && binding.identity == identity && binding.waits_for_store(now.boot) {
                 let failure = Failure::TimedOut { waiting_for: "the store to write the lease", waited };
@@ -352,8 +357,7 @@ impl Registry {
         let holder = Holder { attachment: self.shared(attachment), identity, profile, link };
         let predecessors = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac()).collect();
         let lease = self.lease_to_take_over(&replaces, now.boot);
-        let will_do = |lease: &Lease| wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip());
-        let mut client = match lease.filter(will_do) {
+        let mut client = match lease.filter(|lease| will_do(wanted, lease)) {
             _ if adopts.is_some() => {
                 let Some(address) = adopts else { return };
                 Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
@@ -446,6 +450,11 @@ impl Registry {
         self.reply(now, request, answer);
         self.end(now, attachment);
     }
+}
+
+/// Tells whether an ADD that wants an address, or none in particular, takes this lease.
+fn will_do(wanted: Option<Wanted>, lease: &Lease) -> bool {
+    wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip())
 }
 
 fn held_by(identity: &Identity, holder: &Attachment) -> Failure {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::StoreCause;
+use crate::dhcpv4::profile::Wanted;
+use crate::effect::{Failure, StoreCause};
 use crate::link::KernelEvent;
 
 #[test]
@@ -241,4 +242,21 @@ fn a_stale_look_is_not_the_answer_to_a_newer_one() {
     rig.input(Input::Done { op: look.0, outcome: Outcome::Inspected(Err(LinkCause::TimedOut)) });
     let (at, why) = rig.reg.poll_timeout().unwrap();
     assert!(why != Why::Release, "the first look's failure ended the second try: {before} {at:?} {why:?}");
+}
+
+#[test]
+fn a_second_add_that_insists_on_another_address_is_not_answered_with_the_one_of_the_first() {
+    let mut rig = Rig::new(8);
+    rig.bind();
+    let mut insist = |address: &str, preferred| {
+        let mut call = rig.call("a", 1, "a");
+        call.wanted = Some(Wanted { address: address.parse().unwrap(), preferred });
+        let add = rig.request(Call::Add(call));
+        rig.answers[&add].clone()
+    };
+    assert!(matches!(insist("192.0.2.50", false), Answer::Leased(_)), "it has that");
+    assert!(matches!(insist("192.0.2.60", true), Answer::Leased(_)), "another will do");
+    let attached = Failure::Attached { attachment: attachment("a"), netns: "/ns/1".into() };
+    assert_eq!(insist("192.0.2.60", false), Answer::Failed(attached));
+    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec!["192.0.2.50/24".to_owned()]));
 }
