@@ -177,6 +177,8 @@ impl Teller {
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
         let payload = message.payload();
         match message.message_type() {
+            // A container's numbers are its own affair, and by what port and token it asks for them is its choice.
+            libc::RTM_NEWNSID | NLMSG_ERROR | libc::RTM_DELNSID if from.is_some() => {}
             libc::RTM_NEWNSID if message.port_number() == self.registrar.port && message.sequence_number() != 0 => {
                 self.answered(message.sequence_number(), nsid_in(payload), room);
             }
@@ -278,7 +280,7 @@ impl Teller {
     }
 }
 
-fn nsid_in(payload: &[u8]) -> Option<i32> {
+pub(super) fn nsid_in(payload: &[u8]) -> Option<i32> {
     const HEADER: usize = 4;
     let attributes = NlasIterator::new(payload.get(HEADER..)?);
     let found = attributes.flatten().find(|attribute| attribute.kind() == NETNSA_NSID)?;

@@ -25,6 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::net::netlink::Netlink;
+use crate::net::watch::nsid_in;
 use crate::net::{Net, NetConfig, NetEvent, News};
 
 /// How long anything is waited for.
@@ -238,6 +239,28 @@ impl Netns {
         }
     }
 
+    /// Waits until it has a number in the calling thread's namespace. Does not turn the loop.
+    pub(super) fn wait_for_number(&self) {
+        let start = std::time::Instant::now();
+        let mut message = NsidMessage::default();
+        message.attributes = vec![NsidAttribute::Fd(self.file().cast_unsigned())];
+        let mut netlink = Netlink::open().unwrap();
+        let mut has_number = || {
+            let mut number = None;
+            let asked = RouteNetlinkMessage::GetNsId(message.clone());
+            let take = |_, payload: &[u8]| {
+                number = nsid_in(payload);
+                Ok(())
+            };
+            netlink.request(asked, 0, take).unwrap();
+            number.is_some_and(|number| number >= 0)
+        };
+        while !has_number() {
+            assert!(start.elapsed() < DEADLINE);
+            thread::yield_now();
+        }
+    }
+
     /// Runs something inside.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
@@ -300,6 +323,16 @@ impl Netns {
             assert!(nft.wait().unwrap().success(), "{rules}");
         });
     }
+}
+
+/// Returns the port of a netlink socket of the calling thread's namespace that hears groups, or that hears none.
+pub(super) fn netlink_port(hears_groups: bool) -> u32 {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
+    let columns = sockets.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Of the routing protocol, and not the kernel's own.
+    let mut ours = columns.filter(|columns| columns[1] == "0" && columns[2] != "0");
+    let found = ours.find(|columns| (columns[3] != "00000000") == hears_groups);
+    found.expect("there is such a socket")[2].parse().unwrap()
 }
 
 /// Asks the kernel for a change in the calling thread's namespace.

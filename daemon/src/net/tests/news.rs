@@ -3,13 +3,18 @@
 use std::net::Ipv4Addr;
 
 use leasehold_core::link::{KernelEvent, Link, LinkView, Step, Target};
+use netlink_packet_core::NLM_F_REQUEST;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::lab::{
-    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge, set_down,
+    Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge, netlink_port,
+    set_down,
 };
 use crate::net::NetEvent;
+use crate::net::netlink::encode;
 
 /// A number that the kernel gives to no namespace by itself.
 const NUMBER: i32 = 4711;
@@ -225,6 +230,41 @@ fn a_number_that_another_namespace_gives_free_kills_nobody() {
         drop(known);
         lab.kernel(KernelEvent::NetnsDied { cookie }).await;
     });
+}
+
+#[test]
+fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
+    in_lab(async |mut lab: Lab| {
+        let (known, hostile, newcomer) = (Netns::new(), Netns::new(), Netns::new());
+        known.get_number(NUMBER);
+        for (netns, outside) in [(&known, "host0"), (&hostile, "host1"), (&newcomer, "host2")] {
+            netns.veth(outside);
+        }
+        let (view, _) = (lab.inspect(known.eth0()).await.unwrap(), lab.inspect(hostile.eth0()).await.unwrap());
+        // From a socket of the watch's port, with what the third question is known by.
+        let port = netlink_port(true);
+        hostile.run(|| tell_of_number(port, 3));
+        let op = lab.op();
+        lab.net.inspect(op, newcomer.eth0());
+        newcomer.wait_for_number();
+        lab.done(op).await;
+        let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
+        known.run(|| add_address(ifindex, address, 24));
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        let left = left_over(&mut lab);
+        assert!(!left.iter().any(|event| is_death(event) || *event == KernelEvent::Missed), "{left:?}");
+    });
+}
+
+/// Has the kernel tell in this namespace that another one got the number, as if who asked for it had this port.
+fn tell_of_number(port: u32, sequence: u32) {
+    let other = Netns::new();
+    let mut message = NsidMessage::default();
+    message.attributes = vec![NsidAttribute::Fd(other.file().cast_unsigned()), NsidAttribute::Id(NUMBER)];
+    let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
+    socket.bind(&SocketAddr::new(port, 0)).unwrap();
+    let request = encode(RouteNetlinkMessage::NewNsId(message), NLM_F_REQUEST, sequence);
+    socket.send_to(&request, &SocketAddr::new(0, 0), 0).unwrap();
 }
 
 #[test]
