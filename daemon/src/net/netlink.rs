@@ -74,6 +74,9 @@ impl Netlink {
         // Without it the kernel ignores the ifindex in a request for addresses and tells those of every link.
         socket.set_netlink_get_strict_chk(true)?;
         socket.set_ext_ack(true)?;
+        // From here on the kernel alone is heard. Else whoever administers a container's network could give the answers, or keep
+        // a thread busy with other messages.
+        socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, sequence: 0, answer: Vec::with_capacity(LONGEST) })
     }
 

@@ -1,5 +1,6 @@
 //! Looking at links and changing them; what is at a path; work that hangs.
 
+use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,16 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::link::{Link, LinkCause, Step, Target};
+use leasehold_core::link::{Cookie, Link, LinkCause, Step, Target};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, in_lab};
+use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, in_lab, netlink_port};
+use crate::net::netlink::{Netlink, Which, encode};
 use crate::net::netns::Host;
 use crate::net::pool::Pool;
 use crate::net::reaper::Reaper;
@@ -264,5 +269,25 @@ fn work_that_panics_costs_its_thread_and_no_more() {
         let broken = pool.run(|_| panic!("a test of a panic")).await;
         assert!(matches!(broken, Err(LinkCause::Refused { .. })), "{broken:?}");
         assert_eq!(pool.run(|_| 4).await, Ok(4));
+    });
+}
+
+#[test]
+fn nobody_in_a_namespace_answers_in_the_kernels_place() {
+    in_lab(async |_lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        netns.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.view(Which::Name("eth0"), Cookie(1)).unwrap();
+            let port = netlink_port(false);
+            // What the next request, which is the third, would take for its answer.
+            let mut hostile = Socket::new(NETLINK_ROUTE).unwrap();
+            hostile.bind_auto().unwrap();
+            let answer = encode(RouteNetlinkMessage::NewLink(LinkMessage::default()), 0, 3);
+            let sent = hostile.send_to(&answer, &SocketAddr::new(port, 0), 0);
+            assert_eq!(sent.map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
+            assert_eq!(netlink.view(Which::Name("eth0"), Cookie(1)).unwrap().mac, MAC);
+        });
     });
 }
