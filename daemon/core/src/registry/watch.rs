@@ -1,6 +1,6 @@
 //! What the kernel tells of links and namespaces, and looking for oneself where it may have told too much at once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -168,10 +168,13 @@ impl Registry {
         self.audit_one(id);
     }
 
-    /// Looks at the link of every binding that is held.
+    /// Looks at the link of every binding that is held. Those that wait already keep their turn: whoever floods a namespace
+    /// with changes may have messages lost more often than all can be looked at.
     pub(super) fn audit_all(&mut self) {
+        let waiting: BTreeSet<_> = self.audit.waiting.iter().copied().collect();
         let held = self.bindings.values().filter(|binding| matches!(binding.life, Life::Held(_)));
-        self.audit.waiting = held.map(|binding| binding.id).collect();
+        let others = held.map(|binding| binding.id).filter(|id| !waiting.contains(id));
+        self.audit.waiting.extend(others);
         self.audit.failures.clear();
         self.audit_next();
     }

@@ -94,3 +94,21 @@ fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
     assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
 }
+
+#[test]
+fn links_whose_turn_is_late_are_looked_at_though_messages_are_lost_again_and_again() {
+    let mut rig = Rig::new(8);
+    (1..4).for_each(|n| _ = rig.add(&format!("c{n}"), n, &format!("c{n}")));
+    rig.config.audits = 1;
+    rig.hold_looks = true;
+    rig.restart();
+    let mut looked_at = Vec::new();
+    for _ in 0..6 {
+        rig.input(Input::Kernel(KernelEvent::Missed));
+        let (op, outcome) = rig.looks.pop_front().unwrap();
+        let Outcome::Inspected(Ok(view)) = &outcome else { panic!("{outcome:?}") };
+        looked_at.push(view.cookie.0);
+        rig.input(Input::Done { op, outcome });
+    }
+    assert_eq!(looked_at, [1, 2, 3, 1, 2, 3]);
+}
