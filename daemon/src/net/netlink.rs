@@ -25,8 +25,9 @@ use nix::libc;
 
 use super::netns::cookie_of;
 
-/// Longer than any datagram that the kernel makes of an answer: it fills at most 32 KiB of a dump at a time.
-pub(super) const LONGEST: usize = 32 * 1024;
+/// Longer than any datagram of the kernel's: it fills at most 32 KiB of a dump at a time, but a single link may have up to
+/// 64 KiB of alternative names, and whoever administers a container's network gives it those.
+pub(super) const LONGEST: usize = 96 * 1024;
 
 /// A netlink socket in one namespace.
 #[derive(Debug)]

@@ -316,11 +316,22 @@ impl Netns {
     }
 
     pub(super) fn nft(&self, rules: &str) {
+        self.feed("nft -f -", rules);
+    }
+
+    /// Runs `ip link` inside, for each of these lines.
+    pub(super) fn ip_link(&self, lines: &str) {
+        self.feed("ip -batch -", &lines.lines().map(|line| format!("link {line}\n")).collect::<String>());
+    }
+
+    /// Runs a command inside that reads what it is to do.
+    fn feed(&self, command: &str, text: &str) {
+        let (program, arguments) = command.split_once(' ').unwrap();
         self.run(|| {
-            let mut nft =
-                Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nft is installed");
-            std::io::Write::write_all(&mut nft.stdin.take().unwrap(), rules.as_bytes()).unwrap();
-            assert!(nft.wait().unwrap().success(), "{rules}");
+            let mut fed = Command::new(program);
+            let mut fed = fed.args(arguments.split(' ')).stdin(Stdio::piped()).spawn().expect("it is installed");
+            std::io::Write::write_all(&mut fed.stdin.take().unwrap(), text.as_bytes()).unwrap();
+            assert!(fed.wait().unwrap().success(), "{text}");
         });
     }
 }

@@ -294,6 +294,23 @@ fn change_mtu(ifindex: u32, mtu: u32) {
 }
 
 #[test]
+fn a_link_with_as_many_names_as_it_may_have_is_looked_at_and_loses_no_news() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        netns.ip_link(&(0..490).map(|n| format!("property add dev eth0 altname {n:0127}\n")).collect::<String>());
+        let view = lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
+        let address = Ipv4Addr::new(192, 0, 2, 7);
+        netns.run(|| {
+            change_mtu(view.ifindex, 1400);
+            add_address(view.ifindex, address, 24);
+        });
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        assert!(!left_over(&mut lab).contains(&KernelEvent::Missed));
+    });
+}
+
+#[test]
 fn lost_news_are_told_and_another_look_hears_again() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
