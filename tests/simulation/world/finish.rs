@@ -220,9 +220,10 @@ impl World {
         self.breach.is_none()
     }
 
-    /// The core keeps nothing but what its bindings need.
+    /// The core keeps nothing but what its bindings need. A renewal may begin at any moment, and is in the midst of it.
     fn examine_kept(&mut self, bindings: usize) {
-        let Some(daemon) = self.daemon.as_ref().filter(|_| self.watch.under_way() == 0) else { return };
+        let rests = self.watch.under_way() == 0 && self.watch.open_exchanges() == 0;
+        let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else { return };
         let more = |kept: &Kept| kept.count > if kept.of_bindings { bindings } else { 0 };
         let kept = daemon.subject.kept().into_iter().filter(more).collect::<Vec<_>>();
         if !kept.is_empty() {
