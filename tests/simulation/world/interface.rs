@@ -141,9 +141,9 @@ impl World {
                 let bound = record.state == RecordState::Bound && record.link.in_netns() == link.in_netns();
                 bound && record.lease.ip() == address.addr()
             });
-            // What is there goes with another address for a moment, and is put back.
+            // What is there goes with another address for a moment, and is put back. It is there as a /32 meanwhile.
             let Some(wire) = link.in_netns().and_then(|at| self.kernel.link(at)) else { return };
-            let there = wire.addresses().contains(&address);
+            let there = wire.addresses().iter().any(|there| there.addr() == address.addr());
             let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
             if !durable
                 && !there
