@@ -23,7 +23,8 @@ pub(crate) struct Sock {
     pub(crate) open_at: Option<At>,
     /// When they were asked for.
     pub(crate) since: Micros,
-    /// DHCP was spoken on them. Others only listen for conflicts: what they hear of DHCP is for those.
+    /// DHCP was spoken on them, or is about to be: an answer to an earlier try may come first. Others only listen for conflicts:
+    /// what they hear of DHCP is for those.
     pub(crate) speaks: bool,
     /// No effect of the exchange is carried out before this.
     ready: Micros,
@@ -54,7 +55,8 @@ impl World {
                 let lan = self.lan_of(link);
                 let (link, now) = (link.clone(), self.now);
                 let ready = now + self.worker_delay();
-                self.socks.insert(exchange, Sock { link, want, lan, open_at: None, since: now, speaks: false, ready });
+                let speaks = want.hold_port.is_some();
+                self.socks.insert(exchange, Sock { link, want, lan, open_at: None, since: now, speaks, ready });
                 self.at(ready, Event::Carry(run, effect));
             }
             Effect::Send { exchange, .. } | Effect::Close { exchange } => {
