@@ -18,6 +18,7 @@ use leasehold_api::MAX_BODY;
 use leasehold_api::cni::{Env, PrevResult, Request};
 use leasehold_core::effect::{Adoptee, Call};
 use leasehold_core::identity::Attachment;
+use leasehold_core::wire::Mac;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
@@ -95,6 +96,7 @@ impl Unfinished {
     pub(crate) fn leave(&self, unfinished: bool) {
         let done = match unfinished {
             true => std::fs::write(&self.0, "containers are still to be adopted from the runtime's cache\n"),
+            false if !self.is_left() => Ok(()),
             false => std::fs::remove_file(&self.0),
         };
         match done {
@@ -172,7 +174,7 @@ fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
     let asked = Asked::parse(&cached.request(plugin)?, site).map_err(|error| Unusable::Refused(error.msg))?;
     let Call::Add(add) = asked.call else { return Ok(None) };
     let address = cached.address().ok_or(Unusable::NoAddress)?;
-    Ok(Some(Adoptee { add, address }))
+    Ok(Some(Adoptee { add, address, mac: cached.mac() }))
 }
 
 impl Cached {
@@ -221,6 +223,17 @@ impl Cached {
         let ours = interfaces.filter(|interface| interface["name"] == self.if_name.as_str());
         let mut sandboxes = ours.filter_map(|interface| interface["sandbox"].as_str());
         Some(self.netns.as_str()).filter(|path| !path.is_empty()).or_else(|| sandboxes.find(|path| !path.is_empty()))
+    }
+
+    /// Returns the Ethernet address that the plugins gave the interface.
+    fn mac(&self) -> Option<Mac> {
+        let interfaces = self.result["interfaces"].as_array().into_iter().flatten();
+        // One of the host's may have the same name; it is in no sandbox.
+        let is_ours = |interface: &&Value| {
+            let sandbox = interface["sandbox"].as_str().unwrap_or_default();
+            interface["name"] == self.if_name.as_str() && !sandbox.is_empty()
+        };
+        interfaces.filter(is_ours).find_map(|interface| interface["mac"].as_str()?.parse().ok())
     }
 
     /// Returns the first IPv4 address that the plugins put on the interface.

@@ -1,9 +1,12 @@
 //! The socket that callers find the daemon at: handed over by systemd, or bound here.
 //!
 //! Who may connect is decided by the socket's mode, so it is 0600 from its first moment. A path has one daemon at most:
-//! a live socket there is never touched, and two daemons that start at once are kept apart by a lock.
+//! a live socket there is never touched, and two daemons are kept apart by a lock beside it, which nobody else can open.
+//!
+//! The path is looked at now and then, and bound again when it is gone ([`Place::tend`]). A look each second costs a system
+//! call. inotify would be exact, but hears nothing of a directory that was replaced or mounted over.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -14,6 +17,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::lock::{Lock, LockError};
 use crate::owner::Owner;
 
 /// Callers that may wait while the daemon starts or is busy. The kernel cuts it to `net.core.somaxconn`.
@@ -36,12 +40,20 @@ pub(crate) enum ListenError {
     /// A step failed.
     #[error("cannot {doing} {}", .path.display())]
     Failed {
-        /// What was tried: `bind`, `lock`.
+        /// What was tried: `bind`, `remove`.
         doing: &'static str,
         /// At what.
         path: PathBuf,
         /// The kernel's reason.
         source: io::Error,
+    },
+    /// Another daemon serves the path, or did and ends.
+    #[error("cannot lock {}", .path.display())]
+    Lock {
+        /// The lock's file.
+        path: PathBuf,
+        /// Why.
+        source: LockError,
     },
     /// What systemd passed cannot be used.
     #[error("the socket that systemd passed cannot be used")]
@@ -57,12 +69,17 @@ pub(crate) fn listen(path: &Path, inherited: Option<OwnedFd>) -> Result<(UnixLis
     }
 }
 
-/// Where callers find a listening socket.
+/// Where callers find a listening socket. Dropping it removes the socket from its directory, if it is still the one that
+/// was bound here. The socket of systemd stays.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    /// Device and inode of the path, if it was bound here.
-    bound: Option<(u64, u64)>,
+    /// Device and inode of the path; `None` where nothing was there.
+    seen: Option<(u64, u64)>,
+    /// Held where the path was bound here; `None`: it is systemd's.
+    lock: Option<Lock>,
+    /// What is wrong with the path, as the log has it.
+    trouble: Option<String>,
 }
 
 impl Place {
@@ -71,15 +88,42 @@ impl Place {
         &self.path
     }
 
-    /// Removes the socket from its directory, if it is still the one that was bound here. The socket of systemd stays.
-    pub(crate) fn remove(self) {
-        let Some(bound) = self.bound else { return };
-        let removed = lock_dir(&self.path).and_then(|_lock| match identity(&self.path) {
-            Ok(found) if found == bound => fs::remove_file(&self.path).map_err(|e| failed("remove", &self.path, e)),
-            _ => Ok(()),
-        });
-        if let Err(error) = removed {
-            tracing::warn!(error = crate::log::chain(&error), "socket left behind");
+    /// Looks whether callers still find the socket. Where they do not it is bound again, and returned; systemd's is left to
+    /// systemd. What stands in the way is logged once.
+    pub(crate) fn tend(&mut self) -> Option<UnixListener> {
+        let (path, found) = (self.path.display(), identity(&self.path).ok());
+        if found.is_some() && found == self.seen {
+            self.trouble = None;
+            return None;
+        }
+        let trouble = match self.lock.as_ref().map(|_ours| bind_at(&self.path)) {
+            Some(Ok((listener, bound))) => {
+                tracing::warn!("{path} was no longer the socket that was bound there: bound again");
+                self.seen = Some(bound);
+                self.trouble = None;
+                return Some(listener);
+            }
+            Some(Err(error)) => format!("no caller finds this daemon: {}", crate::log::chain(&error)),
+            None => format!(
+                "no caller finds this daemon: {path} is not the socket that systemd passed: \
+                 `systemctl restart leasehold.socket`"
+            ),
+        };
+        if self.trouble.as_ref() != Some(&trouble) {
+            tracing::error!("{trouble}");
+            self.trouble = Some(trouble);
+        }
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.lock.is_some()
+            && self.seen.is_some_and(|bound| identity(&self.path).is_ok_and(|found| found == bound))
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(socket = %self.path.display(), %error, "socket left behind");
         }
     }
 }
@@ -94,14 +138,27 @@ fn activated(fd: OwnedFd) -> io::Result<(UnixListener, Place)> {
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
     let path = path.ok_or_else(|| io::Error::other("it has no path"))?;
-    Ok((listener, Place { path, bound: None }))
+    let seen = identity(&path).ok();
+    Ok((listener, Place { path, seen, lock: None, trouble: None }))
 }
 
 fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
-    let dir = parent(path);
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| failed("create", dir, e))?;
-    // Between the look at an old socket and the bind no other daemon may do the same.
-    let _lock = lock_dir(path)?;
+    make_dir(path)?;
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    let lock = PathBuf::from(lock);
+    let lock = match Lock::try_take(&lock) {
+        // Another daemon, which has another store.
+        Err(LockError::Held(owner)) => return Err(ListenError::Live { path: path.to_owned(), owner }),
+        taken => taken.map_err(|source| ListenError::Lock { path: lock, source })?,
+    };
+    let (listener, bound) = bind_at(path)?;
+    Ok((listener, Place { path: path.to_owned(), seen: Some(bound), lock: Some(lock), trouble: None }))
+}
+
+/// Binds a socket at `path`, which is locked, and returns it with the path's device and inode.
+fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
+    make_dir(path)?;
     clear(path)?;
     let socket = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -115,8 +172,7 @@ fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
     };
     let socket = socket().map_err(|e: io::Error| failed("bind", path, e))?;
     let bound = identity(path).map_err(|e| failed("look at", path, e))?;
-    let place = Place { path: path.to_owned(), bound: Some(bound) };
-    Ok((UnixListener::from(OwnedFd::from(socket)), place))
+    Ok((UnixListener::from(OwnedFd::from(socket)), bound))
 }
 
 /// Makes way at `path`: removes a socket that nobody listens on, refuses anything else.
@@ -152,12 +208,9 @@ fn connect(path: &Path) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Locks the directory of `path` against other daemons that start or stop. Held for a few system calls, none of which
-/// waits; so it is waited for.
-fn lock_dir(path: &Path) -> Result<File, ListenError> {
+fn make_dir(path: &Path) -> Result<(), ListenError> {
     let dir = parent(path);
-    let locked = File::open(dir).and_then(|file| file.lock().map(|()| file));
-    locked.map_err(|e| failed("lock", dir, e))
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| failed("create", dir, e))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -196,7 +249,7 @@ mod tests {
         let (_listener, place) = listen(&path, None).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         UnixStream::connect(&path).unwrap();
-        place.remove();
+        drop(place);
         assert!(!path.exists());
     }
 
@@ -206,7 +259,46 @@ mod tests {
         fs::set_permissions(dir.path(), Permissions::from_mode(0o751)).unwrap();
         let (_listener, place) = listen(&dir.path().join("s"), None).unwrap();
         assert_eq!(mode(dir.path()), 0o751);
-        place.remove();
+        drop(place);
+    }
+
+    #[test]
+    fn another_user_s_lock_on_the_directory_holds_nothing_up() {
+        let dir = TempDir::new().unwrap();
+        let theirs = fs::File::open(dir.path()).unwrap();
+        theirs.lock_shared().unwrap();
+        let (_listener, place) = listen(&dir.path().join("s"), None).unwrap();
+        drop(place);
+        assert!(!dir.path().join("s").exists());
+    }
+
+    #[test]
+    fn a_socket_whose_file_is_gone_is_bound_again_and_removed_at_the_end() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("cni/s");
+        let (_listener, mut place) = listen(&path, None).unwrap();
+        assert!(place.tend().is_none());
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        let _again = place.tend().unwrap();
+        UnixStream::connect(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        assert!(place.tend().is_none());
+        drop(place);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_took_the_socket_s_place_stays_until_it_is_dead() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        let (_listener, mut place) = listen(&path, None).unwrap();
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        assert!(place.tend().is_none());
+        assert!(place.trouble.as_ref().unwrap().contains("is served by process"), "{place:?}");
+        drop(other);
+        assert!(place.tend().is_some());
+        assert_eq!(place.trouble, None);
     }
 
     #[test]
@@ -256,7 +348,7 @@ mod tests {
         let (_listener, ours) = listen(&path, None).unwrap();
         fs::remove_file(&path).unwrap();
         let _other = UnixListener::bind(&path).unwrap();
-        ours.remove();
+        drop(ours);
         assert!(path.exists());
     }
 
@@ -273,7 +365,7 @@ mod tests {
             });
             assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
             assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
-            started.into_iter().flatten().for_each(|(_listener, place)| place.remove());
+            started.into_iter().flatten().for_each(|(_listener, place)| drop(place));
         }
     }
 
@@ -284,8 +376,14 @@ mod tests {
         let given = UnixListener::bind(&path).unwrap();
         let (_listener, place) = listen(Path::new("/elsewhere"), Some(given.into())).unwrap();
         assert_eq!(place.path(), path);
-        place.remove();
+        drop(place);
         assert!(path.exists());
+        let given = UnixListener::bind(dir.path().join("t")).unwrap();
+        let (_listener, mut place) = listen(Path::new("/elsewhere"), Some(given.into())).unwrap();
+        assert!(place.tend().is_none() && place.trouble.is_none());
+        fs::remove_file(dir.path().join("t")).unwrap();
+        assert!(place.tend().is_none());
+        assert!(place.trouble.as_ref().unwrap().contains("systemctl restart leasehold.socket"));
 
         let (wrong, _peer) = UnixStream::pair().unwrap();
         let error = listen(&path, Some(wrong.into())).unwrap_err();

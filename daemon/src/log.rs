@@ -1,4 +1,8 @@
-//! Logging: fields on standard error, as text or as JSON.
+//! Logging: fields on standard error, as text or as JSON, by way of [`queue`]: the daemon never waits for its reader.
+
+mod queue;
+
+use std::io;
 
 use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::prelude::*;
@@ -6,12 +10,32 @@ use tracing_subscriber::{fmt, registry};
 
 use crate::cli::LogFormat;
 
-/// Sends what `filter` lets through to standard error from now on, panics included.
+pub(crate) use queue::Flush;
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    /// The filter is none.
+    #[error("log filter {filter:?}")]
+    Filter {
+        /// What was given.
+        filter: String,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// No thread to write it.
+    #[error("cannot start a thread for the log")]
+    Thread(#[source] io::Error),
+}
+
+/// Sends what `filter` lets through to standard error, panics included, until what this returns is dropped.
 ///
 /// `filter` is a level, or `target=level` with commas between.
-pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(), ParseError> {
-    let filter: Targets = filter.parse()?;
-    let lines = fmt::layer().with_writer(std::io::stderr);
+pub(crate) fn init(format: LogFormat, filter: &str) -> Result<Flush, LogError> {
+    let targets = filter.parse::<Targets>();
+    let filter = targets.map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;
+    let (queue, flush) = queue::start(io::stderr()).map_err(LogError::Thread)?;
+    let lines = fmt::layer().with_writer(queue);
     let layer = match format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
@@ -22,7 +46,7 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(), ParseError> {
         let said = panic.payload_as_str().unwrap_or("panic without a message");
         tracing::error!(at, thread = std::thread::current().name(), backtrace = %backtrace(), "panic: {said}");
     }));
-    Ok(())
+    Ok(flush)
 }
 
 /// Returns an error with all its causes, outermost first.

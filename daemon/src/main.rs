@@ -7,12 +7,15 @@ mod cli;
 mod clock;
 mod driver;
 mod http;
+mod limits;
 mod listen;
+mod lock;
 mod log;
 mod net;
 mod owner;
 mod pid_file;
 mod publish;
+mod service;
 mod store;
 
 use std::env;
@@ -40,9 +43,10 @@ fn main() -> ExitCode {
 
 /// Runs the daemon. Once there is a log, what ends it is in the log too.
 fn daemon(args: cli::DaemonArgs) -> ExitCode {
-    if let Err(error) = log::init(args.log_format, &args.log) {
-        return said(Err(format!("log filter {:?}: {}", args.log, log::chain(&error)).into()));
-    }
+    let _flush = match log::init(args.log_format, &args.log) {
+        Ok(flush) => flush,
+        Err(error) => return said(Err(error.into())),
+    };
     let settings = driver::Settings {
         socket: args.socket,
         state_dir: args.state_dir,

@@ -1,10 +1,15 @@
 //! The file with the daemon's process id, for service managers that want one.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
+
+use nix::libc;
+
+/// More than a process id is long.
+const LONGEST: u64 = 32;
 
 /// Why the process id is not written.
 #[derive(Debug, thiserror::Error)]
@@ -27,24 +32,38 @@ pub(crate) enum PidFileError {
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the process id alone, without an end of line, as the incumbent does; over what was there.
+    /// Writes the process id alone, without an end of line, as the incumbent does; in place of what was there, links not
+    /// followed.
     pub(crate) fn write(path: &Path) -> Result<Self, PidFileError> {
         if !path.is_absolute() {
             return Err(PidFileError::Relative(path.to_owned()));
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path);
+        let mut new = path.as_os_str().to_owned();
+        new.push(format!(".new-{}", process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new);
         let written = file.and_then(|mut file| file.write_all(process::id().to_string().as_bytes()));
+        let written = written.and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            // It may not be there; the first error is the one to tell.
+            let _ = fs::remove_file(&new);
+        }
         written.map_err(|source| PidFileError::Write { path: path.to_owned(), source })?;
         Ok(Self(path.to_owned()))
     }
 
     /// Removes the file, unless it is another process's by now.
     pub(crate) fn remove(self) {
-        if fs::read(&self.0).is_ok_and(|text| text == process::id().to_string().as_bytes())
+        if self.read().is_ok_and(|text| text == process::id().to_string())
             && let Err(error) = fs::remove_file(&self.0)
         {
             tracing::warn!(file = %self.0.display(), %error, "process id left behind");
         }
+    }
+
+    /// Returns what is there, if that is a file: it does not wait at a FIFO.
+    fn read(&self) -> io::Result<String> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&self.0)?;
+        io::read_to_string(file.take(LONGEST))
     }
 }
 
@@ -63,6 +82,18 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), process::id().to_string());
         file.remove();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_not_followed() {
+        let dir = TempDir::new().unwrap();
+        let (path, precious) = (dir.path().join("pid"), dir.path().join("precious"));
+        fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, &path).unwrap();
+        PidFile::write(&path).unwrap().remove();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        assert!(!path.exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Most main plugins drop what their IPAM plugin says of name servers; here it lies, at
 //! `resolv/<network>/<container>/<ifname>` in the runtime directory, for whoever mounts or copies it. A file appears whole
-//! and is replaced whole. Nothing waits for it, and no lease fails for it.
+//! and is replaced whole. Nothing waits for it, and no lease fails for it: what cannot be written now is tried again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
@@ -12,16 +12,20 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use leasehold_core::dhcpv4::lease::Dns;
 use leasehold_core::identity::Attachment;
 use sha2::{Digest, Sha256};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// The longest name of a file here; the kernel's limit is 255.
 const LONGEST_NAME: usize = 200;
+/// From a file that could not be written or removed to the next try; doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest domain name (RFC 1035 §2.3.4).
 const LONGEST_DOMAIN: usize = 253;
 
@@ -42,12 +46,18 @@ enum Job {
 impl Publisher {
     /// Starts to write below `runtime_dir`.
     pub(crate) fn start(runtime_dir: &Path) -> io::Result<Self> {
+        Self::with_pause(runtime_dir, FIRST_PAUSE)
+    }
+
+    fn with_pause(runtime_dir: &Path, first_pause: Duration) -> io::Result<Self> {
         let (jobs, queue) = channel();
         let files = Files {
             root: runtime_dir.join("resolv"),
             swept: false,
             hasher: RandomState::new(),
             written: HashSet::new(),
+            undone: BTreeMap::new(),
+            first_pause,
         };
         let thread = thread::Builder::new().name("publish".to_owned()).spawn(move || files.serve(&queue))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
@@ -64,8 +74,8 @@ impl Publisher {
     }
 
     fn order(&self, job: Job) {
-        // The thread ends only after the channel.
-        let _ = self.jobs.as_ref().expect("only drop takes it").send(job);
+        let sent = self.jobs.as_ref().expect("only drop takes it").send(job);
+        sent.expect("the thread ends only after the channel");
     }
 }
 
@@ -85,26 +95,73 @@ struct Files {
     hasher: RandomState,
     /// By hash: a start with ten thousand leases need not keep as many paths.
     written: HashSet<u64>,
+    /// What each file that could not be written is to say; `None`: it could not be removed.
+    undone: BTreeMap<PathBuf, Option<String>>,
+    first_pause: Duration,
 }
 
 impl Files {
     fn serve(mut self, queue: &Receiver<Job>) {
-        for job in queue {
-            let (path, done) = match job {
-                Job::Publish(attachment, Some(dns)) => {
-                    let path = self.path(&attachment);
-                    (path.clone(), self.write(path, &text(&attachment, &dns)))
-                }
-                Job::Publish(attachment, None) => {
-                    let path = self.path(&attachment);
-                    let removed = self.remove(&path);
-                    (path, removed)
-                }
-                Job::Sweep => (self.root.clone(), self.sweep()),
+        let mut pause = self.first_pause;
+        let mut next_try = Instant::now();
+        loop {
+            let job = match self.undone.is_empty() {
+                true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => queue.recv_timeout(next_try.saturating_duration_since(Instant::now())),
             };
-            if let Err(error) = done {
-                warn!(path = %path.display(), %error, "name servers of leases not published");
+            match job {
+                Ok(job) => {
+                    if self.undone.is_empty() {
+                        pause = self.first_pause;
+                        next_try = Instant::now() + pause;
+                    }
+                    self.carry_out(job);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.try_again();
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    next_try = Instant::now() + pause;
+                }
+                // The next daemon writes them all.
+                Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    fn carry_out(&mut self, job: Job) {
+        let (path, text) = match job {
+            Job::Publish(attachment, dns) => (self.path(&attachment), dns.map(|dns| text(&attachment, &dns))),
+            Job::Sweep => {
+                if let Err(error) = self.sweep() {
+                    warn!(path = %self.root.display(), %error, "name servers of leases that ended may still be published");
+                }
+                return;
+            }
+        };
+        self.undone.remove(&path);
+        if let Err(error) = self.put(&path, text.as_deref()) {
+            warn!(path = %path.display(), %error, "name servers of a lease not published; tried again");
+            self.undone.insert(path, text);
+        }
+    }
+
+    fn try_again(&mut self) {
+        for (path, text) in std::mem::take(&mut self.undone) {
+            match self.put(&path, text.as_deref()) {
+                Ok(()) => info!(path = %path.display(), "name servers of a lease published after all"),
+                Err(error) => {
+                    debug!(path = %path.display(), %error, "name servers of a lease still not published");
+                    self.undone.insert(path, text);
+                }
+            }
+        }
+    }
+
+    /// Writes the file, or removes it.
+    fn put(&mut self, path: &Path, text: Option<&str>) -> io::Result<()> {
+        match text {
+            Some(text) => self.write(path, text),
+            None => self.remove(path),
         }
     }
 
@@ -113,22 +170,24 @@ impl Files {
         self.root.join(file_name(network)).join(file_name(container)).join(file_name(ifname))
     }
 
-    fn write(&mut self, path: PathBuf, text: &str) -> io::Result<()> {
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let dir = path.parent().expect("a file's path has a directory");
+        // Also where it cannot be written now: what lies there is better than nothing.
+        self.note(path);
         make_dirs(dir)?;
         // Nobody who mounted it loses it over a restart.
-        if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
-            self.note(&path);
+        if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
             return Ok(());
         }
         // No file's name begins with a dot.
         let new = dir.join(".new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
-        file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&new, &path)?;
+        let written = replace(path, &new, text);
+        if written.is_err() {
+            // It may not be there; the first error is the one to tell.
+            let _ = fs::remove_file(&new);
+        }
+        written?;
         debug!(path = %path.display(), "name servers published");
-        self.note(&path);
         Ok(())
     }
 
@@ -164,6 +223,14 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// Writes `text` to the file `new`, and moves that to `path`.
+fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(new)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(new, path)
 }
 
 /// Returns what is in a directory; nothing where that is none.
@@ -299,6 +366,39 @@ mod tests {
         drop(publisher);
         assert_eq!(files(dir.path()), ["resolv/lan/c2/eth0"]);
         assert!(!dir.path().join("resolv/lan/c1").exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
+        let dir = tempfile::tempdir().unwrap();
+        // A directory where a file is to be: it can be written, but not put there.
+        let (late, gone) = (dir.path().join("resolv/lan/late/eth0"), dir.path().join("resolv/lan/gone/eth0"));
+        for path in [&late, &gone] {
+            fs::create_dir_all(path.join("full")).unwrap();
+        }
+        let publish = |pause| {
+            let publisher = Publisher::with_pause(dir.path(), pause).unwrap();
+            publisher.publish(attachment("late"), dns("old.example"));
+            publisher.publish(attachment("gone"), dns("old.example"));
+            publisher.publish(attachment("late"), dns("site.example"));
+            publisher.publish(attachment("gone"), None);
+            publisher.publish(attachment("good"), dns("site.example"));
+            publisher
+        };
+        drop(publish(Duration::from_secs(3600)));
+        assert_eq!(files(dir.path()), ["resolv/lan/good/eth0"], "no .new");
+
+        let publisher = publish(Duration::from_millis(1));
+        for path in [&late, &gone] {
+            fs::remove_dir_all(path).unwrap();
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !fs::read_to_string(&late).is_ok_and(|text| text.contains("site.example")) {
+            assert!(Instant::now() < deadline, "{:?}", files(dir.path()));
+            thread::yield_now();
+        }
+        drop(publisher);
+        assert_eq!(files(dir.path()), ["resolv/lan/good/eth0", "resolv/lan/late/eth0"]);
     }
 
     #[test]

@@ -21,7 +21,9 @@ use tokio::sync::watch;
 
 use self::journal::{Journal, Reading};
 use self::writer::Writer;
-use crate::owner::Owner;
+use crate::lock::LockError;
+
+pub(crate) use self::lock::DirLock;
 
 /// The end of one transaction.
 #[derive(Debug)]
@@ -38,20 +40,20 @@ pub(crate) enum StoreError {
     /// The state directory cannot be made or used.
     #[error("cannot {doing} {}", .path.display())]
     Directory {
-        /// What was tried: `create`, `lock`.
+        /// What was tried: `create`, `sync`.
         doing: &'static str,
         /// The directory or the file in it.
         path: PathBuf,
         /// The kernel's reason.
         source: io::Error,
     },
-    /// Another daemon works on the state directory.
-    #[error("state directory {} is in use by {owner}: stop it, or choose another with --state-dir", .dir.display())]
-    Held {
-        /// The directory.
-        dir: PathBuf,
-        /// Who holds it.
-        owner: Owner,
+    /// The state directory cannot be locked.
+    #[error("cannot lock {}", .path.display())]
+    Lock {
+        /// The lock's file.
+        path: PathBuf,
+        /// Why.
+        source: LockError,
     },
     /// The file was written by a later leasehold.
     #[error("{} has format {found}, this leasehold knows {known} at most: run the newer one, or move the file away", .path.display())]
@@ -89,11 +91,10 @@ pub(crate) struct Store {
     journal: Journal,
     writer: JoinHandle<()>,
     is_whole: bool,
-    _lock: lock::DirLock,
 }
 
 impl Store {
-    /// Opens the store in `dir`, which is made (0700) if it is missing, and reads all that it holds.
+    /// Opens the store in `dir`, which is ours, and reads all that it holds.
     ///
     /// A damaged file is set aside and an empty one begun; a record that does not parse is kept in the file, but not
     /// returned. The ends of transactions go to `events`.
@@ -101,7 +102,6 @@ impl Store {
         dir: &Path,
         events: UnboundedSender<Persisted>,
     ) -> Result<(Self, Vec<(BindingId, Record)>), StoreError> {
-        let lock = lock::DirLock::take(dir)?;
         let (file, records) = file::LeaseFile::open(dir)?;
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
@@ -114,7 +114,7 @@ impl Store {
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, journal, writer, is_whole, _lock: lock }, records))
+        Ok((Self { jobs, journal, writer, is_whole }, records))
     }
 
     /// Tells whether every record that was in the file was returned when it was opened.

@@ -1,13 +1,17 @@
 //! The daemon as a child: started on a host's namespace, ended in any of the ways that daemons end.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 
 use crate::binaries::binary;
@@ -53,16 +57,29 @@ impl Home {
         })
     }
 
-    /// Returns a home with the same store and a socket of its own: for a daemon that should not be.
-    pub fn of_a_rival(&self, netns: &Netns) -> Result<Self, Error> {
-        Ok(Self { state_dir: self.state_dir(), ..Self::new(netns)? })
-    }
-
     /// Puts the store on a small disk of its own, of `size` as mount(8) has it. Before the first daemon.
     pub fn on_a_small_disk(&self, netns: &Netns, size: &str) -> Result<(), Error> {
         fs::create_dir_all(&self.state_dir).doing(|| format!("make {}", self.state_dir.display()))?;
         let (options, place) = (format!("size={size},mode=0700"), self.state_dir.to_string_lossy());
         netns.run_command("mount", &["-t", "tmpfs", "-o", &options, "none", &place], "").map(drop)
+    }
+
+    /// Gives its daemons a log that nobody reads: a pipe that is full after 64 KiB.
+    pub fn with_stalled_log(&self) -> Result<(), Error> {
+        let log = self.stalled_log();
+        mkfifo(&log, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from).doing(|| format!("make {}", log.display()))
+    }
+
+    /// Reads that log, and returns how many bytes waited in it.
+    pub fn unread_log(&self) -> Result<usize, Error> {
+        let log = self.stalled_log();
+        let doing = || format!("read {}", log.display());
+        let mut pipe = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&log).doing(doing)?;
+        pipe.read(&mut [0; 1 << 16]).doing(doing)
+    }
+
+    fn stalled_log(&self) -> PathBuf {
+        self.dir.join("log")
     }
 
     /// Gives its daemons a wall clock of their own, which shows the system's time. Takes [`crate::Need::OwnClock`].
@@ -100,20 +117,55 @@ impl Home {
     }
 }
 
+/// What a daemon sees of the namespaces that containers are in.
+#[derive(Clone, Debug, Default)]
+pub enum Sight {
+    /// All.
+    #[default]
+    Whole,
+    /// Those under this directory, which is to be the host's root.
+    Under(PathBuf),
+    /// None: in its mount namespace there is another `/run/netns`.
+    Hidden,
+}
+
 impl Daemon {
     /// Starts a daemon in `netns` and waits until it says that it is ready, as it would to systemd.
     pub fn start(netns: &Netns, home: &Home) -> Result<Self, Error> {
+        Self::start_with(netns, home, &Sight::Whole)
+    }
+
+    /// Does the same for one that may not see the namespaces of containers.
+    pub fn start_with(netns: &Netns, home: &Home, sight: &Sight) -> Result<Self, Error> {
         let notify = home.dir.join("notify");
         let ready = listen(&notify)?;
         let own_clock = Some(home.clock()).filter(|clock| clock.exists());
-        let mut command = match own_clock {
-            Some(clock) => clock::command("leasehold", &clock)?,
-            None => Command::new(binary("leasehold")?),
+        let mut command = match (own_clock, sight) {
+            (Some(clock), _) => clock::command("leasehold", &clock)?,
+            (None, Sight::Hidden) => {
+                let mut command = Command::new("unshare");
+                let hidden = "mount -t tmpfs none /run/netns && exec \"$0\" \"$@\"";
+                command.args(["--mount", "sh", "-c", hidden]).arg(binary("leasehold")?);
+                command
+            }
+            (None, Sight::Whole | Sight::Under(_)) => Command::new(binary("leasehold")?),
         };
         command.arg("daemon").arg("--socket").arg(home.socket()).arg("--state-dir").arg(home.state_dir());
         command.arg("--runtime-dir").arg(home.runtime_dir());
         command.arg("--cni-cache").arg(home.cni_cache());
+        if let Sight::Under(root) = sight {
+            command.arg("--host-prefix").arg(root);
+        }
         command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
+        let log = home.stalled_log();
+        if log.exists() {
+            // Opened for reading too, so that writing to it neither waits for a reader nor fails for want of one.
+            let mut stalled = Command::new("sh");
+            stalled.args(["-c", "log=$1; shift; exec \"$@\" 2<>\"$log\"", "sh"]).arg(log);
+            stalled.arg(command.get_program()).args(command.get_args());
+            stalled.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command = stalled;
+        }
         let process = Process::start(netns, "leasehold daemon", command)?;
         let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
         daemon.wait_until_ready(&ready)?;

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use serde_json::{Value, json};
 
 use crate::container::{Container, result_addresses};
-use crate::daemon::{Daemon, Home};
+use crate::daemon::{Daemon, Home, Sight};
 use crate::error::Error;
 use crate::incumbent::write_cache;
 use crate::lan::Lan;
@@ -89,7 +89,12 @@ impl Lab {
 
     /// Starts the daemon, the first time or again, and waits until it is ready.
     pub fn start_daemon(&mut self) -> Result<(), Error> {
-        self.daemon = Some(Daemon::start(&self.lan.host, &self.home)?);
+        self.start_daemon_with(&Sight::Whole)
+    }
+
+    /// Does the same for one that may not see the namespaces of containers.
+    pub fn start_daemon_with(&mut self, sight: &Sight) -> Result<(), Error> {
+        self.daemon = Some(Daemon::start_with(&self.lan.host, &self.home, sight)?);
         Ok(())
     }
 

@@ -63,6 +63,15 @@ impl Lan {
         Ok(netns)
     }
 
+    /// Adds a machine in a macvlan on the host's link, with an address of its own: a server in a container, say. The other
+    /// macvlans there reach it, and the wire does, but not the host by that link itself.
+    pub fn sibling(&self, name: &str, address: Ipv4Addr) -> Result<Netns, Error> {
+        let netns = self.container(name)?.netns;
+        netns.add_address(Self::IFNAME, Self::on_lan(address))?;
+        netns.set_up(Self::IFNAME)?;
+        Ok(netns)
+    }
+
     /// Pulls a machine's cable out of the switch: it loses its carrier.
     pub fn unplug(&self, machine: &Netns) -> Result<(), Error> {
         self.switch.set_down(machine.name())

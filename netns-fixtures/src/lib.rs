@@ -6,6 +6,7 @@
 //!
 //! This crate imports no other crate of the workspace: it plays the world that they meet.
 
+mod bare;
 mod binaries;
 mod capture;
 mod clock;
@@ -27,10 +28,11 @@ pub mod server;
 mod shim;
 mod wait;
 
+pub use bare::{BareClient, BareLease};
 pub use binaries::binary;
 pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
-pub use daemon::{Daemon, Home};
+pub use daemon::{Daemon, Home, Sight};
 pub use engine::{Containerd, Engine, Podman, install_plugin};
 pub use error::Error;
 pub use incumbent::Incumbent;

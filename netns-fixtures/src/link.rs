@@ -76,6 +76,14 @@ impl Netns {
         self.set_link(LinkUnspec::new_with_name(ifname).down().build(), || format!("set {ifname} down"))
     }
 
+    /// Gives a link another Ethernet address, for which it is down for a moment, as the plugin `tuning` does it.
+    pub fn set_mac(&self, ifname: &str, mac: Mac) -> Result<(), Error> {
+        self.set_down(ifname)?;
+        let message = LinkUnspec::new_with_name(ifname).address(mac.to_vec()).build();
+        self.set_link(message, || format!("give {ifname} the Ethernet address {}", mac_text(mac)))?;
+        self.set_up(ifname)
+    }
+
     /// Deletes a link.
     pub fn delete_link(&self, ifname: &str) -> Result<(), Error> {
         let index = self.index(ifname)?;

@@ -1,5 +1,6 @@
 //! The shim as a runtime calls it: environment and standard input in, one JSON object out.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,6 +18,8 @@ use crate::process::something_went_wrong;
 pub struct Shim {
     host: Netns,
     program: PathBuf,
+    /// Where it looks for the plugins that it calls, as `CNI_PATH` has it.
+    path: OsString,
 }
 
 /// The error that a CNI plugin printed.
@@ -84,7 +87,15 @@ impl Shim {
 
     /// Returns the plugin at `program`.
     pub fn at(host: &Netns, program: PathBuf) -> Self {
-        Self { host: host.clone(), program }
+        let path = program.parent().unwrap_or(&program).into();
+        Self { host: host.clone(), program, path }
+    }
+
+    /// Returns a main plugin that finds this one for its IPAM.
+    pub fn under(&self, program: PathBuf) -> Self {
+        let plugin = Self::at(&self.host, program);
+        let path = [self.path.as_os_str(), plugin.path.as_os_str()].join(OsStr::new(":"));
+        Self { path, ..plugin }
     }
 
     /// Asks for a lease and returns the result.
@@ -117,7 +128,7 @@ impl Shim {
         let mut command = Command::new(&self.program);
         command
             .env("CNI_COMMAND", verb)
-            .env("CNI_PATH", self.program.parent().unwrap_or(&self.program))
+            .env("CNI_PATH", &self.path)
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

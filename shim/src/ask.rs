@@ -29,7 +29,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// A call on its way to the daemon.
 pub(crate) struct Ask {
     request: Request,
-    /// The request as JSON: what is posted, and what is spooled.
+    /// The request as JSON.
     body: Vec<u8>,
     socket: PathBuf,
     verb: Verb,
@@ -107,25 +107,32 @@ impl Ask {
 
     /// Keeps the DEL, then tries once more: a daemon that began to listen before the file was there may have looked for
     /// such files too early, but it hears the try.
+    ///
+    /// A DEL that cannot be kept succeeds all the same: an error would only keep its container from going, until somebody
+    /// comes. The next daemon finds the container's namespace gone, and gives its lease back.
     fn keep(&self) -> Result<Answer, Error> {
-        let kept = spool::keep(&self.socket, &self.request, &self.body).map_err(|cause| {
-            let msg = format!(
-                "{}: no leasehold daemon answers there, and the DEL cannot be kept for it: {cause}",
-                self.socket.display()
-            );
-            Error::new(Code::TryAgainLater, msg)
-        })?;
+        let socket = self.socket.display();
+        let done = Ok(Answer { success: true, body: Vec::new() });
+        let kept = match spool::keep(&self.socket, &self.request) {
+            Ok(kept) => kept,
+            Err(cause) => {
+                eprintln!(
+                    "dhcp: no leasehold daemon at {socket}, and the DEL is not kept for it ({cause}): \
+                     its next start gives the lease back if the container's network namespace is gone"
+                );
+                return done;
+            }
+        };
         match exchange(&self.socket, &self.body, self.deadline) {
             Ok(answer) => {
                 if answer.success {
-                    spool::forget(&kept);
+                    kept.forget();
                 }
                 Ok(answer)
             }
             Err(Trouble::Down(_)) => {
-                let socket = self.socket.display();
-                eprintln!("dhcp: no leasehold daemon at {socket}: its next start carries out {}", kept.display());
-                Ok(Answer { success: true, body: Vec::new() })
+                eprintln!("dhcp: no leasehold daemon at {socket}: its next start carries out {}", kept.path.display());
+                done
             }
             Err(trouble) => Err(error(&self.socket, self.verb, &trouble)),
         }

@@ -1,47 +1,194 @@
-//! Keeps a DEL for a daemon that is down: see `leasehold_api::spool` for the names.
+//! Keeps a DEL for a daemon that is down: see `leasehold_api::spool` for what the file says and is called.
+//!
+//! Where it lies is a network configuration's to say, and whoever may write one is not always root, as this program is.
+//! So no directory is made but the default one; another has to be there, and to be root's own. All that happens
+//! there goes through the directory as it was checked.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process;
 
 use leasehold_api::cni::Request;
-use leasehold_api::spool;
+use leasehold_api::{DEFAULT_SOCKET, spool, to_json};
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
-/// Writes `body` to the spool file of `request`'s attachment, and returns the file. It appears there whole and durable,
-/// or not at all.
-pub(crate) fn keep(socket: &Path, request: &Request, body: &[u8]) -> io::Result<PathBuf> {
-    let directory = socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let unfinished = spool::unfinished(socket, request, process::id());
-    let path = spool::path(socket, request);
-    let written = write(&unfinished, body).and_then(|()| fs::rename(&unfinished, &path));
+/// Why a DEL is not kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotKept {
+    /// Not even a daemon could tell what to delete.
+    #[error("it names no attachment")]
+    NoAttachment,
+    /// The directory is missing, is none, or cannot be read.
+    #[error("{}: {}", .0.display(), .1)]
+    NoDirectory(PathBuf, io::Error),
+    /// Others may write there.
+    #[error("{} is not root's, or others may write there too", .0.display())]
+    NotRoots(PathBuf),
+    /// The directory holds too many files already.
+    #[error("{} files are there already", spool::MAX_CALLS)]
+    Full,
+    /// The file could not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for NotKept {
+    fn from(errno: Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}
+
+/// A DEL that is kept.
+pub(crate) struct Kept {
+    directory: Dir,
+    /// Its file.
+    pub(crate) path: PathBuf,
+}
+
+/// Keeps a DEL for the daemon at `socket`. Its file appears there whole and durable, or not at all.
+pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
+    let del = spool::del(request).ok_or(NotKept::NoAttachment)?;
+    let mut directory = open_directory(socket, Path::new(DEFAULT_SOCKET))?;
+    // Callers at once may exceed that by one each.
+    if directory.iter().take(spool::MAX_CALLS).count() == spool::MAX_CALLS {
+        return Err(NotKept::Full);
+    }
+    let path = spool::path(socket, &del);
+    let unfinished = spool::unfinished(socket, &del, process::id());
+    let written = write(&directory, name(&unfinished), to_json(&del).as_bytes())
+        .and_then(|()| Ok(renameat(&directory, name(&unfinished), &directory, name(&path))?));
     if written.is_err() {
         // It may not be there; the first error is the one to tell.
-        let _ = fs::remove_file(&unfinished);
+        let _ = remove(&directory, name(&unfinished));
     }
     written?;
-    File::open(directory)?.sync_all()?;
-    Ok(path)
+    fsync(&directory)?;
+    Ok(Kept { directory, path })
 }
 
-fn write(path: &Path, body: &[u8]) -> io::Result<()> {
-    // Left by a process of the same id that was killed.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(body)?;
-    file.sync_all()
-}
-
-/// Removes a spool file whose call was answered. The daemon may have been quicker.
-pub(crate) fn forget(path: &Path) {
-    if let Err(error) = fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
+/// Opens the directory of `socket`. That of the `default` socket is made where it is missing.
+fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
+    let path = socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if Some(path) == default.parent()
+        && let Err(error) = DirBuilder::new().mode(0o700).create(path)
+        && error.kind() != ErrorKind::AlreadyExists
     {
-        eprintln!("dhcp: cannot remove {}: {error}", path.display());
+        return Err(NotKept::NoDirectory(path.to_owned(), error));
+    }
+    // The directory itself, no link that somebody may turn elsewhere; and what is looked at is what is used.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let opened = Dir::open(path, flags, Mode::empty()).and_then(|directory| Ok((fstat(&directory)?, directory)));
+    let (found, directory) = opened.map_err(|errno| NotKept::NoDirectory(path.to_owned(), errno.into()))?;
+    let ours = is_roots(found.st_uid, found.st_mode, geteuid().as_raw());
+    if ours { Ok(directory) } else { Err(NotKept::NotRoots(path.to_owned())) }
+}
+
+/// Returns whether nobody but root, or the user `me` that this runs as, may write in a directory.
+fn is_roots(owner: u32, mode: u32, me: u32) -> bool {
+    let for_others = Mode::S_IWGRP | Mode::S_IWOTH;
+    [0, me].contains(&owner) && !Mode::from_bits_truncate(mode).intersects(for_others)
+}
+
+/// Returns the name of a file in the spool's directory.
+fn name(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
+}
+
+fn write(directory: &Dir, name: &OsStr, body: &[u8]) -> Result<(), NotKept> {
+    // Left by a process of the same id that was killed.
+    remove(directory, name)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    let mut file = File::from(openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    file.write_all(body)?;
+    Ok(file.sync_all()?)
+}
+
+/// Removes a file that may not be there.
+fn remove(directory: &Dir, name: &OsStr) -> nix::Result<()> {
+    match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+        Err(Errno::ENOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+impl Kept {
+    /// Removes the file of a call that was answered. The daemon may have been quicker.
+    pub(crate) fn forget(&self) {
+        if let Err(error) = remove(&self.directory, name(&self.path)) {
+            eprintln!("dhcp: cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn only_the_default_directory_is_made() {
+        let run = tempfile::tempdir().unwrap();
+        let default = run.path().join("cni/dhcp.sock");
+        for other in ["etc/dhcp.sock", "cni/deeper/dhcp.sock"] {
+            let refused = open_directory(&run.path().join(other), &default);
+            assert!(matches!(refused, Err(NotKept::NoDirectory(..))), "{other}");
+        }
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+        for _ in 0..2 {
+            open_directory(&default, &default).unwrap();
+            assert_eq!(mode(&run.path().join("cni")), 0o700);
+        }
+        let deep = run.path().join("no/run/cni/dhcp.sock");
+        assert!(matches!(open_directory(&deep, &deep), Err(NotKept::NoDirectory(..))));
+        assert!(!run.path().join("no").exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_in_is_no_spool() {
+        let table = [
+            (0, 0o40755, 0, true),
+            (0, 0o40700, 1000, true),
+            (1000, 0o40700, 1000, true),
+            (1000, 0o40700, 0, false),
+            (0, 0o40775, 0, false),
+            (0, 0o40757, 0, false),
+            (0, 0o41777, 0, false),
+        ];
+        for (owner, mode, me, expected) in table {
+            assert_eq!(is_roots(owner, mode, me), expected, "{owner} {mode:o}");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("dhcp.sock");
+        for default in [Path::new(DEFAULT_SOCKET), &socket] {
+            assert!(open_directory(&socket, default).is_ok());
+        }
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        for default in [Path::new(DEFAULT_SOCKET), &socket] {
+            assert!(matches!(open_directory(&socket, default), Err(NotKept::NotRoots(_))));
+        }
+        assert_eq!(mode(place.path()), 0o777);
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_no_spool() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("real")).unwrap();
+        symlink("real", place.path().join("link")).unwrap();
+        let open = |name: &str| open_directory(&place.path().join(name).join("dhcp.sock"), Path::new(DEFAULT_SOCKET));
+        assert!(open("real").is_ok());
+        assert!(matches!(open("link"), Err(NotKept::NoDirectory(..))));
     }
 }

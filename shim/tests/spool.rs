@@ -32,7 +32,8 @@ fn a_del_without_a_daemon_is_kept_and_succeeds() {
     let file = place.directory().join(name);
     let request: Request = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(request.env.command.as_deref(), Some("DEL"));
-    assert_eq!(request.config, place.config(30.0).to_string());
+    // The attachment and no more: what else a configuration says is nobody's to find there.
+    assert_eq!((request.config.as_str(), &request.env.netns, &request.env.args), (r#"{"name":"lan"}"#, &None, &None));
     assert_eq!(spool::path(&place.socket(), &request), file);
     assert_eq!(mode(&file), 0o600);
     assert!(String::from_utf8(output.stderr).unwrap().contains(file.to_str().unwrap()));
@@ -48,15 +49,43 @@ fn a_del_that_is_asked_twice_is_kept_once() {
     }
 }
 
-#[test]
-fn a_missing_directory_is_made_for_root_alone() {
-    let place = Place::new();
-    let socket = place.directory().join("run/cni/dhcp.sock");
+/// Runs a DEL for a socket in `directory`, and returns what it says on standard error.
+fn del_in(place: &Place, directory: &str) -> String {
     let mut config = place.config(30.0);
-    config["ipam"]["daemonSocketPath"] = socket.to_str().unwrap().into();
-    assert_eq!(run("DEL", config.to_string()).status.code(), Some(0));
-    assert_eq!(mode(socket.parent().unwrap()), 0o700);
-    assert_eq!(fs::read_dir(socket.parent().unwrap()).unwrap().count(), 1);
+    config["ipam"]["daemonSocketPath"] = place.directory().join(directory).join("dhcp.sock").to_str().unwrap().into();
+    let output = run("DEL", config.to_string());
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_configuration_makes_no_directories() {
+    let place = Place::new();
+    let said = del_in(&place, "etc/cron.d");
+    assert!(said.contains("the DEL is not kept for it") && said.contains("etc/cron.d: No such file"), "{said}");
+    assert!(place.files().is_empty());
+}
+
+#[test]
+fn a_configuration_puts_no_file_where_others_may_write() {
+    let place = Place::new();
+    let shared = place.directory().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let said = del_in(&place, "shared");
+    assert!(said.contains("others may write there too"), "{said}");
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_directory_takes_no_more() {
+    let place = Place::new();
+    for i in 0..spool::MAX_CALLS {
+        fs::File::create(place.directory().join(format!("dhcp.sock.del-{i}"))).unwrap();
+    }
+    let said = del_in(&place, ".");
+    assert!(said.contains("65536 files are there already"), "{said}");
+    assert_eq!(place.files().len(), spool::MAX_CALLS);
 }
 
 #[test]
@@ -68,21 +97,26 @@ fn a_directory_that_is_there_keeps_its_mode() {
 }
 
 #[test]
-fn a_del_that_cannot_be_kept_is_an_error() {
+fn a_file_in_the_place_of_the_directory_is_no_daemon_that_is_down() {
     let place = Place::new();
     fs::write(place.directory().join("file"), "").unwrap();
     let mut config = place.config(30.0);
     config["ipam"]["daemonSocketPath"] = place.directory().join("file/dhcp.sock").to_str().unwrap().into();
-    // A file where a directory should be is no daemon that is down, and no place to keep anything.
     assert_error(&run("DEL", config.to_string()), 5, "cannot be used");
+}
+
+#[test]
+fn a_del_that_cannot_be_kept_succeeds_and_says_so() {
+    let place = Place::new();
+    // Where the file of lan/abc/eth0 would be.
     fs::create_dir(place.directory().join("dhcp.sock.del-5d416efeea0b234eb9330f3d3b4862db")).unwrap();
-    let mut config = place.config(30.0);
-    config["name"] = "lan".into();
     let mut command = plugin("DEL");
     command.env("CNI_IFNAME", "eth0");
-    let output = start(&mut command, config.to_string()).wait_with_output().unwrap();
-    assert_error(&output, 11, "the DEL cannot be kept");
-    assert_eq!(place.files().len(), 2);
+    let output = start(&mut command, place.config(30.0).to_string()).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{said}");
+    assert!(said.contains("the DEL is not kept for it (Is a directory"), "{said}");
+    assert_eq!(place.files().len(), 1);
 }
 
 #[test]

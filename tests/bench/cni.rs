@@ -15,7 +15,7 @@ use crate::verdict::Verdict;
 use crate::{report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 4] = ["start", "sequential", "parallel-200", "parallel-1000"];
+pub(crate) const SECTIONS: [&str; 5] = ["start", "sequential", "processor", "parallel-200", "parallel-1000"];
 
 /// Measures these sections.
 pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
@@ -25,6 +25,7 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let largest = match sections {
         [.., "parallel-1000"] => 1000,
         [.., "parallel-200"] => 200,
+        [.., "processor"] => rounds::PROCESSOR,
         _ => rounds::SEQUENTIAL,
     };
     let mut ground = Ground::new(&sandbox, largest, PER_PARENT)?;
@@ -33,7 +34,13 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
             "start" => report::start(&rounds::start(&binaries)?, &binaries, &mut verdict)?,
             "sequential" => {
                 for links in [Links::Up, Links::Down] {
-                    report::sequential(links, &rounds::sequential(&binaries, &mut ground, links)?, &mut verdict);
+                    let (turns, floors) = rounds::sequential(&binaries, &mut ground, links)?;
+                    report::sequential(links, &turns, &floors, &mut verdict);
+                }
+            }
+            "processor" => {
+                for links in [Links::Up, Links::Down] {
+                    report::processor(links, &rounds::processor(&binaries, &mut ground, links)?, &mut verdict);
                 }
             }
             "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,

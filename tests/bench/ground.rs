@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::server::{Kea, KeaConfig};
 use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 
 /// The most macvlans on one of the host's links where speed is measured: a broadcast is delivered to each.
@@ -34,7 +34,7 @@ pub(crate) struct Ground {
     /// The LAN.
     pub(crate) lan: Lan,
     places: Vec<Place>,
-    server: Dnsmasq,
+    server: Kea,
 }
 
 /// A container and the host's link that its own is on.
@@ -59,10 +59,8 @@ impl Ground {
     pub(crate) fn new(sandbox: &Sandbox, containers: usize, per_parent: usize) -> Result<Self, Box<dyn Error>> {
         let lan = Lan::new(sandbox)?;
         let places = places(&lan, containers, per_parent)?;
-        // No lease file: dnsmasq writes all of it anew for every change, which would be the most of what is measured.
-        let more = vec!["--leasefile-ro".to_owned()];
-        let config = DnsmasqConfig { pool: POOL, verbose: false, more, ..DnsmasqConfig::default() };
-        let server = Dnsmasq::start(&lan, config)?;
+        // In its memory alone: for what a server writes both contenders wait.
+        let server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
         Ok(Self { lan, places, server })
     }
 
@@ -118,25 +116,22 @@ pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<
     Ok(places)
 }
 
-/// Returns the addresses that are held by what dnsmasq says: `dnsmasq-dhcp[4]: DHCPACK(eth0) 10.7.16.5 02:6c:...`.
+/// Returns the addresses that are held by what Kea says: `DHCP4_LEASE_ALLOC …: lease 10.7.16.5 has been allocated for 3600
+/// seconds`, `DHCP4_RELEASE …: address 10.7.16.5 was released properly.`
 fn held(lines: &[String]) -> BTreeSet<String> {
     let mut held = BTreeSet::new();
     for line in lines {
-        let Some((message, rest)) = line.split_once(": DHCP").and_then(|(_, said)| said.split_once("(eth0) ")) else {
-            continue;
-        };
-        let address = rest.split(' ').next().unwrap_or_default();
-        match message {
-            "ACK" => held.insert(address.to_owned()),
-            "RELEASE" => held.remove(address),
-            _ => false,
-        };
+        let after = |word: &str| line.rsplit_once(word).and_then(|(_, rest)| rest.split(' ').next());
+        if let Some(address) = after(": lease ").filter(|_| line.contains(" DHCP4_LEASE_ALLOC ")) {
+            held.insert(address.to_owned());
+        } else if let Some(address) = after(": address ").filter(|_| line.contains(" DHCP4_RELEASE ")) {
+            held.remove(address);
+        }
     }
     held
 }
 
-/// Returns a container's Ethernet address, which looks as random as macvlans' addresses are: dnsmasq chooses by it what it
-/// offers, and would offer neighbours the same.
+/// Returns a container's Ethernet address, which looks as random as macvlans' addresses are.
 fn address(number: usize) -> Mac {
     mac((number as u32).wrapping_mul(0x9e37_79b1))
 }

@@ -5,6 +5,7 @@ mod binaries;
 mod client;
 mod cni;
 mod contender;
+mod floors;
 mod ground;
 mod life;
 mod processor;

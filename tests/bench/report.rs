@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::binaries::{Binaries, size};
 use crate::contender::Usage;
+use crate::floors::Floors;
 use crate::ground::Links;
 use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
@@ -15,6 +16,10 @@ use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 
 /// How many times faster a sequential ADD is to be, by its median.
 const SEQUENTIAL: f64 = 12.0;
+/// How many times as long as the sum of its floors it may take.
+const FLOORS: f64 = 1.5;
+/// The daemon's processor time for an ADD at most, with many under way.
+const PROCESSOR: Duration = Duration::from_micros(700);
 /// How many times as many ADDs a second are to be done at once, with 1,000 containers.
 const THROUGHPUT: f64 = 6.0;
 /// How long 99 of 100 of those may take at most.
@@ -37,7 +42,7 @@ pub(crate) fn start(samples: &Pair<Sample>, binaries: &Binaries, verdict: &mut V
 }
 
 /// Reports the sequential calls.
-pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
+pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
     title(&format!("One after the other, {}, {} each: ADD", said(links), ours.add.each.len()));
     percentiles(&ours.add.each, &theirs.add.each, &[50, 99, 100]);
@@ -52,7 +57,46 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, verdict: &mut Verdic
             format!("{faster:.1} times, {}", milliseconds(mine)),
         );
     }
+    against_floors(links, &ours.add.each, floors, verdict);
     whole(turns, &format!("sequential, {}", said(links)), verdict);
+}
+
+/// Reports an ADD beside what it cannot do without, which is judged where the link is up: to set it up is none of that.
+fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Verdict) {
+    let (add, sum) = (add.percentile(50), floors.sum());
+    let times = add.as_secs_f64() / sum.as_secs_f64();
+    println!("\nThe floors of an ADD, p50 of {}", floors.dora.len());
+    let each =
+        [("an empty call of the shim", &floors.shim), ("a commit", &floors.commit), ("a bare DORA", &floors.dora)];
+    for (name, floor) in each {
+        println!("  {name:26} {:>10}", milliseconds(floor.percentile(50)));
+    }
+    println!("  {:26} {:>10}", "their sum", milliseconds(sum));
+    println!("  {:26} {:>10} {times:>12.2} times as long", "an ADD", milliseconds(add));
+    if links == Links::Up {
+        verdict.promise(
+            format!("sequential ADD: p50 at most {FLOORS} times the sum of its floors"),
+            times <= FLOORS,
+            format!("{times:.2} times, {} over {}", milliseconds(add), milliseconds(sum)),
+        );
+    }
+}
+
+/// Reports the daemon's processor time.
+pub(crate) fn processor(links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
+    let Pair { ours, theirs } = turns;
+    title(&format!("The daemon's processor time, {}, {} calls, {AT_ONCE} at once", said(links), ours.add.each.len()));
+    for (verb, mine, other) in [("an ADD", &ours.add, &theirs.add), ("a DEL", &ours.del, &theirs.del)] {
+        let (mine, other) = (daemon(mine), daemon(other));
+        row(verb, &milliseconds(mine), &milliseconds(other), ratio(other, mine));
+    }
+    let taken = daemon(&ours.add);
+    verdict.promise(
+        format!("{}: at most {} of the daemon's processor time an ADD", said(links), milliseconds(PROCESSOR)),
+        taken <= PROCESSOR,
+        format!("{}, the incumbent's {}", milliseconds(taken), milliseconds(daemon(&theirs.add))),
+    );
+    whole(turns, &format!("processor, {}", said(links)), verdict);
 }
 
 /// Reports the parallel calls with `count` containers.
@@ -69,6 +113,9 @@ pub(crate) fn parallel(count: usize, links: Links, turns: &Pair<Turns>, verdict:
             row(&format!("processor, {who}"), &milliseconds(mine), &milliseconds(other), ratio(other, mine));
         }
     }
+    let [mine, other] = [&ours.add, &theirs.add].map(|add| add.until_rest / add.each.len().max(1) as u32);
+    println!();
+    row("an ADD until all is quiet", &milliseconds(mine), &milliseconds(other), ratio(other, mine));
     usages(count, ours, theirs);
     let what = format!("{count} at {AT_ONCE}, {}", said(links));
     if count == 1000 && links == Links::Down {

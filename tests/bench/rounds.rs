@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::binaries::Binaries;
 use crate::client::{self, Failure};
 use crate::contender::{Contender, Usage, Who, order};
+use crate::floors::Floors;
 use crate::ground::{Ground, Links, Place};
 use crate::processor;
 use crate::sample::Sample;
@@ -24,6 +25,11 @@ const SEQUENTIAL_TURN: usize = 10;
 pub(crate) const AT_ONCE: usize = 32;
 /// Containers that are attached in all in a parallel measurement, at least.
 const PARALLEL: usize = 2000;
+
+/// Containers of a turn that measures processor time alone.
+pub(crate) const PROCESSOR: usize = 200;
+/// How often each contender has such a turn.
+const PROCESSOR_ROUNDS: usize = 4;
 
 /// How long after the last DEL a server is to have its leases back.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -57,6 +63,8 @@ pub(crate) struct Calls {
     pub(crate) plugin: Duration,
     /// The processor time of the daemon meanwhile.
     pub(crate) daemon: Duration,
+    /// Its processor time until it was at rest after them.
+    pub(crate) until_rest: Duration,
 }
 
 impl Calls {
@@ -65,6 +73,7 @@ impl Calls {
         self.took += other.took;
         self.plugin += other.plugin;
         self.daemon += other.daemon;
+        self.until_rest += other.until_rest;
     }
 
     /// Returns how many succeeded a second.
@@ -100,12 +109,13 @@ pub(crate) fn start(binaries: &Binaries) -> Result<Pair<Sample>, Box<dyn Error>>
     Ok(samples)
 }
 
-/// Attaches and detaches one container after the other.
+/// Attaches and detaches one container after the other, and measures beside what an ADD cannot do without.
 pub(crate) fn sequential(
     binaries: &Binaries,
     ground: &mut Ground,
     links: Links,
-) -> Result<Pair<Turns>, Box<dyn Error>> {
+) -> Result<(Pair<Turns>, Floors), Box<dyn Error>> {
+    let mut floors = Floors::new(binaries)?;
     let ours = Contender::start(Who::Ours, binaries, &ground.lan.host)?;
     let theirs = Contender::start(Who::Theirs, binaries, &ground.lan.host)?;
     let mut turns = Pair::<Turns>::default();
@@ -121,10 +131,14 @@ pub(crate) fn sequential(
             turns.left.extend(ground.leases_left(PATIENCE));
             ground.finish(first, SEQUENTIAL_TURN)?;
         }
+        let first = round * SEQUENTIAL_TURN;
+        ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
+        floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
+        ground.finish(first, SEQUENTIAL_TURN)?;
     }
     ours.stop()?;
     theirs.stop()?;
-    Ok(turns)
+    Ok((turns, floors))
 }
 
 fn one_by_one(contender: &Contender, places: &[Place]) -> io::Result<(Calls, Calls)> {
@@ -153,8 +167,10 @@ pub(crate) fn parallel(
             ground.prepare(0, count, links)?;
             let contender = Contender::start(who, binaries, &ground.lan.host)?;
             let empty = contender.at_rest()?;
-            let add = at_once(&contender, "ADD", ground.places(0, count))?;
+            let before = contender.processor()?;
+            let mut add = at_once(&contender, "ADD", ground.places(0, count))?;
             let full = contender.at_rest()?;
+            add.until_rest = contender.processor()? - before;
             let del = at_once(&contender, "DEL", ground.places(0, count))?;
             let turns = turns.of(who);
             turns.add.merge(add);
@@ -164,6 +180,24 @@ pub(crate) fn parallel(
             turns.left.extend(ground.leases_left(PATIENCE));
             contender.stop()?;
             ground.finish(0, count)?;
+        }
+    }
+    Ok(turns)
+}
+
+/// Attaches and detaches containers with many calls under way at once, for the sake of the daemon's processor time alone.
+pub(crate) fn processor(binaries: &Binaries, ground: &mut Ground, links: Links) -> Result<Pair<Turns>, Box<dyn Error>> {
+    let mut turns = Pair::<Turns>::default();
+    for round in 0..PROCESSOR_ROUNDS {
+        for who in order(round) {
+            ground.prepare(0, PROCESSOR, links)?;
+            let contender = Contender::start(who, binaries, &ground.lan.host)?;
+            let turns = turns.of(who);
+            turns.add.merge(at_once(&contender, "ADD", ground.places(0, PROCESSOR))?);
+            turns.del.merge(at_once(&contender, "DEL", ground.places(0, PROCESSOR))?);
+            turns.left.extend(ground.leases_left(PATIENCE));
+            contender.stop()?;
+            ground.finish(0, PROCESSOR)?;
         }
     }
     Ok(turns)
@@ -189,10 +223,12 @@ pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io
     })?;
     let took = began.elapsed();
     let (plugin, daemon) = (processor::children()? - plugin, contender.processor()? - daemon);
-    Ok(Calls { each: each.into_inner().expect("no caller panics"), took, plugin, daemon })
+    let until_rest = Duration::ZERO;
+    Ok(Calls { each: each.into_inner().expect("no caller panics"), took, plugin, daemon, until_rest })
 }
 
-fn note(sample: &mut Sample, result: Result<Duration, Failure>) {
+/// Counts a call.
+pub(crate) fn note(sample: &mut Sample, result: Result<Duration, Failure>) {
     match result {
         Ok(took) => sample.add(took),
         Err(Failure(said)) => sample.failures.push(said),

@@ -186,7 +186,8 @@ impl<'a> Life<'a> {
     fn handle(&mut self, event: Event<'_>) {
         let heard = match &event {
             Event::Udp(udp) => Some(udp.payload),
-            Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) | Event::Conflict { .. } => None,
+            Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) => None,
+            Event::Unreadable { .. } | Event::Conflict { .. } => None,
         };
         // DECLINE leaves by the sockets that the conflict was heard on.
         let conflict = matches!(event, Event::Conflict { .. });
@@ -236,7 +237,7 @@ impl<'a> Life<'a> {
             }
             Some(Verdict::Kept(lease)) => assert_eq!(held, Some(&**lease)),
             Some(Verdict::Lost(..)) => assert_eq!(held, None),
-            Some(Verdict::Unwanted { wanted, offered }) => assert_ne!(wanted, offered),
+            Some(Verdict::Unwanted { wanted, offered, .. }) => assert_ne!(wanted, offered),
             None => {}
         }
         if let Some(lease) = held {

@@ -4,7 +4,7 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::{Arp, ArpOp, BadFrame, Frame, FrameMeta, Udp, decode};
 use netns_fixtures::model::{self, Packet};
 
-const META: FrameMeta = FrameMeta { checksum_not_ready: false, vlan: 0, other_host: false };
+const META: FrameMeta = FrameMeta { checksum_not_ready: false, vlan: 0, other_host: false, cut: false };
 const UNFINISHED: FrameMeta = FrameMeta { checksum_not_ready: true, ..META };
 
 /// Reads a frame.

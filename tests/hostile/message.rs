@@ -104,5 +104,5 @@ fn is_sound(route: &WireRoute) -> bool {
 }
 
 fn can_be_host(address: Ipv4Addr) -> bool {
-    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast())
+    (1..224).contains(&address.octets()[0]) && !address.is_loopback()
 }

@@ -53,6 +53,7 @@ enum Doing {
     Open(ExchangeId),
     Inspect(Target),
     Apply(Target, usize),
+    Prepare(Target, ExchangeId),
     Send,
     Survey,
 }
@@ -129,8 +130,10 @@ impl<'a> Life<'a> {
             }
             11 => {
                 let cause = self.link_cause();
-                if let Some(exchange) = self.open_socket() {
-                    self.input(Input::Broken { exchange, cause });
+                match (self.open_socket(), &cause) {
+                    (Some(exchange), LinkCause::TimedOut) => self.input(Input::Unsent { exchange, cause }),
+                    (Some(exchange), _) => self.input(Input::Broken { exchange, cause }),
+                    (None, _) => {}
                 }
             }
             12 => self.now += self.script.duration().min(Duration::from_secs(1 << 20)),
@@ -166,6 +169,10 @@ impl<'a> Life<'a> {
                 Effect::Apply { op, target, steps } => {
                     self.doing.push_back((op, Doing::Apply(target, steps.len())));
                 }
+                Effect::Prepare { op, target, exchange, .. } => {
+                    assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
+                    self.doing.push_back((op, Doing::Prepare(target, exchange)));
+                }
                 Effect::Open { op, exchange, .. } => {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
                     self.doing.push_back((op, Doing::Open(exchange)));
@@ -173,6 +180,9 @@ impl<'a> Life<'a> {
                 Effect::Send { op, exchange, frame } => {
                     self.send(exchange, &frame);
                     self.doing.extend(op.map(|op| (op, Doing::Send)));
+                }
+                Effect::Hear { exchange, .. } => {
+                    assert_eq!(self.sockets.get(&exchange), Some(&Socket::Open), "to hear over {exchange:?}");
                 }
                 Effect::Close { exchange } => {
                     let before = self.sockets.insert(exchange, Socket::Closed);
@@ -217,6 +227,14 @@ impl<'a> Life<'a> {
                 let taken = usize::from(self.script.u8()) % (steps + 1);
                 Outcome::Applied { taken, result: self.doubtful_view(&target) }
             }
+            (Doing::Prepare(target, exchange), true) => {
+                self.sockets.insert(exchange, Socket::Open);
+                Outcome::Prepared { result: Ok(view(&target)), exchange: Some(exchange) }
+            }
+            (Doing::Prepare(target, exchange), false) => {
+                self.sockets.remove(&exchange);
+                Outcome::Prepared { result: self.doubtful_view(&target), exchange: None }
+            }
             (Doing::Send, well) => Outcome::Sent(if well { Ok(()) } else { Err(self.link_cause()) }),
             (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
         };
@@ -241,12 +259,13 @@ impl<'a> Life<'a> {
         let bytes = self.script.bytes();
         let cause = self.link_cause();
         let before = (self.registry.unknown_ids(), self.registry.poll_timeout());
-        let input = match self.script.u8() % 6 {
+        let input = match self.script.u8() % 7 {
             0 => Input::Done { op, outcome: Outcome::Persisted(Ok(())) },
             1 => Input::Done { op, outcome: Outcome::Opened(Err(cause)) },
             2 => Input::Done { op, outcome: Outcome::Inspected(Err(cause)) },
             3 => Input::Done { op, outcome: Outcome::Applied { taken: 9, result: Err(cause) } },
             4 => Input::Frame { exchange, bytes, meta: FrameMeta::default() },
+            5 => Input::Unsent { exchange, cause },
             _ => Input::Broken { exchange, cause },
         };
         self.registry.handle(self.at(), input);
@@ -256,11 +275,8 @@ impl<'a> Life<'a> {
 
     /// A frame: the server's answer, whole or damaged, or any bytes.
     fn frame(&mut self) {
-        let meta = FrameMeta {
-            checksum_not_ready: self.script.flag(),
-            vlan: u16::from(self.script.u8() / 250),
-            other_host: self.script.u8() > 250,
-        };
+        let (checksum_not_ready, vlan, other) = (self.script.flag(), self.script.u8() / 250, self.script.u8());
+        let meta = FrameMeta { checksum_not_ready, vlan: vlan.into(), other_host: other > 250, cut: other == 250 };
         let answer = self.answers.pop_front();
         match (answer, self.script.u8() % 4) {
             (Some((exchange, frame)), 0 | 1) => self.input(Input::Frame { exchange, bytes: &frame, meta }),
@@ -361,11 +377,14 @@ impl<'a> Life<'a> {
     }
 
     fn profile(&mut self) -> Profile {
+        let (broadcast, on_parent, rapid_commit) = (self.script.flag(), self.script.u8() > 200, self.script.flag());
+        let end = self.script.u8();
         Profile {
-            broadcast: self.script.flag(),
-            on_parent: self.script.u8() > 200,
-            rapid_commit: self.script.flag(),
-            release: self.script.u8() < 200,
+            broadcast,
+            on_parent,
+            rapid_commit,
+            release: end < 200,
+            grace: (end % 2 == 1).then_some(u32::from(end % 4)),
             on_change: if self.script.flag() { OnChange::Apply } else { OnChange::Keep },
             on_expiry: if self.script.flag() { OnExpiry::Remove } else { OnExpiry::Keep },
             ..Profile::default()
@@ -398,7 +417,7 @@ impl<'a> Life<'a> {
     }
 
     fn adoptee(&mut self) -> Adoptee {
-        Adoptee { add: self.add(), address: self.net() }
+        Adoptee { add: self.add(), address: self.net(), mac: None }
     }
 
     /// A record such as may be found, of this boot or another, sound or not.
@@ -427,6 +446,7 @@ impl<'a> Life<'a> {
                 bare: self.script.flag(),
                 taken: self.script.flag(),
                 mtu_due: address.addr().octets()[3] % 2 == 1,
+                routes_due: address.addr().octets()[3] % 4 > 1,
                 displaced: address.addr().octets()[3].is_multiple_of(3).then_some(address).into_iter().collect(),
             })
         });
@@ -443,7 +463,9 @@ impl<'a> Life<'a> {
             state: self.script.one(&[RecordState::Bound, RecordState::Seeking, RecordState::Releasing]),
             boot: BootId(self.script.one(&["now", "before"]).to_owned()),
             since: WallTime::from_epoch(Duration::from_secs(u64::from(self.script.u32()))),
+            kept: (address.addr().octets()[2] % 2 == 1).then_some(t1),
             former,
+            taken_off: address.addr().octets()[1] % 2 == 1,
         }
     }
 
@@ -472,7 +494,7 @@ impl<'a> Life<'a> {
         let (carrier, bridge_nf, forward_drop) = (perhaps(), perhaps(), perhaps());
         let received = self.script.flag().then(|| self.script.u32().into());
         let (server_on_host, parent_is_bridge) = (self.script.flag(), self.script.flag());
-        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge }
+        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge, macvlan: false }
     }
 
     fn link_cause(&mut self) -> LinkCause {
@@ -491,6 +513,7 @@ impl<'a> Life<'a> {
         match self.script.u8() % 7 {
             0 => KernelEvent::NetnsDied { cookie },
             1 => KernelEvent::LinkGone { cookie, ifindex },
+            2 if ifindex == 3 => KernelEvent::Down { cookie, ifindex },
             2 => KernelEvent::Carrier { cookie, ifindex, up: self.script.flag() },
             3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address() },
             4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address() },
@@ -504,7 +527,9 @@ impl<'a> Life<'a> {
 fn view(target: &Target) -> LinkView {
     let number = |path: &PathBuf| path.to_string_lossy().bytes().last().unwrap_or_default() - b'0';
     let (cookie, ifindex, mac) = match target {
-        Target::Named { netns, .. } => (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)])),
+        Target::Named { netns, .. } | Target::OfServer { netns, .. } => {
+            (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)]))
+        }
         Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),
         Target::Known(Link::Parent { ifindex, mac, .. }) => (99, *ifindex, *mac),
         Target::Host { .. } => (99, 3, Mac([2, 0, 0, 0, 9, 9])),
@@ -519,6 +544,7 @@ fn view(target: &Target) -> LinkView {
         carrier: true,
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24)).to_vec(),
         bridge: false,
+        macvlan: false,
         received: 0,
     }
 }

@@ -78,12 +78,17 @@ fn answer(request: &Request) {
             assert!(add.chaddr.is_none_or(|mac| mac.0[0] & 1 == 0), "{:?}", add.chaddr);
             can_be_said(add);
         }
-        Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
+        Call::Del { .. } => {
+            let kept = spool::del(request).expect("a DEL that is served can be kept");
+            assert!(to_json(&kept).len() < 1024 && spool::path(Path::new(DEFAULT_SOCKET), &kept) == file);
+            assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(asked.call.clone()));
+        }
+        Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
     }
-    let text = asked.answer(&Answer::Leased(Box::new(lease()))).expect("a lease is a success");
+    let text = asked.form.answer(&Answer::Leased(Box::new(lease()))).expect("a lease is a success");
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");
-    assert_eq!(asked.answer(&Answer::Deleted), Ok(String::new()));
-    is_short(&asked.unanswered());
+    assert_eq!(asked.form.answer(&Answer::Deleted), Ok(String::new()));
+    is_short(&asked.form.unanswered());
 }
 
 /// What a configuration makes a client say is all there, and in the form of RFC 2131 table 5.

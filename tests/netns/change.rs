@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
-use netns_fixtures::{CallError, Capture, DEADLINE, Dhcp, Error, Lab, Lan, Member, Need, sandbox, until_link};
+use netns_fixtures::{CallError, Capture, DEADLINE, Dhcp, Lab, Lan, Need, sandbox};
 
 use crate::witness;
 
@@ -42,7 +42,7 @@ fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
     assert!(renumbered().pool.contains(&next), "{next}");
     member.container.wait_for_addresses(&[foreign, Ipv4Net::new_assert(next, 16)], DEADLINE)?;
     let wanted = ["default via 10.8.0.1 dev eth0", "10.8.0.0/16 dev eth0", "198.51.100.0/24 dev eth0"];
-    wait_for_routes(&member, &wanted, &["10.7."])?;
+    witness::routes(&member.container, &wanted, &["10.7."], DEADLINE)?;
 
     let stale = lab.check(&member).expect_err("the runtime believes in the address of before").cni();
     assert!(stale.msg.contains(&next.to_string()), "{stale}");
@@ -82,14 +82,14 @@ fn an_expired_lease_leaves_the_interface_and_the_next_one_comes_on_it() -> Resul
     server.stop()?;
     member.container.wait_for_addresses(&[], DEADLINE)?;
     assert!(member.container.netns.is_up("eth0")?, "the link stays up");
-    wait_for_routes(&member, &[], &["default", "10.7."])?;
+    witness::routes(&member.container, &[], &["default", "10.7."], DEADLINE)?;
     assert!(lab.daemon().list()?[0]["address"].is_null(), "an address that is not ours is nobody's to be told");
 
     server.forget_leases()?;
     server.restart(None)?;
     let address = server.wait_for_lease(&member.mac(), "the next lease", DEADLINE, |lease| Some(lease.address))?;
     member.container.wait_for_addresses(&[Lan::on_lan(address)], DEADLINE)?;
-    wait_for_routes(&member, &["default via 10.7.0.1 dev eth0"], &[])?;
+    witness::routes(&member.container, &["default via 10.7.0.1 dev eth0"], &[], DEADLINE)?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }
@@ -99,6 +99,7 @@ fn the_late_del_of_an_old_sandbox_frees_nothing() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
     let mut lab = Lab::new(&sandbox)?;
     lab.config["ipam"]["clientId"] = "text:db-0".into();
+    lab.config["ipam"]["grace"] = 0.into();
     let server = Dnsmasq::start(&lab.lan, Grants::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let old = lab.attach("old")?;
@@ -122,14 +123,4 @@ fn the_late_del_of_an_old_sandbox_frees_nothing() -> Result<(), CallError> {
     assert!(seen.dhcp()?.is_empty(), "a late DEL says nothing on the wire:\n{seen}");
     lab.detach(&new)?;
     Ok(server.wait_until_free()?)
-}
-
-/// Waits until the container's routes have a line that begins with each of `wanted`, and none with any of `gone` in it.
-fn wait_for_routes(member: &Member, wanted: &[&str], gone: &[&str]) -> Result<(), Error> {
-    let netns = &member.container.netns;
-    until_link(netns, &format!("routes {wanted:?} without {gone:?}"), DEADLINE, || {
-        let routes = netns.run_command("ip", &["-4", "route"], "")?;
-        let has = |wanted: &&str| routes.lines().any(|line| line.starts_with(wanted));
-        Ok((wanted.iter().all(has) && !gone.iter().any(|gone| routes.contains(gone))).then_some(()))
-    })
 }

@@ -150,6 +150,71 @@ fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
 }
 
 #[test]
+fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    for detection in ["optimistic", "strict"] {
+        let mut lab = Lab::new(&sandbox)?;
+        (lab.config["ipam"]["timeout"], lab.config["ipam"]["conflictDetection"]) = (8.into(), detection.into());
+        let server = ModelServer::start(&lab.lan, Config { pool: (KEPT, KEPT), ..Config::new(Lan::SUBNET) })?;
+        let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+        neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+        let mut seen = Capture::start(&neighbour, Lan::IFNAME)?;
+        let container = lab.lan.container("c1")?;
+        let error = lab.shim.add(&container, &lab.config).expect_err("its only address is in use").cni();
+        let by = seen.wait_for("the neighbour's answer", DEADLINE, |packet| match packet {
+            Packet::Arp(arp) if !arp.request && arp.sender == KEPT => Some(mac_text(arp.sender_mac)),
+            Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+        })?;
+        assert_eq!(error.code, 11);
+        assert!(error.msg.contains(&format!("{KEPT} is in use by {by}")), "{detection}: {error}");
+        let declined = server.events().iter().filter(|event| **event == Event::Declined(KEPT)).count();
+        assert_eq!((declined, server.leases().len()), (1, 0), "{detection}");
+    }
+    Ok(())
+}
+
+#[test]
+fn of_two_addresses_a_container_gets_the_one_that_nobody_uses() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let other = Ipv4Addr::new(10, 7, 0, 78);
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config["ipam"]["conflictDetection"] = "strict".into();
+    let server = ModelServer::start(&lab.lan, Config { pool: (KEPT, other), ..Config::new(Lan::SUBNET) })?;
+    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+    let member = lab.attach("c1")?;
+    assert_eq!(member.address, other);
+    assert_eq!(server.violations(), []);
+    lab.check(&member)
+}
+
+/// The kernel takes whole nets for its own ("AnyIP") and answers ARP for each address of them.
+#[test]
+fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("ip")]) else { return Ok(()) };
+    for detection in ["optimistic", "strict"] {
+        let mut lab = Lab::new(&sandbox)?;
+        lab.config["ipam"]["conflictDetection"] = detection.into();
+        let (pool, answer_time) = ((KEPT, Ipv4Addr::new(10, 7, 0, 99)), Duration::from_millis(500));
+        let server = ModelServer::start(&lab.lan, Config { pool, answer_time, ..Config::new(Lan::SUBNET) })?;
+        let proxy = lab.lan.machine("proxy", Ipv4Addr::new(10, 7, 0, 9))?;
+        for net in ["10.7.0.64/26", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"] {
+            proxy.run_command("ip", &["route", "add", "local", net, "dev", "lo"], "")?;
+        }
+        let member = lab.attach("c1")?;
+        assert_eq!(member.address, KEPT, "{detection}");
+        let events = lab.daemon().events()?;
+        let told = events.iter().filter(|line| line.contains("detection_off")).collect::<Vec<_>>();
+        let tells = |line: &str| line.contains(&format!("claims {KEPT}")) && line.contains("which nobody can have");
+        assert!(matches!(told[..], [line] if tells(line)), "{detection}: {events:?}");
+        assert!(!server.events().contains(&Event::Declined(KEPT)), "{detection}");
+        lab.wait_for_line("answers for an address that nobody can have")?;
+        lab.check(&member)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut stage = Stage::new(&sandbox, None)?;

@@ -32,34 +32,42 @@ fn a_hundred_leases_outlive_a_minute_of_kills() -> Result<(), CallError> {
     let members = each(0..HELD, |i| lab.attach(&format!("c{i}")))?;
     let passing = (0..PASSING).map(|i| lab.lan.container(&format!("p{i}"))).collect::<Result<Vec<_>, _>>()?;
 
-    let (shim, config, over) = (lab.shim.clone(), lab.config.clone(), AtomicBool::new(false));
-    let rounds = thread::scope(|scope| {
-        let traffic: Vec<_> =
-            passing.iter().map(|container| scope.spawn(|| come_and_go(&shim, container, &config, &over))).collect();
-        let killed = kill_again_and_again(&mut lab, &server, &members.iter().map(Member::mac).collect());
-        over.store(true, Ordering::Relaxed);
-        let rounds = traffic.into_iter().map(|thread| thread.join().expect("no caller panics"));
-        let rounds = rounds.sum::<Result<usize, CallError>>()?;
-        killed.map(|()| rounds)
-    })?;
+    let macs = members.iter().map(Member::mac).collect();
+    let rounds = meanwhile(&mut lab, &passing, come_and_go, |lab| kill_again_and_again(lab, &server, &macs))?;
     assert!(rounds > KILLS, "only {rounds} containers came and went");
 
     server.wait_for("release of all that only passed", DEADLINE, |history| {
         (holders(history) == members.iter().map(Member::mac).collect()).then_some(())
     })?;
     let history = server.history()?;
-    for member in &members {
-        let grants: Vec<_> = history.iter().filter(|lease| lease.mac == member.mac()).collect();
-        assert!(grants.iter().all(|lease| lease.address == member.address), "a second lease: {grants:?}");
-        let no_gap = grants.windows(2).all(|pair| pair[1].began <= Some(pair[0].expires));
-        assert!(no_gap && grants.iter().all(|lease| lease.held), "a gap: {grants:?}");
-        assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
-    }
+    none_was_lost(&members, &history)?;
     each(&members, |member| lab.check(member))?;
     each(&members, |member| lab.detach(member))?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
     Ok(())
+}
+
+/// How a container comes and goes until it is over. Returns how often it did.
+pub(crate) type Traffic = fn(&Shim, &Container, &Value, &AtomicBool) -> Result<usize, CallError>;
+
+/// Does something to the daemon while containers come and go. Returns how often they did.
+pub(crate) fn meanwhile(
+    lab: &mut Lab,
+    passing: &[Container],
+    come_and_go: Traffic,
+    work: impl FnOnce(&mut Lab) -> Result<(), CallError>,
+) -> Result<usize, CallError> {
+    let (shim, config, over) = (lab.shim.clone(), lab.config.clone(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let traffic: Vec<_> =
+            passing.iter().map(|container| scope.spawn(|| come_and_go(&shim, container, &config, &over))).collect();
+        let done = work(lab);
+        over.store(true, Ordering::Relaxed);
+        let rounds = traffic.into_iter().map(|thread| thread.join().expect("no caller panics"));
+        let rounds = rounds.sum::<Result<usize, CallError>>()?;
+        done.map(|()| rounds)
+    })
 }
 
 /// Kills the daemon and starts the next one, at moments that the server's file tells: nobody's clock.
@@ -87,8 +95,20 @@ fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &Atomic
     Ok(rounds)
 }
 
+/// Asserts that each member had its one lease without a gap, and has its address.
+pub(crate) fn none_was_lost(members: &[Member], history: &[Lease]) -> Result<(), CallError> {
+    for member in members {
+        let grants: Vec<_> = history.iter().filter(|lease| lease.mac == member.mac()).collect();
+        assert!(grants.iter().all(|lease| lease.address == member.address), "a second lease: {grants:?}");
+        let no_gap = grants.windows(2).all(|pair| pair[1].began <= Some(pair[0].expires));
+        assert!(no_gap && grants.iter().all(|lease| lease.held), "a gap: {grants:?}");
+        assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+    }
+    Ok(())
+}
+
 /// Returns the hardware addresses of those who hold a lease, as the server's file has it.
-fn holders(history: &[Lease]) -> BTreeSet<String> {
+pub(crate) fn holders(history: &[Lease]) -> BTreeSet<String> {
     let latest: BTreeMap<Ipv4Addr, &Lease> = history.iter().map(|lease| (lease.address, lease)).collect();
     latest.into_values().filter(|lease| lease.held).map(|lease| lease.mac.clone()).collect()
 }

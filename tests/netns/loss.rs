@@ -62,9 +62,7 @@ fn an_interface_that_gave_its_ethernet_address_away_keeps_its_lease() -> Result<
 
     // As KubeVirt does it, for its virtual machine: that has both addresses from here on.
     ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
-    ip(&member, "link set eth0 down")?;
-    ip(&member, "link set eth0 address 02:00:00:00:99:99")?;
-    ip(&member, "link set eth0 up")?;
+    member.container.netns.set_mac("eth0", [2, 0, 0, 0, 0x99, 0x99])?;
     lab.wait_for_line("lease extended")?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)

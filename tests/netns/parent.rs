@@ -1,7 +1,10 @@
 //! The container's own interface is gone before its DEL, or takes nothing: the RELEASE goes out by the host's link.
 
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, sandbox};
+use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Need, Sandbox, sandbox};
 
 use crate::witness;
 
@@ -33,6 +36,68 @@ fn a_lease_on_a_bridge_is_given_back_after_its_link_is_gone() -> Result<(), Call
     lab.detach(&member)?;
     witness::release(&mut seen, &member, DEADLINE)?;
     Ok(server.wait_until_free()?)
+}
+
+/// Makes a LAN whose server is in a container on the host's own link, as a Pi-hole is.
+fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq), Error> {
+    let lab = Lab::new(sandbox)?;
+    let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
+    let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
+    Ok((lab, server))
+}
+
+#[test]
+fn a_server_in_a_macvlan_beside_it_hears_of_a_dead_namespace() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let (lab, server) = beside_server(&sandbox)?;
+    drop(lab.attach("c1")?);
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let (lab, server) = beside_server(&sandbox)?;
+    let member = lab.attach("c1")?;
+    member.container.netns.delete_link("eth0")?;
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+/// Listening for conflicts takes 5.5 s after an ADD. Well before the end of that:
+const SOON: Duration = Duration::from_secs(4);
+
+#[test]
+fn a_namespace_that_goes_is_not_kept_alive_by_who_listens_for_conflicts_in_it() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let member = lab.attach("c1")?;
+    let gone = Instant::now();
+    drop(member);
+    server.wait_until_free()?;
+    assert!(gone.elapsed() < SOON, "{:?}", gone.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config["ipam"]["release"] = false.into();
+    lab.config["ipam"]["clientId"] = "text:same".into();
+    let _server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let first = lab.attach("c0")?;
+    let address = first.address;
+    lab.detach(&first)?;
+    drop(first);
+    for round in 1..10 {
+        // The one before it answers ARP still, mostly.
+        let member = lab.attach(&format!("c{round}"))?;
+        assert_eq!(member.address, address, "round {round}");
+        lab.detach(&member)?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! An ADD that gets no offer says what keeps servers from answering.
+//! An ADD that gets no offer says what keeps servers from answering, and the log what was wrong with an answer.
 
 use std::net::Ipv4Addr;
 
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::model::Config;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
 use netns_fixtures::{CallError, Lab, Lan, Need, Sandbox, sandbox};
 
 const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
@@ -104,4 +105,46 @@ fn a_server_on_the_bridges_own_host_is_asked_about() -> Result<(), CallError> {
     let member = lab.add(container)?;
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn what_is_dropped_of_an_answer_is_told_once_a_lease() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let mut lab = lab(&sandbox)?;
+    let extra = vec![(6, vec![10, 7, 0, 1, 9]), (15, b"lan\nnameserver 10.7.0.66".to_vec())];
+    let config = Config { lease: 8, t1: Some(2), dns: Vec::new(), extra, ..Config::new(Lan::SUBNET) };
+    let _server = ModelServer::start(&lab.lan, config)?;
+    let member = lab.attach("c1")?;
+    for _ in 0..2 {
+        lab.wait_for_line("lease extended")?;
+    }
+    let log = lab.daemon().log().lines();
+    for dropped in
+        ["option 6, impossible length: 5 bytes", r#"option 15, not a domain name: "lan\nnameserver 10.7.0.66""#]
+    {
+        let told: Vec<_> = log.iter().filter(|line| line.contains(dropped)).collect();
+        let [line] = told[..] else { panic!("{dropped}: {told:?}") };
+        assert!(line.contains("lan/c1/eth0") && line.contains("from=10.7.0.1 "), "{line}");
+    }
+    lab.detach(&member)
+}
+
+#[test]
+fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("nft")]) else { return Ok(()) };
+    let lab = lab(&sandbox)?;
+    let config = Config { lease: 6, t1: Some(2), t2: Some(4), ..Config::new(Lan::SUBNET) };
+    let _server = ModelServer::start(&lab.lan, config)?;
+    let shut = |container: &netns_fixtures::Container| {
+        let hook = "table netdev t {\nchain c { type filter hook egress device eth0 priority 0; policy drop; }\n}\n";
+        container.netns.run_command("nft", &["-f", "-"], hook)
+    };
+    let held = lab.attach("c1")?;
+    shut(&held.container)?;
+    let container = lab.lan.container("c2")?;
+    shut(&container)?;
+    let error = lab.shim.add(&container, &lab.config).expect_err("nothing goes out").cni();
+    assert!(error.msg.contains("could not be sent, the last because: send: No buffer space available"), "{error}");
+    lab.daemon().wait_for_event("could not be sent")?;
+    Ok(())
 }

@@ -117,11 +117,8 @@ fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Progr
     let server = Server::<P>::start(&lab.lan, short::<P>())?;
     let member = lab.attach("c1")?;
 
-    // As the plugin `tuning` does it. A macvlan then hears nothing of what is sent to the one of before.
-    for change in [&["down"][..], &["address", "02:6c:00:00:09:4e"], &["up"]] {
-        let set = [&["link", "set", "dev", "eth0"], change].concat();
-        member.container.netns.run_command("ip", &set, "")?;
-    }
+    // A macvlan then hears nothing of what is sent to the one of before.
+    member.container.netns.set_mac("eth0", [2, 0x6c, 0, 0, 9, 78])?;
     lab.wait_for_line("lease extended")?;
     lab.check(&member)?;
     lab.detach(&member)?;
@@ -140,11 +137,15 @@ fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: 
     lab.lan.unplug(&lab.lan.server)?;
     let second = first.take_over(&second_machine)?;
 
-    witness::rebinding(&mut seen, &member, T2 + DEADLINE)?;
+    // A RENEW that ARP finds nobody for goes to all on the link in the end, and dhcpd answers whichever server it is for.
+    if P::NAME != "dhcpd" {
+        witness::rebinding(&mut seen, &member, T2 + DEADLINE)?;
+    }
     renewal_in_file(&second, &member, expires + 1)?;
     lab.check(&member)?;
     // From now on it is the second server's client.
-    let renewal = seen.wait_for_dhcp(Kind::Request, DEADLINE, Dhcp::is_unicast)?;
+    let to_second = |message: &Dhcp| message.is_unicast() && message.destination == second_address;
+    let renewal = seen.wait_for_dhcp(Kind::Request, DEADLINE, to_second)?;
     assert_eq!((renewal.source, renewal.destination), (member.address, second_address));
     lab.detach(&member)?;
     Ok(second.wait_until_free()?)

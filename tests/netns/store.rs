@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
-use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Daemon, Lab, Lan, Member, Need, sandbox};
-use serde_json::Value;
+use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox};
 
 use crate::witness;
 
@@ -96,19 +95,6 @@ fn a_damaged_store_is_set_aside_and_what_runs_is_adopted() -> Result<(), CallErr
         lab.detach(member)?;
     }
     Ok(server.wait_until_free()?)
-}
-
-#[test]
-fn a_second_daemon_is_told_who_has_the_store() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
-    let lab = Lab::new(&sandbox)?;
-    let rival = lab.home().of_a_rival(&lab.lan.host)?;
-    let error = Daemon::start(&lab.lan.host, &rival).expect_err("the store is held").to_string();
-    let holder = fs::read_to_string(lab.home().state_dir().join("leases.lock")).expect("the lock is there");
-    let named = format!("is in use by process {} (leasehold): stop it", holder.trim());
-    assert!(error.contains(&named), "no \"{named}\" in:\n{error}");
-    assert_eq!(lab.daemon().list()?, Vec::<Value>::new(), "the first one goes on");
-    Ok(())
 }
 
 /// Fills the disk of a directory.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::{Capture, Dhcp, Error, Lab, Lan, Member};
+use netns_fixtures::{Capture, Container, Dhcp, Error, Lab, Lan, Member, until_link};
 use serde_json::Value;
 
 /// Asserts that the daemon lists the members, each with its address, and nobody else. Returns the rows.
@@ -83,4 +83,14 @@ fn claim(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp
     assert_eq!(request.option(code::SERVER), None, "a RENEW names no server (RFC 2131 table 5)");
     assert_eq!(request.option(code::REQUESTED), None, "a RENEW requests by ciaddr (RFC 2131 table 5)");
     Ok(request)
+}
+
+/// Waits until a container's routes have a line that begins with each of `wanted`, and none with any of `gone` in it.
+pub(crate) fn routes(container: &Container, wanted: &[&str], gone: &[&str], limit: Duration) -> Result<(), Error> {
+    let netns = &container.netns;
+    until_link(netns, &format!("routes {wanted:?} without {gone:?}"), limit, || {
+        let routes = netns.run_command("ip", &["-4", "route"], "")?;
+        let has = |wanted: &&str| routes.lines().any(|line| line.starts_with(wanted));
+        Ok((wanted.iter().all(has) && !gone.iter().any(|gone| routes.contains(gone))).then_some(()))
+    })
 }

@@ -50,6 +50,8 @@ pub(crate) struct Kernel {
     paths: BTreeMap<PathBuf, Cookie>,
     /// The daemon hears of these.
     watched: BTreeSet<Cookie>,
+    /// The daemon sees no namespace: what it finds at their paths.
+    pub(crate) unseen: Option<fn(PathBuf) -> LinkCause>,
     next: u64,
 }
 
@@ -61,7 +63,8 @@ impl Kernel {
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).chain([loopback]).collect();
         let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };
         // Cookies begin again with each boot, so those of an earlier boot come back.
-        Self { spaces: BTreeMap::from([(HOST, host)]), paths: BTreeMap::new(), watched: BTreeSet::new(), next: 2 }
+        let (spaces, paths, watched) = (BTreeMap::from([(HOST, host)]), BTreeMap::new(), BTreeSet::new());
+        Self { spaces, paths, watched, unseen: None, next: 2 }
     }
 
     /// Makes a namespace with one link in it, which is down.
@@ -92,6 +95,12 @@ impl Kernel {
         wires.find(|wire| wire.lan == lan && wire.up && Some(wire.mac) != but && wire.has(address))
     }
 
+    /// Returns whether a container's link on a LAN is up and has this Ethernet address: no other can have it then.
+    pub(crate) fn is_taken(&self, lan: usize, mac: Mac) -> bool {
+        let mut wires = self.spaces.values().flat_map(|space| space.links.values());
+        wires.any(|wire| wire.lan == lan && wire.up && wire.mac == mac)
+    }
+
     /// Returns where a link is, as sockets of it would be.
     pub(crate) fn locate(&self, link: &Link) -> Result<At, LinkCause> {
         match link {
@@ -109,9 +118,14 @@ impl Kernel {
             let found = links.and_then(|links| links.iter().find(|(_, wire)| wire.ifname == *ifname));
             found.map(|(ifindex, _)| (cookie, *ifindex)).ok_or(LinkCause::NoLink(ifname.clone()))
         };
-        let at_path = |path: &PathBuf| self.paths.get(path).copied().ok_or(LinkCause::NoNetns(path.clone()));
+        let at_path = |path: &PathBuf| match self.unseen {
+            Some(cause) => Err(cause(path.clone())),
+            None => self.paths.get(path).copied().ok_or(LinkCause::NoNetns(path.clone())),
+        };
         match target {
-            Target::Named { netns, ifname, .. } => by_name(at_path(netns)?, ifname),
+            Target::Named { netns, ifname, .. } | Target::OfServer { netns, ifname, .. } => {
+                by_name(at_path(netns)?, ifname)
+            }
             Target::Host { ifname } => by_name(HOST, ifname),
             Target::Known(Link::Parent { ifindex, .. }) => Ok((HOST, *ifindex)),
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
@@ -139,6 +153,7 @@ impl Kernel {
             carrier: wire.carrier,
             addresses: wire.addresses(),
             bridge: false,
+            macvlan: false,
             received: 0,
         })
     }
@@ -186,6 +201,21 @@ impl Kernel {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
         Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
+    }
+
+    /// Sets a link down.
+    pub(crate) fn lower(&mut self, at: At) -> Vec<KernelEvent> {
+        let Some(wire) = self.link_mut(at) else { return Vec::new() };
+        wire.lower();
+        let (cookie, ifindex) = at;
+        vec![KernelEvent::Down { cookie, ifindex }, KernelEvent::Carrier { cookie, ifindex, up: false }]
+    }
+
+    /// Sets a link up. Carrier comes later.
+    pub(crate) fn raise(&mut self, at: At) {
+        if let Some(wire) = self.link_mut(at) {
+            wire.up = true;
+        }
     }
 
     /// Deletes a link.

@@ -3,7 +3,7 @@
 //! * An address whose subnet and prefix length another one on the link has is its secondary (`__inet_insert_ifa`), and goes
 //!   with it (`inet_del_ifa`, `promote_secondaries` is 0).
 //! * A route needs its next hop on the link: in the subnet of an address, or behind a route without a next hop.
-//! * With the last address of a link all its routes go (`fib_disable_ip`).
+//! * With the last address of a link all its routes go, and when it is set down (`fib_disable_ip`).
 
 use std::net::Ipv4Addr;
 
@@ -77,6 +77,12 @@ impl Wire {
             Step::RemoveRoute(route) => self.routes.retain(|there| !is_route(there, route)),
         }
         Ok(did)
+    }
+
+    /// Sets it down.
+    pub(crate) fn lower(&mut self) {
+        (self.up, self.carrier) = (false, false);
+        self.routes.clear();
     }
 
     fn add_address(&mut self, address: Ipv4Net) -> bool {

@@ -40,6 +40,8 @@ pub(crate) enum Rogue {
     Denied,
     /// What it says is not to be believed.
     Nonsense,
+    /// It speaks for the wire, with another subnet, and refuses whatever it hears of. It has nothing to offer.
+    Refuses,
 }
 
 /// Where the daemon crashes.
@@ -78,6 +80,10 @@ pub(crate) struct Plan {
     pub(crate) times: Option<(u32, u32)>,
     /// How long the server thinks before an offer.
     pub(crate) offer_delay: Duration,
+    /// The servers are in macvlans on the host's link: what is sent on that link itself does not reach them.
+    pub(crate) beside: bool,
+    /// How long a RENEW or REBIND waits for its answer.
+    pub(crate) extend_delay: Duration,
     /// The host's link hears what is addressed to a container's Ethernet address, as over veth.
     pub(crate) promiscuous: bool,
     /// Whether the server gives an MTU.
@@ -103,12 +109,24 @@ pub(crate) struct Plan {
     pub(crate) on_expiry: OnExpiry,
     /// Neighbours that use an address of a server's pool without asking: the server, and the how-manieth of its pool.
     pub(crate) squatters: Vec<(usize, u32)>,
+    /// A station of each LAN answers ARP probes for every address.
+    pub(crate) proxy: bool,
+    /// A station of each LAN claims so many of the addresses that are probed for, and none that nobody can have.
+    pub(crate) claimer: u32,
     /// The daemon crashes when its first DECLINE of an address in use is on the wire.
     pub(crate) dies_declining: bool,
+    /// For how many seconds leases are kept whose identity can return. `None`: the networks' configuration has none that can.
+    pub(crate) grace: Option<u32>,
+    /// A container whose identity can return is taken down late now and then: the same client lives on another host by then.
+    pub(crate) elsewhere: Chance,
     /// How conflicts are looked for.
     pub(crate) detection: Detection,
     /// The metric of routes, where the networks say one.
     pub(crate) metric: Option<u32>,
+    /// Main plugins are not told of routes beyond the subnet.
+    pub(crate) late_routes: bool,
+    /// Servers answer an extension with the lease's times alone.
+    pub(crate) terse: bool,
     /// An operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
     /// A transaction fails.
@@ -121,6 +139,8 @@ pub(crate) struct Plan {
     pub(crate) crashes: Vec<CrashPoint>,
     /// A crash is the host's.
     pub(crate) reboots: Chance,
+    /// A daemon that starts sees no namespace for a while.
+    pub(crate) blindness: Chance,
     /// The store is found damaged after a crash, and set aside.
     pub(crate) damages: Chance,
     /// The wall clock is set to another time, about every so often.
@@ -152,18 +172,27 @@ impl Plan {
             _ => None,
         };
         let active = Duration::from_secs(if big { span } else { (span * 3).max(120) });
+        let mut answers = Rng::with_seed(seed ^ 0x6c61_7465);
+        let (late, refuses) = (answers.u32(..4) == 0, answers.u32(..6) == 0);
         let calm = Self {
             actors: if big { 200 } else { 1 + rng.usize(..8) },
             lans: if rng.u32(..5) == 0 { 2 } else { 1 },
             sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
             servers: if rng.u32(..4) == 0 { 2 } else { 1 },
             overlap: false,
-            rogue: pick(rng, &[None, None, None, None, None, None, Some(Rogue::Denied), Some(Rogue::Nonsense)]),
+            rogue: pick(rng, &[None, None, None, None, None, None, Some(Rogue::Denied), Some(Rogue::Nonsense)])
+                .or(refuses.then_some(Rogue::Refuses)),
             off_link: rng.u32(..6) == 0,
             authoritative: rng.u32(..3) > 0,
             lease,
             times,
             offer_delay: if rng.u32(..8) == 0 { Duration::from_secs(3) } else { Duration::ZERO },
+            beside: Rng::with_seed(seed ^ 0x6265_7369).u32(..4) == 0,
+            extend_delay: match lease {
+                120..600 if late => Duration::from_secs(6),
+                600.. if late => Duration::from_secs(15),
+                _ => Duration::ZERO,
+            },
             promiscuous: rng.bool(),
             mtu: (rng.u32(..4) == 0).then_some(1400),
             active,
@@ -177,15 +206,22 @@ impl Plan {
             on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
             on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
             squatters: Vec::new(),
+            proxy: false,
+            claimer: 0,
             dies_declining: false,
+            grace: None,
+            elsewhere: 0,
             detection: pick(rng, &[Detection::Optimistic, Detection::Optimistic, Detection::Strict, Detection::Off]),
             metric: pick(rng, &[None, None, Some(77)]),
+            late_routes: false,
+            terse: false,
             link_faults: 0,
             store_faults: 0,
             store_full: None,
             missed: 0,
             crashes: Vec::new(),
             reboots: 0,
+            blindness: 0,
             damages: 0,
             wall_jumps: None,
             suspends: None,
@@ -194,7 +230,27 @@ impl Plan {
             flapping: 0,
         };
         let faults = rng.u32(..6);
-        calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561))
+        let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
+        let plan = plan.with_claims(&mut Rng::with_seed(seed ^ 0x636c_6169));
+        let plan = plan.with_blindness(&mut Rng::with_seed(seed ^ 0x626c_696e));
+        let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
+        let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
+        Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan }
+    }
+
+    /// Of the seeds with crashes one in four.
+    fn with_blindness(mut self, rng: &mut Rng) -> Self {
+        if !self.crashes.is_empty() {
+            self.blindness = pick(rng, &[0, 0, 0, 600_000]);
+        }
+        self
+    }
+
+    /// Two seeds in three have identities that can return.
+    fn with_grace(mut self, rng: &mut Rng) -> Self {
+        self.grace = pick(rng, &[None, None, Some(0), Some(5), Some(60), Some(120)]);
+        self.elsewhere = if self.grace.is_some() { pick(rng, &[0, 200_000]) } else { 0 };
+        self
     }
 
     /// One seed in four has some, among the addresses that a server gives first.
@@ -203,6 +259,14 @@ impl Plan {
             self.squatters = (0..1 + rng.u32(..5)).map(|_| (rng.usize(..self.servers), rng.u32(..8))).collect();
             self.dies_declining = !self.crashes.is_empty() && rng.bool();
         }
+        self
+    }
+
+    /// One seed in eight has a station that answers for every address, one in sixteen one that claims what is offered. The
+    /// first is not where stores are damaged: containers are adopted there, for which no station is asked.
+    fn with_claims(mut self, rng: &mut Rng) -> Self {
+        self.proxy = rng.u32(..8) == 0 && self.damages == 0;
+        self.claimer = if rng.u32(..16) == 0 { rng.u32(5..30) } else { 0 };
         self
     }
 
@@ -274,6 +338,12 @@ impl Plan {
             && !self.overlap
     }
 
+    /// Returns whether the daemon hears everything that the kernel tells: what it missed of a link that went down and up it
+    /// cannot find out.
+    pub(crate) fn hears_all(&self) -> bool {
+        self.missed == 0 && self.crashes.is_empty()
+    }
+
     /// Tells whether the network keeps a client from its server.
     pub(crate) fn may_lose_leases(&self) -> bool {
         let wire = self.loss > 0 || self.duplicates > 0 || self.late.is_some();
@@ -285,14 +355,16 @@ impl Plan {
 
     /// Tells whether a lease may end because its holder did not reach its server in time.
     pub(crate) fn may_lapse(&self) -> bool {
-        self.may_lose_leases() || self.link_faults > 0 || self.flapping > 0 || self.suspends.is_some()
+        let host = self.link_faults > 0 || self.flapping > 0 || self.blindness > 0;
+        self.may_lose_leases() || host || self.suspends.is_some()
     }
 
     /// Ends all faults.
     pub(crate) fn heal(&mut self) {
         (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
-        (self.missed, self.reboots, self.flapping, self.damages) = (0, 0, 0, 0);
+        (self.missed, self.reboots, self.flapping, self.damages, self.blindness) = (0, 0, 0, 0, 0);
         self.dies_declining = false;
+        (self.elsewhere, self.claimer) = (0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);
         (self.wall_jumps, self.suspends) = (None, None);

@@ -11,6 +11,8 @@ use leasehold_core::record::{BindingId, Change, Record, RecordState};
 pub(crate) struct Store {
     /// What is durable.
     pub(crate) durable: BTreeMap<BindingId, Record>,
+    /// The last leases of identities that hold none, which are durable too.
+    pub(crate) past: BTreeMap<BindingId, Record>,
     /// The journal, without its bound.
     pub(crate) events: Vec<Event>,
     /// Transactions in their order.
@@ -27,6 +29,10 @@ impl Store {
         let before = self.events.len();
         for change in changes {
             match change {
+                Change::Put(id, record) if record.state == RecordState::Past => {
+                    self.durable.remove(&id);
+                    self.past.insert(id, *record);
+                }
                 Change::Put(id, record) => {
                     let bound = record.state == RecordState::Bound;
                     let before = self.durable.insert(id, *record).filter(|_| bound);
@@ -34,6 +40,7 @@ impl Store {
                 }
                 Change::Remove(id) => {
                     self.durable.remove(&id);
+                    self.past.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
             }
@@ -73,6 +80,6 @@ impl Store {
 
     /// Returns all that is durable, as a start reads it.
     pub(crate) fn records(&self) -> Vec<(BindingId, Record)> {
-        self.durable.iter().map(|(id, record)| (*id, record.clone())).collect()
+        self.durable.iter().chain(&self.past).map(|(id, record)| (*id, record.clone())).collect()
     }
 }

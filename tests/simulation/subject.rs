@@ -8,11 +8,12 @@ use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, Input, OpId, Outcome, RequestId, Why};
 use leasehold_core::identity::Attachment;
-use leasehold_core::link::{Step, Target};
+use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept, Registry};
 use leasehold_core::time::{BootId, Instant, Now};
-use netns_fixtures::model::{Kind, Message, Packet, decode};
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{Arp, Kind, Message, Packet, arp, code, decode, udp};
 
 /// A duty left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub(crate) enum Mutation {
     ChangeIgnored,
     /// A server is believed whatever the network's configuration says of it.
     RogueBelieved,
+    /// A NAK counts as if the lease's own server had sent it.
+    ForeignNakObeyed,
     /// A refused lease is asked for again at once, as often as it is refused.
     StormAnswered,
     /// Name servers are not published.
@@ -55,8 +58,24 @@ pub(crate) enum Mutation {
     EventFirst,
     /// Nothing of ARP is heard.
     ArpUnheard,
+    /// Until when a lease is kept is not written down.
+    GraceForgotten,
+    /// It is not heard who answers for an address that is about to be given back.
+    ElsewhereUnheard,
     /// STATUS is answered whatever was found.
     StatusBlind,
+    /// What is given back from the host leaves from its link itself.
+    PortForgotten,
+    /// What is not seen is believed to be gone.
+    BlindnessBelieved,
+    /// That somebody took an address off is not written down.
+    RemovalForgotten,
+    /// That a link is set down is not noticed.
+    DownUnheard,
+    /// Whoever claims an address is taken for a station that answers for every address.
+    ClaimantsForgiven,
+    /// Addresses are declined without end.
+    DeclinesUncounted,
 }
 
 /// Operations that a mutation makes of itself have ids from here on.
@@ -81,6 +100,12 @@ pub(crate) struct Subject {
     echoes: u32,
     /// RELEASEs that are held back, with what follows them.
     held: BTreeMap<ExchangeId, (Ipv4Addr, Vec<Effect>)>,
+    /// The server identifiers of the last ACKs, by hardware address.
+    servers: BTreeMap<[u8; 6], Ipv4Addr>,
+    /// Who answered ARP last, by exchange.
+    claimants: BTreeMap<ExchangeId, [u8; 6]>,
+    /// Questions for addresses that nobody can have, which a mutation answers itself.
+    controls: VecDeque<(ExchangeId, Arp)>,
 }
 
 impl Subject {
@@ -97,11 +122,25 @@ impl Subject {
             cut: BTreeMap::new(),
             echoes: 0,
             held: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            claimants: BTreeMap::new(),
+            controls: VecDeque::new(),
         }
     }
 
     /// Hands in an input.
     pub(crate) fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.answer_controls(now);
+        if let (Some(Mutation::ClaimantsForgiven), Input::Frame { exchange, bytes, .. }) = (self.mutation, &input)
+            && let Some(answer) = arp_of(bytes).filter(|arp| !arp.request)
+        {
+            self.claimants.insert(*exchange, answer.sender_mac);
+        }
+        if let (Some(Mutation::ForeignNakObeyed), Input::Frame { exchange, bytes, meta }) = (self.mutation, &input)
+            && let Some(forged) = self.forged(bytes)
+        {
+            return self.registry.handle(now, Input::Frame { exchange: *exchange, bytes: &forged, meta: *meta });
+        }
         if let Some(input) = self.mutate(input) {
             self.registry.handle(now, input);
         }
@@ -109,6 +148,7 @@ impl Subject {
 
     /// Tells that time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Now) {
+        self.answer_controls(now);
         self.registry.handle_timeout(now);
     }
 
@@ -165,6 +205,14 @@ impl Subject {
                 Some(Input::Start { boot, records, spooled, adoptees })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,
+            (Mutation::BlindnessBelieved, Input::Done { op, outcome: Outcome::Inspected(Err(cause)) })
+                if cause.is_unseen() =>
+            {
+                let gone = LinkCause::NoLink("that can be seen".to_owned());
+                Some(Input::Done { op, outcome: Outcome::Inspected(Err(gone)) })
+            }
+            (Mutation::ElsewhereUnheard, Input::Frame { bytes, .. }) if answers_probe(bytes) => None,
+            (Mutation::DownUnheard, Input::Kernel(KernelEvent::Down { .. })) => None,
             (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
             (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
             (_, Input::Done { op, outcome: Outcome::Applied { taken, result } }) => {
@@ -205,7 +253,22 @@ impl Subject {
                 }
                 None => Some(Effect::Close { exchange }),
             },
+            (Mutation::ClaimantsForgiven, Effect::Send { op, exchange, frame }) => {
+                let question = arp_of(&frame).filter(|arp| arp.request && is_nobodys(arp.target));
+                self.controls.extend(question.map(|question| (exchange, question)));
+                Some(Effect::Send { op, exchange, frame })
+            }
+            (Mutation::DeclinesUncounted, Effect::Send { op, exchange, frame })
+                if kind_of(&frame) == Some(Kind::Decline) =>
+            {
+                let again = (0..10).map(|_| Effect::Send { op: None, exchange, frame: frame.clone() });
+                self.own.extend(again);
+                Some(Effect::Send { op, exchange, frame })
+            }
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
+            (Mutation::PortForgotten, Effect::Open { op, exchange, link: Link::Parent { ifindex, mac, .. }, want }) => {
+                Some(Effect::Open { op, exchange, link: Link::parent(ifindex, mac), want })
+            }
             (Mutation::ApplyBeforePersist, Effect::Persist { op, changes }) => {
                 changes.iter().for_each(|change| self.apply_early(change));
                 Some(Effect::Persist { op, changes })
@@ -222,6 +285,22 @@ impl Subject {
                 for change in &mut changes {
                     if let Change::Put(_, record) = change {
                         record.former = None;
+                    }
+                }
+                Some(Effect::Persist { op, changes })
+            }
+            (Mutation::RemovalForgotten, Effect::Persist { op, mut changes }) => {
+                for change in &mut changes {
+                    if let Change::Put(_, record) = change {
+                        record.taken_off = false;
+                    }
+                }
+                Some(Effect::Persist { op, changes })
+            }
+            (Mutation::GraceForgotten, Effect::Persist { op, mut changes }) => {
+                for change in &mut changes {
+                    if let Change::Put(_, record) = change {
+                        record.kept = None;
                     }
                 }
                 Some(Effect::Persist { op, changes })
@@ -248,6 +327,35 @@ impl Subject {
                 Some(Effect::Persist { op: OpId(u64::MAX - op.0), changes: events })
             }
             (_, effect) => Some(effect),
+        }
+    }
+
+    /// Answers for addresses that nobody can have in the name of whoever claimed the leased one.
+    fn answer_controls(&mut self, now: Now) {
+        while let Some((exchange, question)) = self.controls.pop_front() {
+            let Some(claimant) = self.claimants.get(&exchange) else { continue };
+            let bytes = arp(*claimant, question.sender_mac, &answer_of(&question, *claimant));
+            self.registry.handle(now, Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+        }
+    }
+
+    /// Returns a NAK as the client's own server would send it.
+    fn forged(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let frame = decode(bytes).ok()?;
+        let Packet::Udp { source, destination, payload } = frame.packet else { return None };
+        let mut message = Message::decode(payload).ok()?;
+        match (message.kind()?, message.address(code::SERVER)) {
+            (Kind::Ack, Some(server)) => {
+                self.servers.insert(message.hardware(), server);
+                None
+            }
+            (Kind::Nak, Some(_)) => {
+                let own = self.servers.get(&message.hardware())?;
+                message.options.retain(|(code, _)| *code != code::SERVER);
+                message.options.push((code::SERVER, own.octets().to_vec()));
+                Some(udp(frame.source, frame.destination, source, destination, &message.encode()))
+            }
+            _ => None,
         }
     }
 
@@ -293,8 +401,38 @@ pub(crate) fn message_of(frame: &[u8]) -> Option<Message> {
     }
 }
 
+/// Returns whether a frame answers an ARP probe, which bears no sender.
+fn answers_probe(frame: &[u8]) -> bool {
+    let to_nobody = |arp: &Arp| !arp.request && arp.target.is_unspecified();
+    matches!(decode(frame), Ok(frame) if matches!(&frame.packet, Packet::Arp(arp) if to_nobody(arp)))
+}
+
 fn is_arp(frame: &[u8]) -> bool {
-    matches!(decode(frame), Ok(frame) if matches!(frame.packet, Packet::Arp(_)))
+    arp_of(frame).is_some()
+}
+
+/// Returns the ARP packet in a frame.
+pub(crate) fn arp_of(frame: &[u8]) -> Option<Arp> {
+    match decode(frame).ok()?.packet {
+        Packet::Arp(arp) => Some(arp),
+        Packet::Udp { .. } | Packet::Other(_) => None,
+    }
+}
+
+/// Returns whether nobody can have an address (RFC 5737).
+pub(crate) fn is_nobodys(address: Ipv4Addr) -> bool {
+    address.is_documentation()
+}
+
+/// Returns a station's answer to a question.
+pub(crate) fn answer_of(question: &Arp, mac: [u8; 6]) -> Arp {
+    Arp {
+        request: false,
+        sender_mac: mac,
+        sender: question.target,
+        target_mac: question.sender_mac,
+        target: question.sender,
+    }
 }
 
 fn kind_of(frame: &[u8]) -> Option<Kind> {

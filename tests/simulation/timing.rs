@@ -33,7 +33,7 @@ impl Times {
         let lease = u64::from(seconds) * SECOND;
         let given = |code| ack.number(code).map(|seconds| u64::from(seconds) * SECOND);
         let (t1, t2) = match (given(code::T1), given(code::T2)) {
-            (Some(t1), Some(t2)) if 0 < t1 && t1 < t2 && t2 < lease => (t1, t2),
+            (Some(t1), Some(t2)) if 3 * SECOND <= t1 && t1 < t2 && t2 < lease => (t1, t2),
             _ => (lease / 2, lease / 8 * 7),
         };
         Some(Self { start, t1: start + t1, t2: start + t2, end: start + lease })
@@ -71,11 +71,13 @@ impl Timing {
 
     /// A client knows of a lease: by an ACK that it heard, or by its record.
     pub(crate) fn knows(&mut self, who: (usize, ClientKey), times: Times) {
-        let leases = &mut self.clients.entry(who).or_default().leases;
-        if leases.back() != Some(&times) {
-            leases.push_back(times);
-            while leases.len() > 2 {
-                leases.pop_front();
+        let client = self.clients.entry(who).or_default();
+        if client.leases.back() != Some(&times) {
+            client.leases.push_back(times);
+            // The lease counts from its first REQUEST, maybe long before the one that was answered: its T1 may be soon.
+            client.last = None;
+            while client.leases.len() > 2 {
+                client.leases.pop_front();
             }
         }
     }
@@ -88,7 +90,14 @@ impl Timing {
         }
     }
 
-    /// Judges a message that a client sends. `waited_for`: a caller waits for it.
+    /// Returns when a client last asked all servers for a lease that it has, where it has said nothing else since.
+    pub(crate) fn last_claim(&self, who: &(usize, ClientKey)) -> Option<u64> {
+        let (purpose, _, at, _) = self.clients.get(who)?.last?;
+        matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(at)
+    }
+
+    /// Judges a message that a client sends. `waited_for`: a caller waits for it. `early`: its server seems to
+    /// have forgotten its lease, so that it may renew before T1.
     pub(crate) fn sent(
         &mut self,
         now: u64,
@@ -96,6 +105,7 @@ impl Timing {
         purpose: Purpose,
         xid: u32,
         waited_for: bool,
+        early: bool,
     ) -> Result<(), String> {
         let healed = self.healed;
         let client = self.clients.entry(who).or_default();
@@ -105,12 +115,22 @@ impl Timing {
         client.last = Some((purpose, xid, now, nth));
         let gap = before.map(|(_, _, at, _)| now - at);
         match purpose {
+            Purpose::Renew | Purpose::Rebind | Purpose::Reboot if early => {
+                client.last = None;
+                Ok(())
+            }
             Purpose::Renew | Purpose::Rebind => client.extends(now, purpose, gap, healed),
             Purpose::Discover => client.discovers(now, nth, gap.filter(|_| same_xid.is_some()), waited_for),
             Purpose::Select | Purpose::Reboot => {
+                let again = gap.filter(|_| same_xid.is_some());
+                // Without its address on the interface a client extends its lease in INIT-REBOOT form.
+                let extends = |phase| purpose == Purpose::Reboot && client.extends(now, phase, again, None).is_ok();
+                if extends(Purpose::Renew) || extends(Purpose::Rebind) {
+                    return Ok(());
+                }
                 let most = if purpose == Purpose::Select { 3 } else { 2 };
                 let least = backoff(nth - 1, 8);
-                match gap.filter(|_| same_xid.is_some()) {
+                match again {
                     _ if nth > most => Err(format!("{purpose:?} for the {nth}th time")),
                     Some(gap) if gap + GRAIN < least => Err(format!("{purpose:?} again after {gap} µs")),
                     _ => Ok(()),
@@ -125,18 +145,22 @@ impl Timing {
 }
 
 impl Client {
-    /// RENEW from T1 to T2, REBIND from T2 to the end, and not too soon again.
+    /// RENEW from T1 to T2, REBIND from T2 to the end, and not too soon again. Both times may be a sixteenth of what leads to
+    /// them early.
     fn extends(&self, now: u64, purpose: Purpose, gap: Option<u64>, healed: Option<u64>) -> Result<(), String> {
         let window = |lease: &Times| match purpose {
-            Purpose::Renew => (lease.t1, lease.t2),
-            _ => (lease.t2, lease.end),
+            Purpose::Renew => ((lease.t1 - lease.start) / 16, lease.t1, lease.t2),
+            _ => ((lease.t2 - lease.t1) / 16, lease.t2, lease.end),
         };
-        let fits = |lease: &&Times| (window(lease).0..window(lease).1).contains(&(now + GRAIN));
+        let fits = |lease: &&Times| {
+            let (early, from, until) = window(lease);
+            (from - early..until).contains(&(now + GRAIN))
+        };
         let Some(lease) = self.leases.iter().rev().find(fits) else {
             return Err(format!("{purpose:?} outside of its window, of {:?}", self.leases));
         };
-        let (from, until) = window(lease);
-        let floor = ((until - from) / 8).clamp(SECOND, 60 * SECOND);
+        let (_, from, until) = window(lease);
+        let floor = ((until - from) / 16 * 15 / 8).clamp(SECOND, 60 * SECOND);
         match gap {
             Some(gap) if gap + GRAIN < floor => Err(format!("{purpose:?} again after {gap} µs, least {floor}")),
             None if healed.is_some_and(|healed| lease.start > healed) && now > from + PROMPT => {

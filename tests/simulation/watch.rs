@@ -8,7 +8,7 @@ use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Hears, Link, Sockets, Target};
 use leasehold_core::record::{BindingId, Change, RecordState};
 use leasehold_core::wire::Mac;
-use netns_fixtures::model::{ClientKey, Kind, Violation};
+use netns_fixtures::model::{ClientKey, Kind, Violation, code};
 
 use crate::plan::EffectKind;
 use crate::store::Store;
@@ -29,8 +29,12 @@ pub(crate) enum Rule {
     AnswerToNobody,
     /// An answer of another kind than the call.
     WrongAnswer,
-    /// 4: a RELEASE while a live attachment holds the identity.
+    /// 4: a RELEASE or a DECLINE of an address that a live attachment holds.
     ReleaseUnderHolder,
+    /// 4: a RELEASE while another host has the address under the same identity.
+    ReleaseElsewhere,
+    /// A lease whose identity can return went back before its time, or is kept for longer.
+    Grace,
     /// A frame for sockets that are not open, or were closed.
     SendUnopened,
     /// 5: sockets stay open with nothing to do.
@@ -57,6 +61,10 @@ pub(crate) enum Rule {
     Stranded,
     /// An attachment goes on with an address that a neighbour uses, of which it could hear.
     Squatted,
+    /// An ADD ended well with an address that a neighbour was heard to use.
+    Accepted,
+    /// An ADD declined more than ten addresses.
+    Declines,
     /// An address was declined without cause.
     Declined,
     /// The name servers that the host's programs read are not those of the leases.
@@ -103,6 +111,8 @@ pub(crate) struct Holder {
     pub(crate) mac: Mac,
     /// The address.
     pub(crate) address: Ipv4Addr,
+    /// The server that granted it.
+    pub(crate) server: Ipv4Addr,
 }
 
 /// A request that was handed to the core.
@@ -224,6 +234,9 @@ impl Watch {
         if let (Outcome::Opened(Ok(())), Some(exchange)) = (outcome, exchange) {
             self.exchanges.entry(exchange).and_modify(|open| *open = true);
         }
+        if let (Outcome::Prepared { .. }, Some(exchange)) = (outcome, exchange) {
+            self.exchanges.insert(exchange, true);
+        }
     }
 
     /// Tells whether the core believes an exchange to be open.
@@ -281,10 +294,16 @@ impl Watch {
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
             Effect::Inspect { op, .. } | Effect::Survey { op, .. } => self.begin(*op, Under::Inspect),
-            Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
+            Effect::Apply { op, target, .. } | Effect::Prepare { op, target, .. } => {
+                self.begin(*op, Under::Apply(target.clone()))
+            }
             Effect::Send { op, exchange, frame } => {
                 let found = self.send(now, *exchange, frame, lan);
                 found.or(op.and_then(|op| self.begin(op, Under::Send(*exchange))))
+            }
+            Effect::Hear { exchange, .. } => {
+                let open = self.exchanges.get(exchange).is_some_and(|open| *open);
+                (!open).then(|| breach(Rule::SendUnopened, format!("Hear on {exchange:?}, which is not open")))
             }
             Effect::Close { exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
@@ -329,15 +348,19 @@ impl Watch {
             // Who looks for a lease has none: it was lost since.
             self.holders.retain(|_, holder| Some(holder.lan) != lan || holder.mac != source);
         }
-        let ClientKey::Id(released) = message.key() else { return None };
-        if message.kind() != Some(Kind::Release) {
-            return None;
-        }
-        let (attachment, holder) = self
-            .holders
-            .iter()
-            .find(|(_, holder)| Some(holder.lan) == lan && holder.client_id.as_bytes() == released)?;
-        let detail = format!("RELEASE of {} while {attachment} holds {}", message.ciaddr, holder.address);
+        let ClientKey::Id(client) = message.key() else { return None };
+        let server = message.address(code::SERVER)?;
+        // A DECLINE is about its client's own lease, at the server that it names.
+        let ends = |holder: &Holder| match message.kind() {
+            Some(Kind::Release) => holder.address == message.ciaddr,
+            Some(Kind::Decline) => {
+                let others = holder.client_id.as_bytes() != client && holder.server == server;
+                others && message.address(code::REQUESTED) == Some(holder.address)
+            }
+            _ => false,
+        };
+        let (attachment, holder) = self.holders.iter().find(|(_, h)| Some(h.lan) == lan && ends(h))?;
+        let detail = format!("{:?} of {} while {attachment} holds it", message.kind(), holder.address);
         Some(breach(Rule::ReleaseUnderHolder, detail))
     }
 

@@ -79,7 +79,7 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     (
         "registry",
         &[
@@ -95,12 +95,13 @@ const LAYERS: [(&str, &[&str]); 13] = [
         ],
     ),
     ("plan", &["dhcpv4", "link", "time"]),
-    ("effect", &["dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
+    ("failure", &["dhcpv4", "wire", "silence", "identity", "link"]),
+    ("effect", &["failure", "dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
     ("event", &["identity", "time"]),
     ("silence", &["identity"]),
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),
     ("dhcpv4", &["dhcpv4", "wire", "identity", "time"]),
-    ("conflict", &["conflict", "wire", "time"]),
+    ("conflict", &["conflict", "wire", "identity", "time"]),
     ("link", &["wire"]),
     ("identity", &["wire"]),
     ("wire", &["wire"]),

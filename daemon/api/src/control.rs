@@ -1,5 +1,6 @@
 //! What the operator asks: `leasehold list`, `leasehold events`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -38,7 +39,7 @@ pub struct Event {
     /// Whose lease it is.
     pub attachment: Attachment,
     /// What happened: `acquired`, `renewed`, `rebound`, `changed`, `lost`, `expired`, `conflict`, `declined`, `released`,
-    /// `adopted`, `orphan_found`, `address_removed`, `detection_off`.
+    /// `adopted`, `orphan_found`, `address_removed`, `detection_off`, `address_held`.
     pub kind: String,
     /// The address that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +50,13 @@ pub struct Event {
     /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
+    /// How often that happened in a row, where it was more than once: of renewals that change nothing the last stands for
+    /// all, under a number of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// When it was the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
 }
 
 /// All bindings, in order of attachment: the answer to `GET /v1/bindings`, and what `leasehold list --json` prints.
@@ -59,6 +67,9 @@ pub struct Bindings {
     /// The containers that ran before the daemon knew of them and could not be adopted, in order of attachment.
     #[serde(default)]
     pub not_adopted: Vec<NotAdopted>,
+    /// How often an answer or an option of one was refused since the daemon's start, by cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, u64>,
 }
 
 /// A container whose lease the daemon does not hold although it runs.
@@ -83,7 +94,8 @@ pub struct Binding {
     /// The leased address with its prefix; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Net>,
-    /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `RELEASING`.
+    /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `KEPT` for its container to
+    /// return, or `RELEASING`.
     pub state: String,
     /// The DHCP server; absent while there is no lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +109,15 @@ pub struct Binding {
     /// Until the address must no longer be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_expiry: Option<u64>,
+    /// Until a lease that is `KEPT` goes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_to_release: Option<u64>,
+    /// What keeps a lease that is `RELEASING` from its server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_up_by: Option<String>,
+    /// For how long something has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_held_up: Option<u64>,
     /// Where its packets go.
     pub link: Link,
 }

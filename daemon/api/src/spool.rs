@@ -1,15 +1,41 @@
 //! The spool: DELs that were asked while no daemon ran, as files beside the socket.
 //!
-//! A spooled call is the body of its request, [`crate::cni::Request`] as JSON, in a file that appears whole under its
-//! name or not at all. Shims write, the daemon reads when it starts, and both forget the file once the call is done.
-//! The rule for the names is here, so that both agree; who writes and reads is not.
+//! A spooled call is [`del`]'s request as JSON, in a file that appears whole under its name or not at all. Shims write,
+//! the daemon reads, and both forget the file once the call is done. What the file says and is called is here, so that
+//! both agree; who writes and reads is not.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cni::Request;
+use crate::cni::{Env, Request};
+
+/// The most calls that wait for a daemon. It reads as many at once, and no configuration may fill a disk.
+pub const MAX_CALLS: usize = 65_536;
+
+/// The longest part of an attachment that is kept, in bytes. The daemon serves none that is longer.
+const MAX_PART: usize = 255;
+
+/// Returns what a daemon needs of a DEL: the attachment, and nothing else that a configuration says. `None` where
+/// `request` names no attachment.
+///
+/// Shims of earlier versions kept the whole request, which reads the same.
+pub fn del(request: &Request) -> Option<Request> {
+    let config: Value = serde_json::from_str(&request.config).ok()?;
+    let network = part(config["name"].as_str())?;
+    let env = Env {
+        command: Some("DEL".to_owned()),
+        container_id: Some(part(request.env.container_id.as_deref())?),
+        ifname: Some(part(request.env.ifname.as_deref())?),
+        ..Env::default()
+    };
+    Some(Request { env, config: json!({ "name": network }).to_string() })
+}
+
+fn part(text: Option<&str>) -> Option<String> {
+    text.filter(|text| (1..=MAX_PART).contains(&text.len())).map(str::to_owned)
+}
 
 /// Returns the file in which a DEL of `request`'s attachment is kept for the daemon at `socket`.
 ///
@@ -104,6 +130,29 @@ mod tests {
         other.config = r#"{"cniVersion": "1.0.0", "prevResult": {}, "name": "lan"}"#.into();
         other.env.netns = Some("/run/netns/x".into());
         assert_eq!(path(Path::new(SOCKET), &other), path(Path::new(SOCKET), &del("lan", "abc", "eth0")));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_del_is_its_attachment() {
+        let mut whole = del("lan", "abc", "eth0");
+        whole.env = Env { netns: Some("/run/netns/x".into()), args: Some("A=1".into()), ..whole.env };
+        whole.config = r#"{"cniVersion": "1.0.0", "name": "lan", "ipam": {"secret": 1}, "prevResult": {}}"#.into();
+        let kept = super::del(&whole).unwrap();
+        let expected = r#"{"env":{"CNI_COMMAND":"DEL","CNI_CONTAINERID":"abc","CNI_IFNAME":"eth0"},"config":"{\"name\":\"lan\"}"}"#;
+        assert_eq!(serde_json::to_string(&kept).unwrap(), expected);
+        assert_eq!(path(Path::new(SOCKET), &kept), path(Path::new(SOCKET), &whole));
+    }
+
+    #[test]
+    fn a_del_without_an_attachment_is_not_kept() {
+        let no_json = Request { config: "{".into(), ..del("lan", "abc", "eth0") };
+        let long = "x".repeat(256);
+        let without =
+            [del("", "abc", "eth0"), del("lan", "", "eth0"), del("lan", "abc", ""), del("lan", &long, "eth0")];
+        for request in without.iter().chain([&no_json, &Request::default()]) {
+            assert_eq!(super::del(request), None, "{request:?}");
+        }
+        assert!(super::del(&del("lan", &long[1..], "eth0")).is_some());
     }
 
     #[test]

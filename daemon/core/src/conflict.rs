@@ -5,9 +5,14 @@
 //!
 //! | ARP of somebody else | address not on the interface yet | address on the interface |
 //! |---|---|---|
-//! | a reply to us with the address as sender | conflict (§2.1.1) | conflict: it answers our probes |
+//! | a reply to us with the address as sender | conflict (§2.1.1) | while a new lease is probed for: conflict (§2.1.1), it answers our probes; else as the next |
 //! | any other with the address as sender | conflict (§2.1.1) | defended; the second in ten seconds is a conflict (§2.4 b) |
 //! | a probe for the address | conflict where the window is strict (§2.1.1) | nothing: the kernel answers it |
+//!
+//! Before anything comes of a conflict, who claims the address is asked for one that nobody can have ([`control`]).
+//!
+//! A lease that was in use before gives way only as §2.4 has it, also where its address is probed for again because carrier was
+//! away: a newcomer that got the same address, from a server that lost its leases, is not to drive it out.
 //!
 //! Probes of others count in a strict window only: switches that track devices send such probes for every address that
 //! they see, from 0.0.0.0 as RFC 5227 itself asks them to.
@@ -17,6 +22,10 @@
 //! ipvlan all containers of a parent share one, so a conflict between two of them cannot be seen here; one with a host
 //! beyond the parent can, over the parent's link.
 //! On macvlan a conflict with an address of the parent itself cannot be seen: the two do not hear each other.
+
+pub mod control;
+pub mod lans;
+pub mod stations;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -65,6 +74,8 @@ pub struct Window {
     /// The Ethernet address that our frames bear, then all others that are not somebody else's.
     own: Box<[Mac]>,
     strict: bool,
+    /// The lease was in use before.
+    established: bool,
     probes: u32,
     /// When the next probe is due or, after the last, the probing is over; `None` when it is.
     probe_at: Option<Instant>,
@@ -115,6 +126,7 @@ impl Window {
             address,
             own,
             strict: false,
+            established: false,
             probes: 0,
             probe_at: Some(now),
             present: false,
@@ -131,14 +143,35 @@ impl Window {
         Self { strict: true, probe_at: Some(first), ..Self::optimistic(address, own, now) }
     }
 
+    /// Returns a window of an address that has been in use, and is to be once more: it is probed for, announced and defended.
+    pub fn established(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
+        Self { established: true, present: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
+    }
+
     /// Returns a window of an address that is on the interface from `now` on: it is announced, and not probed for.
     pub fn announcing(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
-        Self { probe_at: None, present: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
+        Self { probe_at: None, ..Self::established(address, own, now) }
     }
 
     /// Returns the address.
     pub fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// Returns the Ethernet address that frames bear.
+    pub fn from(&self) -> Mac {
+        self.own[0]
+    }
+
+    /// Returns whether the address waits for the end of the probes.
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Returns whether an ARP packet is of somebody else.
+    pub fn is_of_another(&self, arp: &Arp) -> bool {
+        let by = arp.sender_mac;
+        by.0[0] & 1 == 0 && by != Mac::default() && !self.own.contains(&by)
     }
 
     /// Goes on as the clock says, one thing at a time.
@@ -185,8 +218,7 @@ impl Window {
     /// Takes an ARP packet in.
     pub fn on_arp(&mut self, now: Instant, arp: &Arp) -> Heard {
         let by = arp.sender_mac;
-        let somebody = by.0[0] & 1 == 0 && by != Mac::default();
-        if !somebody || self.own.contains(&by) {
+        if !self.is_of_another(arp) {
             return Heard::Nothing;
         }
         let probes = arp.op == ArpOp::Request && arp.sender.is_unspecified() && arp.target == self.address;
@@ -196,8 +228,9 @@ impl Window {
         if arp.sender != self.address {
             return Heard::Nothing;
         }
-        let answers_us = arp.op == ArpOp::Reply && self.own.contains(&arp.target_mac);
-        if answers_us || !self.present { Heard::Conflict { by } } else { self.defend(now, by) }
+        let is_probing = self.probe_at.is_some() && !self.established;
+        let answers_probe = is_probing && arp.op == ArpOp::Reply && self.own.contains(&arp.target_mac);
+        if answers_probe || !self.present { Heard::Conflict { by } } else { self.defend(now, by) }
     }
 
     fn probe(&mut self, now: Instant, rng: &mut Rng) -> Turn {
@@ -432,11 +465,61 @@ mod tests {
     }
 
     #[test]
-    fn whoever_answers_our_probes_has_the_address_even_while_we_use_it() {
+    fn whoever_answers_the_probes_for_a_new_lease_has_the_address_even_while_we_use_it() {
         let mut stage = Stage::optimistic(0.0);
         stage.window.appeared(at(0.0));
         let heard = stage.window.on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
         assert_eq!(heard, Heard::Conflict { by: NEIGHBOUR });
+    }
+
+    /// Returns what comes of a reply to us, then of another one.
+    fn replies(stage: &mut Stage, now: Instant, again: Instant) -> [&'static str; 2] {
+        [now, again].map(|when| match stage.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
+            Heard::Nothing => "nothing",
+            Heard::Defend(_) => "defended",
+            Heard::Conflict { .. } => "conflict",
+        })
+    }
+
+    #[test]
+    fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
+        for (over, expected) in [(false, "conflict"), (true, "defended")] {
+            let mut stage = Stage::optimistic(0.0);
+            stage.now(at(0.0), "probe");
+            (0..2).for_each(|_| _ = stage.next("probe"));
+            let free = stage.window.deadline();
+            stage.window.appeared(free - STEP);
+            stage.now(free - STEP, "announcement");
+            if over {
+                stage.now(free, "free");
+            }
+            assert_eq!(replies(&mut stage, free, free + STEP), [expected, "conflict"]);
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
+        let ten = at(0.0) + DEFEND_INTERVAL;
+        for (again, expected) in [(ten - STEP, "conflict"), (ten, "defended")] {
+            for window in [Window::established, Window::announcing] {
+                let window = window(ADDRESS, Box::new([LINK, CHADDR]), at(0.0));
+                let mut stage = Stage { window, rng: Rng::with_seed(3) };
+                assert_eq!(replies(&mut stage, at(0.0), again), ["defended", expected]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_in_use_before_is_probed_for_and_announced() {
+        let window = Window::established(ADDRESS, Box::new([LINK]), at(0.0));
+        let mut stage = Stage { window, rng: Rng::with_seed(3) };
+        stage.now(at(0.0), "probe");
+        stage.now(at(0.0), "announcement");
+        stage.window.appeared(at(0.5));
+        stage.next("probe");
+        assert_eq!(stage.next("announcement"), at(2.0));
+        stage.next("probe");
+        stage.next("free");
     }
 
     #[test]

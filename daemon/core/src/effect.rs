@@ -7,7 +7,7 @@
 //!   come after something waits for its `Done`.
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use ipnet::Ipv4Net;
 use crate::dhcpv4::lease::{Dns, Lease};
 use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::dhcpv4::timing::Timer;
+pub use crate::failure::{Failure, StoreCause};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
-use crate::link::{KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
-use crate::silence::{Silence, Survey};
+use crate::silence::Survey;
 use crate::time::BootId;
 use crate::wire::Mac;
 pub use crate::wire::frame::FrameMeta;
@@ -84,6 +85,13 @@ pub enum Input<'a> {
         /// Why.
         cause: LinkCause,
     },
+    /// The link did not take a frame whose [`Effect::Send`] bears no op.
+    Unsent {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Why.
+        cause: LinkCause,
+    },
     /// The kernel told something, unasked.
     Kernel(KernelEvent),
 }
@@ -105,6 +113,13 @@ pub enum Outcome {
         taken: usize,
         /// The link after the last step, or why the next step (or the look after it) failed.
         result: Result<LinkView, LinkCause>,
+    },
+    /// Of [`Effect::Prepare`].
+    Prepared {
+        /// The link, or why it could not be set up or looked at.
+        result: Result<LinkView, LinkCause>,
+        /// The exchange, where its sockets are open.
+        exchange: Option<ExchangeId>,
     },
     /// Of [`Effect::Survey`]. What could not be found out says so.
     Surveyed(Survey),
@@ -147,6 +162,18 @@ pub enum Effect {
         /// The steps, in order; the first failure ends them.
         steps: Vec<Step>,
     },
+    /// Sets a link up and looks at it, and opens the sockets of an exchange there in the same visit. Where the link has no carrier
+    /// then, or sockets cannot be had at once, it opens none.
+    Prepare {
+        /// Answered by [`Outcome::Prepared`].
+        op: OpId,
+        /// Which link.
+        target: Target,
+        /// The exchange. It hears answers by ARP, and holds no port.
+        exchange: ExchangeId,
+        /// The hardware address by which answers name the client; `None`: the link's own.
+        chaddr: Option<Mac>,
+    },
     /// Looks for what could explain that no DHCP server answers.
     Survey {
         /// Answered by [`Outcome::Surveyed`].
@@ -164,6 +191,13 @@ pub enum Effect {
         exchange: ExchangeId,
         /// The frame.
         frame: Vec<u8>,
+    },
+    /// Changes what the packet socket of an open exchange hears of ARP. Where that cannot be done the exchange breaks.
+    Hear {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// What it hears from here on.
+        arp: Hears,
     },
     /// Closes an exchange, opened or still opening.
     Close {
@@ -204,6 +238,8 @@ pub enum Why {
     Store,
     /// A failed change of an interface, or a failed look at one, is tried again.
     Work,
+    /// The DEL of a link that went has not come.
+    Orphan,
 }
 
 /// What a caller asks.
@@ -288,6 +324,8 @@ pub struct Adoptee {
     pub add: Box<Add>,
     /// The address that it was given.
     pub address: Ipv4Net,
+    /// The Ethernet address that its interface had then, if that is known.
+    pub mac: Option<Mac>,
 }
 
 /// An answer to a [`Call`].
@@ -309,6 +347,8 @@ pub enum Answer {
         rows: Vec<Row>,
         /// The containers that could not be adopted, and why.
         not_adopted: Vec<(Attachment, String)>,
+        /// How often what came in was refused, by cause; causes beyond a bound are counted together.
+        refused: BTreeMap<String, u64>,
     },
     /// To any: it could not be done.
     Failed(Failure),
@@ -321,7 +361,7 @@ pub struct Row {
     pub attachment: Attachment,
     /// What the server knows it by.
     pub identity: Identity,
-    /// The client's state by its RFC 2131 name, or `RELEASING`.
+    /// The client's state by its RFC 2131 name, or `KEPT`, or `RELEASING`.
     pub state: &'static str,
     /// The lease; `None` while the first one is being acquired, or after it was lost.
     pub lease: Option<Lease>,
@@ -331,221 +371,10 @@ pub struct Row {
     pub t2: Option<Duration>,
     /// Until expiry, likewise.
     pub expires: Option<Duration>,
+    /// Until a lease that is kept for its container to return goes back.
+    pub kept: Option<Duration>,
+    /// What keeps the RELEASE of one that is RELEASING, and for how long something has.
+    pub held_up: Option<(Duration, String)>,
     /// Where its packets go.
     pub link: Link,
-}
-
-/// Why the store refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreCause {
-    /// No room on the device.
-    #[error("store full")]
-    Full,
-    /// Anything else.
-    #[error("store failed: {0}")]
-    Failed(String),
-}
-
-/// Why a call failed. One variant a cause; the front doors turn them into their protocols' codes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The interface could not be looked at, set up or opened.
-    #[error("{target}: {cause}")]
-    Link {
-        /// The interface.
-        target: String,
-        /// Why.
-        cause: LinkCause,
-    },
-    /// The time-out passed before the interface had carrier.
-    #[error("interface {ifname} has no carrier after {waited:?}: is its parent link up?")]
-    NoCarrier {
-        /// The interface.
-        ifname: String,
-        /// How long it was waited for.
-        waited: Duration,
-    },
-    /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}", turn(*.queued), heard(*.answers, *.refused, .last_refusal, .silence, .lan))]
-    NoOffer {
-        /// The wire.
-        lan: Lan,
-        /// DISCOVERs sent.
-        sent: u32,
-        /// How long it was waited.
-        waited: Duration,
-        /// How long others of the LAN had gone first.
-        queued: Duration,
-        /// DHCP answers to this client that came in, good or bad.
-        answers: u32,
-        /// How many of them were refused.
-        refused: u32,
-        /// Why the last of them was refused.
-        last_refusal: Option<String>,
-        /// What else was found.
-        silence: Option<Box<Silence>>,
-    },
-    /// The time-out passed after an offer, before the ACK.
-    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}{}", turn(*.queued), unbelieved(.last_refusal))]
-    NoAck {
-        /// The server.
-        server: Ipv4Addr,
-        /// The offered address.
-        address: Ipv4Addr,
-        /// REQUESTs sent.
-        sent: u32,
-        /// How long it was waited.
-        waited: Duration,
-        /// How long others of the LAN had gone first.
-        queued: Duration,
-        /// Why the last answer that was refused was no acknowledgement, if there was one.
-        last_refusal: Option<String>,
-    },
-    /// The time-out passed while the server kept refusing what it had offered; or it refused an address of before, and no
-    /// offer came after that.
-    #[error("server {server} refused {address} with a NAK{}{}", quoted(.message), looked_on(*.in_vain))]
-    Nak {
-        /// The server.
-        server: Ipv4Addr,
-        /// The address.
-        address: Ipv4Addr,
-        /// The server's message (56), escaped.
-        message: Option<String>,
-        /// DISCOVERs sent after that, where none was answered by an offer; else 0.
-        in_vain: u32,
-    },
-    /// Somebody else uses the address that was to be had, or the last one that was offered before the time-out.
-    #[error("{address} is in use by {by}, and was declined: give one of the two another address")]
-    Conflict {
-        /// The address.
-        address: Ipv4Addr,
-        /// Who uses it, by Ethernet address.
-        by: Mac,
-    },
-    /// The lease would end before it is known that nobody else uses its address.
-    #[error(
-        "server {server} grants {address} for {lease:?}, and strict conflict detection takes up to {probing:?}: set \
-         conflictDetection to optimistic, or let the server grant longer leases"
-    )]
-    TooShort {
-        /// The server.
-        server: Ipv4Addr,
-        /// The address.
-        address: Ipv4Addr,
-        /// The lease time.
-        lease: Duration,
-        /// How long the probes take at most.
-        probing: Duration,
-    },
-    /// The time-out passed while something of ours was waited for.
-    #[error("no result after {waited:?}: still waiting for {waiting_for}")]
-    TimedOut {
-        /// What was waited for.
-        waiting_for: &'static str,
-        /// How long.
-        waited: Duration,
-    },
-    /// The lease could not be made durable, so nobody may use it.
-    #[error("{0}")]
-    Store(StoreCause),
-    /// Another live attachment holds a lease under the same client identifier.
-    #[error("client identifier {client_id} on {lan} is held by {holder}: delete that attachment first")]
-    Held {
-        /// The wire.
-        lan: Lan,
-        /// The client identifier.
-        client_id: ClientId,
-        /// Who holds it.
-        holder: Attachment,
-    },
-    /// A DEL of the same attachment came while the ADD was under way.
-    #[error("the ADD of {0} was cancelled by its DEL")]
-    Cancelled(Attachment),
-    /// Another address than the requested one was offered, and only that one would do.
-    #[error("{offered} was offered instead of {wanted}: set ipPreferred to take another address")]
-    NotWanted {
-        /// The address that was asked for.
-        wanted: Ipv4Addr,
-        /// The address that was offered last.
-        offered: Ipv4Addr,
-    },
-    /// An ADD could not be served now.
-    #[error("{0}")]
-    NotReady(String),
-    /// Some of what was to be collected could not be given back.
-    #[error("not all was given back: {}", .0.join("; "))]
-    NotCollected(Vec<String>),
-    /// The attachment is bound: in another namespace, which still lives, or with another address than would do.
-    #[error("{attachment} is already attached in {}: delete it first", .netns.display())]
-    Attached {
-        /// The attachment.
-        attachment: Attachment,
-        /// Where.
-        netns: PathBuf,
-    },
-    /// CHECK of an attachment that has no lease.
-    #[error("{0} holds no lease: run ADD again")]
-    Unknown(Attachment),
-    /// CHECK of an attachment that holds another address than the caller believes.
-    #[error("{attachment} holds {held}, not {expected}")]
-    Differs {
-        /// The attachment.
-        attachment: Attachment,
-        /// What it holds.
-        held: Ipv4Net,
-        /// What the caller believes.
-        expected: String,
-    },
-    /// CHECK of an attachment whose address is not on its interface.
-    #[error("{address} is not on interface {ifname} of {attachment}")]
-    NotOnLink {
-        /// The attachment.
-        attachment: Attachment,
-        /// The leased address.
-        address: Ipv4Net,
-        /// The interface.
-        ifname: String,
-    },
-}
-
-/// Less than a second is not what an ADD came to nothing for.
-fn turn(queued: Duration) -> String {
-    match queued.as_secs() {
-        0 => String::new(),
-        _ => format!(", after {queued:?} of waiting for its turn among others"),
-    }
-}
-
-fn heard(
-    answers: u32,
-    refused: u32,
-    last_refusal: &Option<String>,
-    silence: &Option<Box<Silence>>,
-    lan: &Lan,
-) -> String {
-    match (answers, last_refusal) {
-        (0, _) => match silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty()) {
-            Some(reasons) => format!(": no answer came; {}", reasons.join("; ")),
-            None => ": no answer came; is a DHCP server on that wire?".to_owned(),
-        },
-        (_, Some(cause)) => {
-            format!(": of {answers} answers {refused} were refused, the last because: {cause}")
-        }
-        (_, None) => format!(": {answers} answers came, none of them an offer"),
-    }
-}
-
-fn unbelieved(last_refusal: &Option<String>) -> String {
-    last_refusal.as_ref().map(|cause| format!(": an answer came and was refused: {cause}")).unwrap_or_default()
-}
-
-fn looked_on(discovers: u32) -> String {
-    match discovers {
-        0 => String::new(),
-        sent => format!(", and no offer came after {sent} DISCOVER: are its addresses used up?"),
-    }
-}
-
-fn quoted(message: &Option<String>) -> String {
-    message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default()
 }

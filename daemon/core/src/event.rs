@@ -32,6 +32,35 @@ pub struct Event {
     /// Why. Text from the wire is escaped in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
+    /// The ones before it that it stands for too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+}
+
+/// The same thing, several times in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// How often, this time included.
+    pub times: u64,
+    /// When it was the first time, by the wall clock.
+    pub since: WallTime,
+}
+
+impl Event {
+    /// Returns whether the next event of the same attachment may stand for this one too: it says that a lease was extended,
+    /// and nothing changed. Of these there is no end, and the journal has one.
+    pub fn may_run(&self) -> bool {
+        matches!(self.kind, EventKind::Renewed | EventKind::Rebound)
+    }
+
+    /// Returns this event as one that stands for `earlier` too, the one before it of its attachment, if it says the same.
+    pub fn continuing(&self, earlier: &Self) -> Option<Self> {
+        let said = |event: &Self| Self { wall: self.wall, run: None, ..event.clone() };
+        let run = |event: &Self| event.run.unwrap_or(Run { times: 1, since: event.wall });
+        let times = run(earlier).times.saturating_add(run(self).times);
+        let both = || Self { run: Some(Run { times, ..run(earlier) }), ..self.clone() };
+        (self.may_run() && said(self) == said(earlier)).then(both)
+    }
 }
 
 /// What happened to a binding.
@@ -40,7 +69,7 @@ pub struct Event {
 pub enum EventKind {
     /// There is a lease where there was none.
     Acquired,
-    /// The server that granted the lease extended it, or confirmed it.
+    /// A server extended the lease, asked by its own address, or confirmed it.
     Renewed,
     /// Some server extended the lease, asked by broadcast.
     Rebound,
@@ -62,8 +91,10 @@ pub enum EventKind {
     OrphanFound,
     /// Somebody else took the address off its interface.
     AddressRemoved,
-    /// Conflicts are not looked for any more.
+    /// A station that claims the address claims one that nobody can have too: it is not heard any more.
     DetectionOff,
+    /// Another attachment of this host has the address: it was not taken, or not given back.
+    AddressHeld,
 }
 
 impl EventKind {
@@ -83,6 +114,7 @@ impl EventKind {
             Self::OrphanFound => "orphan_found",
             Self::AddressRemoved => "address_removed",
             Self::DetectionOff => "detection_off",
+            Self::AddressHeld => "address_held",
         }
     }
 }
@@ -104,7 +136,10 @@ pub(crate) fn cut(mut cause: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::identity::Door;
 
     #[test]
     fn a_kind_is_called_the_same_in_text_and_in_json() {
@@ -123,10 +158,59 @@ mod tests {
             OrphanFound,
             AddressRemoved,
             DetectionOff,
+            AddressHeld,
         ];
         for kind in kinds {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }
+    }
+
+    fn event(kind: EventKind, second: u64) -> Event {
+        let text = |text: &str| text.to_owned();
+        Event {
+            wall: WallTime::from_epoch(Duration::from_secs(second)),
+            attachment: Attachment {
+                door: Door::Cni,
+                network: text("lan"),
+                container: text("c"),
+                ifname: text("eth0"),
+            },
+            kind,
+            address: Some("10.0.0.7/24".parse().unwrap()),
+            server: Some(Ipv4Addr::new(10, 0, 0, 1)),
+            cause: text("renewal at T1"),
+            run: None,
+        }
+    }
+
+    #[test]
+    fn renewals_in_a_row_are_one_event_that_says_how_many() {
+        let [first, second, third] = [7, 8, 9].map(|second| event(EventKind::Renewed, second));
+        let two = second.continuing(&first).unwrap();
+        let three = third.continuing(&two).unwrap();
+        let run = Run { times: 3, since: first.wall };
+        assert_eq!(three, Event { run: Some(run), ..third.clone() });
+        assert_eq!(third.continuing(&second).unwrap().continuing(&first), Some(three));
+    }
+
+    #[test]
+    fn what_says_more_than_the_one_before_it_stands_alone() {
+        let first = event(EventKind::Renewed, 7);
+        let next = event(EventKind::Renewed, 8);
+        let others = [
+            event(EventKind::Rebound, 8),
+            Event { address: None, ..next.clone() },
+            Event { server: None, ..next.clone() },
+            Event { cause: "confirmation".to_owned(), ..next.clone() },
+            Event { attachment: Attachment { ifname: "eth1".to_owned(), ..next.attachment.clone() }, ..next.clone() },
+        ];
+        for other in others {
+            assert_eq!(other.continuing(&first), None, "{other:?}");
+        }
+        for kind in [EventKind::Lost, EventKind::Changed, EventKind::Acquired] {
+            assert_eq!(event(kind, 8).continuing(&event(kind, 7)), None, "{kind}");
+        }
+        assert!(next.continuing(&first).is_some());
     }
 
     #[test]

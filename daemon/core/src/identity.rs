@@ -111,6 +111,17 @@ impl ClientId {
         Self(std::iter::once(1).chain(mac.0).collect())
     }
 
+    /// Returns it for a person. One of type 0 (RFC 4361: no hardware type) is the text that it mostly is, `00:c1/lan/eth0`;
+    /// any other stays hexadecimal.
+    pub fn readable(&self) -> String {
+        match &*self.0 {
+            [0, text @ ..] if text.iter().all(u8::is_ascii_graphic) => {
+                format!("00:{}", String::from_utf8_lossy(text))
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// Returns the bytes of option 61.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -162,5 +173,18 @@ impl Identity {
     /// Returns the part that decides whose lease it is.
     pub fn key(&self) -> IdentityKey {
         (self.lan.clone(), self.client_id.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_of_type_0_is_read_as_text_where_it_is_one() {
+        let readable = |bytes: &[u8]| ClientId::new(bytes.to_vec()).expect("an identifier").readable();
+        assert_eq!(readable(b"\0c1/lan/eth0"), "00:c1/lan/eth0");
+        assert_eq!(readable(b"\0a b"), "00612062");
+        assert_eq!(readable(&[1, 2, 0, 0, 0, 1, 1]), "01020000000101");
     }
 }

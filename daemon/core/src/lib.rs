@@ -53,6 +53,7 @@ pub mod conflict;
 pub mod dhcpv4;
 pub mod effect;
 pub mod event;
+mod failure;
 pub mod identity;
 pub mod link;
 pub mod plan;

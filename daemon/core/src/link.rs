@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,13 @@ use crate::wire::Mac;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cookie(pub u64);
+
+/// Returns the directory of a namespace's path: where that is missing, nothing can be said of what should be in it. Of
+/// `/proc/PID/ns/net` it is `/proc`: what lies between goes with the process.
+pub fn directory_of(netns: &Path) -> &Path {
+    let proc = Path::new("/proc");
+    if netns.starts_with(proc) { proc } else { netns.parent().unwrap_or(netns) }
+}
 
 /// Where a binding's packets go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +47,9 @@ pub enum Link {
         /// tag.
         #[serde(default, skip_serializing_if = "is_zero")]
         vlan: u16,
-        /// The link is a bridge, and the socket is not on the bridge but on one of its ports, made for it: a frame that is
-        /// sent on a bridge never reaches a server that listens on that bridge.
+        /// The socket is not on the link itself but on a port of it, made for it and gone with it: of a bridge a veth, of any
+        /// other link a macvlan. A frame that is sent on a bridge never reaches a server that listens on that bridge, and one
+        /// that is sent on the parent of macvlans never reaches a server in one of them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         port: bool,
     },
@@ -85,6 +93,18 @@ pub enum Target {
         /// Whether the namespace may be the host's own.
         host_too: bool,
     },
+    /// The interface of a container that runs: what a server knows by this Ethernet address. Mostly it has this name, which
+    /// a stand-in may have taken; where none can be told to be it, that is refused with the reason.
+    OfServer {
+        /// The namespace's path, without the host prefix.
+        netns: PathBuf,
+        /// The name that it had.
+        ifname: String,
+        /// The Ethernet address.
+        mac: Mac,
+        /// Whether the namespace may be the host's own.
+        host_too: bool,
+    },
     /// A link seen before. The shell refuses when the path leads to another namespace by now.
     Known(Link),
     /// A link of the host by name.
@@ -97,7 +117,9 @@ pub enum Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Named { netns, ifname, .. } => write!(f, "{ifname} in {}", netns.display()),
+            Self::Named { netns, ifname, .. } | Self::OfServer { netns, ifname, .. } => {
+                write!(f, "{ifname} in {}", netns.display())
+            }
             Self::Known(Link::InNetns { path, ifindex, .. }) => {
                 write!(f, "link {ifindex} in {}", path.display())
             }
@@ -128,6 +150,8 @@ pub struct LinkView {
     pub addresses: Vec<Ipv4Net>,
     /// Whether it is a bridge.
     pub bridge: bool,
+    /// Whether it is a macvlan.
+    pub macvlan: bool,
     /// Frames that came in on it so far.
     pub received: u64,
 }
@@ -166,6 +190,18 @@ impl Step {
     }
 }
 
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.doing())?;
+        match self {
+            Self::Up => Ok(()),
+            Self::Mtu(mtu) => write!(f, " {mtu}"),
+            Self::AddAddress(address) | Self::RemoveAddress(address) => write!(f, " {address}"),
+            Self::AddRoute(route) | Self::RemoveRoute(route) => write!(f, " {route}"),
+        }
+    }
+}
+
 /// A route over a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRoute {
@@ -177,6 +213,14 @@ pub struct LinkRoute {
     pub metric: Option<u32>,
     /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
     pub mtu: Option<u32>,
+}
+
+impl fmt::Display for LinkRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.destination)?;
+        self.via.map_or(Ok(()), |via| write!(f, " via {via}"))?;
+        self.metric.map_or(Ok(()), |metric| write!(f, " metric {metric}"))
+    }
 }
 
 /// What a packet socket hears of ARP. Of IPv4 only, and not what this host sends.
@@ -206,12 +250,21 @@ pub struct Sockets {
 /// Why something could not be done at a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkCause {
-    /// Nothing is at the path.
+    /// Nothing is at the path, whose directory is there.
     #[error("no network namespace at {0}")]
     NoNetns(PathBuf),
+    /// Nor is the path's directory there: this daemon may look at another place than whoever made the namespace.
+    #[error("no directory for {0}: does the daemon see it there, and is --host-prefix right?")]
+    NoDirectory(PathBuf),
     /// Something else is at the path.
     #[error("{0} is not a network namespace")]
     NotANetns(PathBuf),
+    /// An empty file is at the path, as namespaces are mounted on: the mount is missing where the daemon looks.
+    #[error(
+        "{0} is an empty file here, with no network namespace mounted on it: a daemon in a container needs \
+         mountPropagation: HostToContainer for that directory"
+    )]
+    NotMounted(PathBuf),
     /// The path leads to the namespace that the daemon itself runs in.
     #[error("{0} is the host's own network namespace")]
     HostNetns(PathBuf),
@@ -227,10 +280,21 @@ pub enum LinkCause {
     /// The interface is administratively down.
     #[error("the interface is down")]
     Down,
+    /// A port cannot be made: another link of the same wire has its Ethernet address.
+    #[error("another interface has the Ethernet address {0}")]
+    MacTaken(Mac),
     /// The kernel refused.
     #[error("{doing}: {reason}")]
     Refused {
         /// What was tried: `open a packet socket`, `set the MTU`.
+        doing: &'static str,
+        /// The kernel's reason.
+        reason: String,
+    },
+    /// There is no file descriptor left, here or on the host.
+    #[error("{doing}: {reason}: the limit of open files is reached (LimitNOFILE= in the unit, fs.file-max)")]
+    NoDescriptor {
+        /// What it was wanted for.
         doing: &'static str,
         /// The kernel's reason.
         reason: String,
@@ -246,19 +310,33 @@ impl LinkCause {
         Self::Refused { doing, reason: reason.to_string() }
     }
 
-    /// Tells whether the link is gone for good, so that nothing tried there again can succeed.
+    /// Returns whether the link is gone for good, so that nothing tried there again can succeed. Where it is its namespace that
+    /// is missing, that holds for who sees what else is in the directory.
     pub fn is_gone(&self) -> bool {
+        self.is_missing() || matches!(self, Self::NoLink(_))
+    }
+
+    /// Returns whether the path leads to the namespace no more: that is gone, or it is this daemon that looks at another place.
+    pub fn is_missing(&self) -> bool {
         match self {
-            Self::NoNetns(_) | Self::NotANetns(_) | Self::NetnsChanged(_) | Self::NoLink(_) => true,
-            Self::HostNetns(_) | Self::NotEthernet(_) | Self::Down | Self::Refused { .. } | Self::TimedOut => false,
+            Self::NoNetns(_) | Self::NetnsChanged(_) => true,
+            // A file on which the namespace was mounted, or is, where this daemon does not see that.
+            Self::NotANetns(_) | Self::NotMounted(_) => false,
+            Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
+            Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
         }
+    }
+
+    /// Returns whether the namespace was not seen, for whatever reason: it may be gone, or out of this daemon's sight.
+    pub fn is_unseen(&self) -> bool {
+        self.is_missing() || matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_))
     }
 }
 
 /// What the kernel told of a namespace or link, unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelEvent {
-    /// A namespace died, with all that was in it.
+    /// A namespace died, with all that was in it, or the path that it is known by is gone.
     NetnsDied {
         /// The namespace.
         cookie: Cookie,
@@ -278,6 +356,14 @@ pub enum KernelEvent {
         ifindex: u32,
         /// Whether the link is up and has carrier.
         up: bool,
+    },
+    /// A link is administratively down, as a message about it says: the kernel has taken its routes. Comes also when it was
+    /// before, and before what the same message says of carrier.
+    Down {
+        /// The namespace.
+        cookie: Cookie,
+        /// The link's index in it.
+        ifindex: u32,
     },
     /// A link's Ethernet address, as a message about it says. Comes also when it did not change, and before what the same
     /// message says of carrier.

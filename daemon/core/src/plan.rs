@@ -51,6 +51,8 @@ pub struct Before<'a> {
     pub leases: &'a [Lease],
     /// Nothing is on it for certain.
     pub bare: bool,
+    /// No route is on it for certain.
+    pub unrouted: bool,
     /// The addresses that were seen on it.
     pub addresses: &'a [Ipv4Net],
 }
@@ -59,12 +61,20 @@ pub struct Before<'a> {
 ///
 /// The server's MTU (26) is the link's. It is said again for each route, for who reads results, but only where every link
 /// can have it: a route's MTU beyond its link's would lose packets, and the link may have got less.
+///
+/// Each destination is there once for a metric and table, as the kernel has it (`EEXIST`): what the configuration says of it,
+/// else what the server said first. The subnet's own is not among them: the kernel makes it with the address.
 pub fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
     let mtu = lease.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
     let given = lease.routes.iter().filter(|r| !profile.suppress_default_route || r.destination.prefix_len() > 0);
     let given = given.map(|r| Route { mtu, ..Route::new(r.destination.into(), r.via.map(IpAddr::V4)) });
     let extra = profile.routes.iter().map(|extra| resolve(extra, lease.gateway));
-    let (mut routes, via): (Vec<_>, Vec<_>) = given.chain(extra).partition(|route| route.via.is_none());
+    let with_metric = |route: Route| Route { metric: route.metric.or(profile.metric), ..route };
+    let mut taken = BTreeSet::from([Route::new(lease.address.trunc().into(), None).key()]);
+    let (extra, given) = (extra.map(with_metric), given.map(with_metric));
+    let extra: Vec<_> = extra.filter(|route| taken.insert(route.key())).collect();
+    let given: Vec<_> = given.filter(|route| taken.insert(route.key())).collect();
+    let (mut routes, via): (Vec<_>, Vec<_>) = given.into_iter().chain(extra).partition(|route| route.via.is_none());
     // The kernel refuses a route whose next hop it cannot reach: a router outside the subnet wants its own on-link route.
     for hop in via.iter().filter(|route| route.is_main()).filter_map(|route| route.via) {
         let reachable = |r: &Route| r.is_main() && r.destination.contains(&hop);
@@ -72,11 +82,28 @@ pub fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
             && !lease.address.contains(&v4)
             && !routes.iter().any(reachable)
         {
-            routes.push(Route { mtu, ..Route::new(Ipv4Net::from(v4).into(), None) });
+            routes.push(with_metric(Route { mtu, ..Route::new(Ipv4Net::from(v4).into(), None) }));
         }
     }
     routes.extend(via);
-    routes.into_iter().map(|route| Route { metric: route.metric.or(profile.metric), ..route }).collect()
+    routes
+}
+
+/// Returns the routes that a main plugin is told of, which adds them one by one.
+pub fn told(lease: &Lease, profile: &Profile) -> Vec<Route> {
+    let mut told = routes(lease, profile);
+    told.retain(|route| !route.is_late(lease, profile));
+    told
+}
+
+/// Returns whether a main plugin is not told of all of a lease's routes.
+pub fn has_late(lease: &Lease, profile: &Profile) -> bool {
+    routes(lease, profile).iter().any(|route| route.is_late(lease, profile))
+}
+
+/// Returns whether a route of a lease's interface is one that a main plugin cannot add.
+pub fn is_late(route: &LinkRoute, lease: &Lease) -> bool {
+    route.via.is_none_or(|via| !lease.address.contains(&via))
 }
 
 impl Route {
@@ -86,6 +113,25 @@ impl Route {
 
     fn is_main(&self) -> bool {
         self.table.is_none_or(|table| table == MAIN_TABLE)
+    }
+
+    /// Returns whether the daemon adds it where the main plugin cannot: it leads onto the link, or by a router outside of the
+    /// subnet.
+    ///
+    /// Main plugins that know of no `scope` give a route onto the link the global one, and the kernel takes no next hop
+    /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told.
+    fn is_late(&self, lease: &Lease, profile: &Profile) -> bool {
+        let beyond = match (self.destination, self.via) {
+            (IpNet::V4(_), None) => true,
+            (IpNet::V4(_), Some(IpAddr::V4(via))) => !lease.address.contains(&via),
+            (IpNet::V4(_), Some(IpAddr::V6(_))) | (IpNet::V6(_), _) => false,
+        };
+        profile.late_routes && beyond && self.is_main()
+    }
+
+    /// Returns what of it the kernel tells routes apart by.
+    fn key(&self) -> (IpNet, u32, u32) {
+        (self.destination.trunc(), self.metric.unwrap_or(0), self.table.unwrap_or(MAIN_TABLE))
     }
 }
 
@@ -100,7 +146,6 @@ fn resolve(extra: &ExtraRoute, gateway: Option<Ipv4Addr>) -> Route {
 
 /// Returns the routes that the daemon itself keeps in step with a lease: those of IPv4 in the main table.
 fn link_routes(lease: &Lease, profile: &Profile) -> Vec<LinkRoute> {
-    let mut kept = BTreeSet::new();
     let as_link_route = |route: &Route| match (route.destination, route.via) {
         (IpNet::V4(destination), None) => Some((destination, None)),
         (IpNet::V4(destination), Some(IpAddr::V4(via))) => Some((destination, Some(via))),
@@ -111,7 +156,7 @@ fn link_routes(lease: &Lease, profile: &Profile) -> Vec<LinkRoute> {
         let metric = route.metric.filter(|metric| *metric != 0);
         Some(LinkRoute { destination: destination.trunc(), via, metric, mtu: route.mtu })
     });
-    all.filter(|route| kept.insert(route.clone())).collect()
+    all.collect()
 }
 
 /// Tells whether two leases ask the same of an interface.
@@ -137,8 +182,9 @@ pub fn difference(before: &Before<'_>, next: Option<&Lease>, profile: &Profile) 
     let mut leaving: Vec<Ipv4Net> = old.union(&left).copied().filter(|address| !stays(address)).collect();
     let is_other = |address: &Ipv4Net| !old.contains(address) && !left.contains(address) && !stays(address);
     let others: Vec<Ipv4Net> = before.addresses.iter().copied().filter(is_other).collect();
+    // Where no lease is of before, the address is the one that is there.
     if let Some(next) = next
-        && (before.bare || old.len() != 1 || !old.contains(&next.address))
+        && (before.bare || !old.is_empty() && (old.len() != 1 || !old.contains(&next.address)))
     {
         let (first, later) = leaving.into_iter().partition(|address| of_one_subnet(address, &next.address));
         leaving = later;
@@ -197,7 +243,8 @@ fn of_one_subnet(a: &Ipv4Net, b: &Ipv4Net) -> bool {
 fn reroute(before: &Before<'_>, next: Option<&Lease>, profile: &Profile, steps: &mut Vec<Step>) {
     let old: Vec<Vec<LinkRoute>> = before.leases.iter().map(|lease| link_routes(lease, profile)).collect();
     let new = next.map(|next| link_routes(next, profile)).unwrap_or_default();
-    let there = |route: &LinkRoute| !before.bare && !old.is_empty() && old.iter().all(|old| old.contains(route));
+    let certain = !before.bare && !before.unrouted && !old.is_empty();
+    let there = |route: &LinkRoute| certain && old.iter().all(|old| old.contains(route));
     let mut going: Vec<LinkRoute> = Vec::new();
     // What needs another route goes before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {

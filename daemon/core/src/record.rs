@@ -37,10 +37,16 @@ pub struct Record {
     pub boot: BootId,
     /// The wall clock at the lease's start: the only way from one boot's clock to the next one's.
     pub since: WallTime,
+    /// Until when a lease that is on its way back is kept for its identity, from the lease's start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Duration>,
     /// What is still to be done at the interface, or what it keeps by choice. `None`: it carries what `lease` says when `Bound`,
     /// or nothing of it when `Seeking`, as far as the profile wants the interface changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Box<Former>>,
+    /// Somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later leases.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken_off: bool,
 }
 
 /// What an interface may carry of earlier leases, and is to be taken off it. What is here when the daemon ends is taken off
@@ -59,6 +65,9 @@ pub struct Former {
     /// The MTU is still to be set: that of the record's lease, or of the first of these where the profile keeps what changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mtu_due: bool,
+    /// Routes of that lease are still to be put on: the main plugin was not told of them, or the kernel took them with the link.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub routes_due: bool,
     /// Addresses of others that the kernel takes off with one of these, and that are to be put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub displaced: Vec<Ipv4Net>,
@@ -74,6 +83,8 @@ pub enum RecordState {
     Seeking,
     /// The attachment is gone; the server may not know yet.
     Releasing,
+    /// Nobody holds the lease: it was the last of an identity that can return, which will ask for its address.
+    Past,
 }
 
 impl Record {
@@ -93,6 +104,7 @@ impl Record {
             let shorten = |d: Duration| d.saturating_sub(cut);
             (times.t1, times.t2, times.end) = (shorten(times.t1), shorten(times.t2), shorten(times.end));
         }
+        self.kept = self.kept.map(|kept| kept.saturating_sub(cut));
         self.boot = boot.clone();
     }
 }

@@ -21,6 +21,8 @@ pub struct Survey {
     pub server_on_host: bool,
     /// The host's link is a bridge.
     pub parent_is_bridge: bool,
+    /// The container's interface is a macvlan: not a port of that bridge, but a child of it.
+    pub macvlan: bool,
 }
 
 /// Silence, as an ADD met it.
@@ -57,7 +59,7 @@ impl Silence {
     }
 
     fn of_the_host(&self, parent: &str) -> Vec<String> {
-        let Survey { bridge_nf, forward_drop, server_on_host, parent_is_bridge, .. } = self.survey;
+        let Survey { bridge_nf, forward_drop, server_on_host, parent_is_bridge, macvlan, .. } = self.survey;
         let setting = "net.bridge.bridge-nf-call-iptables=1";
         let walled = match (parent_is_bridge && bridge_nf == Some(true), forward_drop) {
             (true, Some(true)) => Some(format!(
@@ -69,7 +71,8 @@ impl Silence {
             )),
             (true, Some(false)) | (false, _) => None,
         };
-        let own = match (server_on_host, parent_is_bridge) {
+        // What a child of a link sends goes out of that link, and never up to its host.
+        let own = match (server_on_host, parent_is_bridge && !macvlan) {
             (true, false) => Some(format!(
                 "a DHCP server runs on this host, whose own sockets a container on {parent} cannot reach: use a bridge, or put \
                  the server elsewhere"
@@ -95,6 +98,7 @@ mod tests {
         forward_drop: None,
         server_on_host: false,
         parent_is_bridge: false,
+        macvlan: false,
     };
 
     fn reasons(survey: Survey) -> Vec<String> {
@@ -106,7 +110,7 @@ mod tests {
     fn each_finding_has_its_sentence() {
         let server_on_host = true;
         let bridge_nf = Some(true);
-        let table: [(Survey, &[&str]); 11] = [
+        let table: [(Survey, &[&str]); 12] = [
             (NOTHING, &[]),
             (Survey { carrier: Some(false), received: Some(10), ..NOTHING }, &["eth0 has lost its carrier"]),
             (Survey { received: Some(10), ..NOTHING }, &["not one frame came in on eth0"]),
@@ -118,6 +122,7 @@ mod tests {
             (Survey { bridge_nf: Some(false), forward_drop: Some(true), ..BRIDGE }, &[]),
             (Survey { server_on_host, ..NOTHING }, &["use a bridge, or put the server elsewhere"]),
             (Survey { server_on_host, ..BRIDGE }, &["does it serve br0"]),
+            (Survey { server_on_host, macvlan: true, ..BRIDGE }, &["a container on br0 cannot reach"]),
         ];
         for (survey, expected) in table {
             let found = reasons(survey.clone());

@@ -23,7 +23,7 @@ fn read(text: &str) -> Result<Option<Adoptee>, Unusable> {
 
 /// The attachment, namespace, LAN, client identifier and address of a cached attachment.
 fn summary(text: &str) -> (String, String, Lan, String, String) {
-    let Adoptee { add, address } = read(text).unwrap().unwrap();
+    let Adoptee { add, address, .. } = read(text).unwrap().unwrap();
     let Add { attachment, netns, lan, client_id, .. } = *add;
     let id = String::from_utf8(client_id.resolve(Mac::default()).as_bytes().to_vec()).unwrap();
     (attachment.to_string(), netns.display().to_string(), lan, id, address.to_string())
@@ -63,6 +63,7 @@ fn a_container_of_podman_is_found_with_its_arguments() {
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(json(&request.config), json(stdin));
     assert_eq!(request.env.args.as_deref(), Some("IgnoreUnknown=1;K8S_POD_NAME=c1;MAC=02:00:00:00:00:77"));
+    assert!(cached.mac().is_some(), "{}", cached.result);
     assert_eq!(summary(PODMAN).1, "/run/netns/netns-f3ff9af0-3e09-d26e-f157-525760eb5fdd");
 }
 

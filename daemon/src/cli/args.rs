@@ -1,5 +1,6 @@
 //! Arguments and environment variables.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ pub(crate) struct DaemonArgs {
         env = "LEASEHOLD_CNI_CACHE",
         value_name = "DIR,…",
         value_delimiter = ',',
+        value_parser = directory,
         default_value = "/var/lib/cni/results,/var/lib/cni/multus/results"
     )]
     pub(crate) cni_cache: Vec<PathBuf>,
@@ -103,6 +105,11 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// Reads a directory, which may be none: clap's own parser refuses an empty path.
+fn directory(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(PathBuf::from(text))
+}
+
 /// Reads a number of seconds for an ADD.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
@@ -131,6 +138,13 @@ mod tests {
         assert_eq!(args.log_format, LogFormat::Text);
         assert_eq!((args.timeout, args.broadcast, args.pid_file), (Duration::from_secs(30), false, None));
         assert_eq!(args.cni_cache, ["/var/lib/cni/results", "/var/lib/cni/multus/results"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_daemon_may_have_no_cache_to_adopt_from() {
+        let args = Args::try_parse_from(["leasehold", "daemon", "--cni-cache", ""]).unwrap();
+        let Command::Daemon(args) = args.command else { panic!("{args:?}") };
+        assert!(args.cni_cache.iter().all(|cache| cache.as_os_str().is_empty()), "{:?}", args.cni_cache);
     }
 
     #[test]

@@ -88,13 +88,15 @@ fn print(events: &[Value], json: bool, out: &mut dyn Write) -> Result<(), Events
     out.flush().map_err(EventsError::Print)
 }
 
-/// Returns an event as one line: time, attachment, kind, address, server, cause.
+/// Returns an event as one line: time, attachment, kind, address, server, cause, and how often it happened.
 fn line(event: &Event) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let address = or_dash(event.address.map(|address| address.to_string()));
     let server = or_dash(event.server.map(|server| server.to_string()));
     let Event { time, attachment, kind, cause, .. } = event;
-    let line = format!("{time} {attachment} {kind} {address} {server} {cause}");
+    let run = event.times.zip(event.since.as_ref());
+    let run = run.map(|(times, since)| format!(" ({times} times since {since})")).unwrap_or_default();
+    let line = format!("{time} {attachment} {kind} {address} {server} {cause}{run}");
     // Names come from callers and servers: none may move the cursor of a terminal. Quotes stay as they are.
     let parts: Vec<String> = line.trim_end().split(['"']).map(|part| part.escape_debug().to_string()).collect();
     parts.join("\"")
@@ -161,6 +163,16 @@ mod tests {
         let expected = "2024-12-31T23:59:59.001Z lan/c1/eth0 lost 10.0.0.7/24 10.0.0.1 ";
         assert_eq!(text, format!("{expected}a\n{expected}b\n{expected}c\n"));
         assert_eq!(asked[1], "GET /v1/events?after=5&wait=0 HTTP/1.1");
+    }
+
+    #[test]
+    fn what_happened_again_and_again_says_how_often() {
+        let mut renewed = event(4, "renewal at T1");
+        renewed["times"] = 37.into();
+        renewed["since"] = "2024-12-30T00:00:00.000Z".into();
+        let (text, ended, _) = ran(false, false, vec![Some(answer(&[renewed], 4)), Some(answer(&[], 4))]);
+        ended.unwrap();
+        assert!(text.ends_with("renewal at T1 (37 times since 2024-12-30T00:00:00.000Z)\n"), "{text}");
     }
 
     #[test]

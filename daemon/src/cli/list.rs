@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted};
+use leasehold_core::identity::ClientId;
 
 use super::args::ListArgs;
 use super::client::{self, ClientError};
@@ -26,8 +27,21 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         return Ok(format!("{value:#}\n"));
     }
-    let Bindings { bindings, not_adopted } = serde_json::from_slice(&body)?;
-    Ok(table(&bindings) + &unadopted(&not_adopted))
+    let Bindings { bindings, not_adopted, refused: _ } = serde_json::from_slice(&body)?;
+    Ok(table(&bindings) + &held_up(&bindings) + &unadopted(&not_adopted))
+}
+
+/// Says what keeps leases from their servers, below the table. Nothing where nothing does.
+fn held_up(bindings: &[Binding]) -> String {
+    let mut text = String::new();
+    for binding in bindings {
+        let (Some(what), Some(seconds)) = (&binding.held_up_by, binding.seconds_held_up) else { continue };
+        let head = if text.is_empty() { "\nOn their way back to their servers, but held up:\n" } else { "" };
+        let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease ends by itself in {seconds} s)"));
+        let line = format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default());
+        writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
+    }
+    text
 }
 
 /// Says which containers run without a lease that the daemon holds, below the table. Nothing where there is none.
@@ -75,7 +89,10 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
         readable(&binding.identity.client_id),
         binding.identity.chaddr.clone(),
         binding.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
-        binding.state.clone(),
+        match binding.seconds_to_release {
+            Some(seconds) => format!("{} for {seconds} s", binding.state),
+            None => binding.state.clone(),
+        },
         binding.server.map_or_else(|| "-".to_owned(), |server| server.to_string()),
         seconds(binding.seconds_to_t1),
         seconds(binding.seconds_to_t2),
@@ -86,16 +103,9 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
     cells.map(|cell| cell.escape_debug().to_string())
 }
 
-/// Shows a client identifier of type 0 (RFC 4361: no hardware type) as the text that it mostly is: `00:c1/lan/eth0`.
-/// Any other stays hexadecimal.
+/// Shows a client identifier as the daemon's messages do.
 fn readable(hex: &str) -> String {
-    let byte = |i: usize| hex.get(i..i + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    let text: Option<String> =
-        (2..hex.len()).step_by(2).map(|i| byte(i).filter(u8::is_ascii_graphic).map(char::from)).collect();
-    match text {
-        Some(text) if hex.starts_with("00") && !text.is_empty() => format!("00:{text}"),
-        _ => hex.to_owned(),
-    }
+    ClientId::try_from(hex.to_owned()).map_or_else(|_| hex.to_owned(), |id| id.readable())
 }
 
 #[cfg(test)]
@@ -124,6 +134,9 @@ mod tests {
             seconds_to_t1: Some(1_795),
             seconds_to_t2: Some(3_145),
             seconds_to_expiry: Some(3_595),
+            seconds_to_release: None,
+            held_up_by: None,
+            seconds_held_up: None,
             link: Link { netns: Some("/run/netns/c1".to_owned()), ifindex: 2, mac: "02:00:00:00:00:01".to_owned() },
         }
     }
@@ -151,7 +164,8 @@ mod tests {
             },
             ..binding("c4")
         };
-        let table = table(&[binding("c1"), acquiring, for_ever, releasing]);
+        let kept = Binding { state: "KEPT".to_owned(), seconds_to_release: Some(42), ..binding("c5") };
+        let table = table(&[binding("c1"), acquiring, for_ever, releasing, kept]);
         let golden = include_str!("list.golden");
         assert_eq!(table, golden, "\n{table}");
     }
@@ -166,6 +180,23 @@ mod tests {
         let mut odd = binding("c1");
         odd.attachment.network = "\u{1b}[2Jlan".to_owned();
         assert!(!table(&[odd]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_keeps_a_lease_from_its_server_stands_below_with_the_way_out() {
+        let waits = |container: &str, what: &str| Binding {
+            held_up_by: Some(what.to_owned()),
+            seconds_held_up: Some(312),
+            ..binding(container)
+        };
+        assert_eq!(held_up(&[binding("c1")]), "");
+        let endless = Binding { seconds_to_expiry: None, ..waits("c3", "odd\u{1b}[2J") };
+        assert_eq!(
+            held_up(&[binding("c1"), waits("c2", "host link eth0 is not there"), endless]),
+            "\nOn their way back to their servers, but held up:\n\
+             lan/c2/eth0: for 312 s, host link eth0 is not there (the lease ends by itself in 3595 s)\n\
+             lan/c3/eth0: for 312 s, odd\\u{1b}[2J\n"
+        );
     }
 
     #[test]

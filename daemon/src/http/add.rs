@@ -17,6 +17,9 @@ use super::client_id::{self, MachineId};
 use super::named::{host_netns, lan, netns};
 use super::refusal::{bad_config, bad_env, quoted, refused};
 
+/// For how many seconds a lease is kept whose identity can return, where the network does not say.
+const GRACE: u32 = 60;
+
 const HOST_NAME: u8 = 12;
 const STATIC_ROUTE: u8 = 33;
 const ROUTER: u8 = 3;
@@ -57,6 +60,7 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
     let said = config.runtime_config().map_err(refused)?;
     let args = Args::parse(request.env.args.as_deref());
     let mut provided = provided(&ipam, &args)?;
+    let by_option = provided.contains_key(&CLIENT_ID);
     let client_id = client_id(&ipam, &mut provided, &attachment, &args, site)?;
     let wanted = args::wanted(config, &said, &args)?;
     let profile = profile(&ipam, provided, &Names { attachment: &attachment, args: &args })?;
@@ -66,6 +70,8 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
     // it the one that the runtime names is not known here.
     let chaddr = args::chaddr(&said)?;
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
+    let returns = by_option || ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, chaddr.is_some()));
+    let grace = returns.then_some(ipam.grace.unwrap_or(GRACE));
     Ok(Add {
         netns: netns(request)?,
         host_netns: host_netns(request),
@@ -73,7 +79,7 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
         client_id,
         chaddr,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
-        profile: Profile { broadcast, on_parent, ..profile },
+        profile: Profile { broadcast, on_parent, grace, ..profile },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
         attachment,
     })
@@ -128,7 +134,8 @@ fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Res
     Ok(())
 }
 
-/// Returns what the client says and wants, but for how it is answered: the main plugin has a say in that.
+/// Returns what the client says and wants, but for how it is answered and who adds which routes, where the main plugin has a
+/// say, and for how long its lease is kept, which its identity decides.
 fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<Profile, Error> {
     once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
     // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they go out as they are.
@@ -161,6 +168,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         allow: ipam.servers.allow.clone(),
         deny: ipam.servers.deny.clone(),
         release: ipam.release.unwrap_or(true),
+        grace: None,
         detection: match ipam.conflict_detection {
             ConflictDetection::Optimistic => Detection::Optimistic,
             ConflictDetection::Strict => Detection::Strict,
@@ -171,6 +179,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         metric: ipam.priority,
         routes: ipam.routes.iter().map(extra_route).collect(),
         suppress_default_route: ipam.suppress_default_route,
+        late_routes: false,
     };
     match length(&profile) {
         0..=ClientMessage::EXTRA => Ok(profile),

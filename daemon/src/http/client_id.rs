@@ -80,6 +80,17 @@ pub(super) fn rule(
     of_bytes(KEY, bytes)
 }
 
+/// Returns whether an identity may come back with another container. `fixed_mac`: the runtime names the hardware address.
+///
+/// The DUID's IAID is made of the container's id too, which engines give to a container that they start once more.
+pub(super) fn returns(kind: &Kind, fixed_mac: bool) -> bool {
+    match kind {
+        Kind::Container => false,
+        Kind::Mac => fixed_mac,
+        Kind::Pod | Kind::Duid | Kind::Hex(_) | Kind::Text(_) => true,
+    }
+}
+
 /// Returns the rule that is these bytes, which stand at `key`.
 pub(super) fn of_bytes(key: &str, bytes: Vec<u8>) -> Result<ClientIdRule, Error> {
     ClientId::new(bytes).map(ClientIdRule::Bytes).map_err(|fault| bad_config(key, fault))

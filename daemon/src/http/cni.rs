@@ -17,12 +17,20 @@ use super::result::{code, message, success};
 pub(crate) struct Asked {
     /// What it asks of the core.
     pub(crate) call: Call,
-    /// The version in which to answer.
+    /// How to answer.
+    pub(crate) form: Form,
+}
+
+/// The form that a runtime's answer takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
     version: Version,
     /// What an ADD's network says of routes.
     profile: Profile,
     /// `ADD of lan/0123/eth0`, for errors.
     about: String,
+    /// The code of a daemon that stops first.
+    unanswered: Code,
 }
 
 /// What a runtime may ask.
@@ -97,7 +105,9 @@ impl Asked {
             Verb::Add => {
                 let attachment = attachment(request, config)?;
                 let about = of(&attachment);
-                let add = add(request, config, attachment, site)?;
+                let mut add = add(request, config, attachment, site)?;
+                // Routes have a scope since then.
+                add.profile.late_routes = version < Version::V1_1_0;
                 profile = add.profile.clone();
                 (about, Call::Add(Box::new(add)))
             }
@@ -122,9 +132,15 @@ impl Asked {
                 (verb.as_str().to_owned(), Call::Status { parent: standing_parent(config) })
             }
         };
-        Ok(Self { call, version, profile, about })
+        let unanswered = match verb {
+            Verb::Status => Code::NotAvailable,
+            Verb::Add | Verb::Del | Verb::Check | Verb::Gc => Code::TryAgainLater,
+        };
+        Ok(Self { call, form: Form { version, profile, about, unanswered } })
     }
+}
 
+impl Form {
     /// Returns what the shim prints: a result, nothing, or an error.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
@@ -137,8 +153,7 @@ impl Asked {
 
     /// Returns the error for a daemon that stops before it has an answer.
     pub(crate) fn unanswered(&self) -> Error {
-        let code = if matches!(self.call, Call::Status { .. }) { Code::NotAvailable } else { Code::TryAgainLater };
-        self.error(code, "the leasehold daemon is stopping")
+        self.error(self.unanswered, "the leasehold daemon is stopping")
     }
 
     fn error(&self, code: Code, msg: impl Into<String>) -> Error {

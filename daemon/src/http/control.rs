@@ -1,5 +1,6 @@
 //! The core's bindings in the operator's words. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_api::control;
@@ -7,8 +8,12 @@ use leasehold_core::effect::Row;
 use leasehold_core::identity::{Attachment, Door, Identity, Lan};
 use leasehold_core::link::Link;
 
-/// Writes all bindings, and what could not become one.
-pub(crate) fn bindings(rows: &[Row], not_adopted: &[(Attachment, String)]) -> control::Bindings {
+/// Writes all bindings, what could not become one, and what was refused of what came in.
+pub(crate) fn bindings(
+    rows: &[Row],
+    not_adopted: &[(Attachment, String)],
+    refused: BTreeMap<String, u64>,
+) -> control::Bindings {
     let not = |(of, reason): &(Attachment, String)| control::NotAdopted {
         attachment: attachment(of),
         reason: reason.clone(),
@@ -16,6 +21,7 @@ pub(crate) fn bindings(rows: &[Row], not_adopted: &[(Attachment, String)]) -> co
     control::Bindings {
         bindings: rows.iter().map(binding).collect(),
         not_adopted: not_adopted.iter().map(not).collect(),
+        refused,
     }
 }
 
@@ -30,6 +36,9 @@ fn binding(row: &Row) -> control::Binding {
         seconds_to_t1: seconds(row.t1),
         seconds_to_t2: seconds(row.t2),
         seconds_to_expiry: seconds(row.expires),
+        seconds_to_release: seconds(row.kept),
+        held_up_by: row.held_up.as_ref().map(|(_, what)| what.clone()),
+        seconds_held_up: row.held_up.as_ref().map(|(since, _)| since.as_secs()),
         link: link(&row.link),
     }
 }

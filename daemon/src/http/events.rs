@@ -93,6 +93,8 @@ fn event(Numbered { number, event }: &Numbered) -> control::Event {
         address: event.address,
         server: event.server,
         cause: event.cause.clone(),
+        times: event.run.map(|run| run.times),
+        since: event.run.map(|run| rfc3339(run.since)),
     }
 }
 

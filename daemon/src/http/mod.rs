@@ -2,7 +2,7 @@
 //!
 //! Holds no rule and no state of a lease: [`cni`] (with [`add`], [`named`], [`args`], [`client_id`], [`refusal`] and
 //! [`result`]) and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the journal,
-//! [`server`] is hyper, [`spool`] reads what shims left while no daemon ran.
+//! [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
 //! One channel bears everything, so one `recv` in the driver's loop hears every caller:
@@ -17,7 +17,7 @@
 //! until the connection is closed *and* the driver has dropped its `Reply`, so there are at most two events a place.
 //!
 //! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Up to then callers wait in
-//! the backlog. When `shutdown` resolves, callers without an answer are cut off before any byte, which makes the shim
+//! the backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which makes the shim
 //! ask the next daemon; the `HungUp`s that follow are an artefact of stopping, so the driver reads no more events then.
 
 mod add;
@@ -37,6 +37,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use leasehold_api::MAX_BODY;
 use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -44,12 +45,15 @@ pub(crate) use add::Site;
 pub(crate) use client_id::MachineId;
 pub(crate) use cni::Asked;
 pub(crate) use server::serve;
-pub(crate) use spool::scan_spool;
+pub(crate) use spool::Spool;
 
 use crate::store::journal::Journal;
 
-/// Connections that are served at once; those beyond wait in the socket's backlog.
+/// Connections that are served at once, at most; those beyond wait in the socket's backlog.
 pub(crate) const MAX_OPEN: usize = 1024;
+
+/// Bytes of requests that are read at once; further requests wait in their sockets.
+const MAX_READING: usize = 8 * MAX_BODY;
 
 /// Readers of the journal that wait for events at once: each holds a place.
 const MAX_WAITING: usize = 64;
@@ -92,17 +96,19 @@ pub(crate) struct Doors {
     site: Site,
     events: mpsc::UnboundedSender<Event>,
     places: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
     journal: Journal,
     waiting: Arc<Semaphore>,
     next: Arc<AtomicU64>,
 }
 
 impl Doors {
-    /// Returns the front doors' end and the driver's end.
-    pub(crate) fn new(site: Site, journal: Journal) -> (Self, mpsc::UnboundedReceiver<Event>) {
+    /// Returns the front doors' end, for as many connections at once as there are `places`, and the driver's end.
+    pub(crate) fn new(site: Site, journal: Journal, places: usize) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
-        let (places, waiting) = (Arc::new(Semaphore::new(MAX_OPEN)), Arc::new(Semaphore::new(MAX_WAITING)));
-        let doors = Self { site, events, places, journal, waiting, next: Arc::default() };
+        let of = |places| Arc::new(Semaphore::new(places));
+        let (places, reading) = (of(places.clamp(1, MAX_OPEN)), of(MAX_READING));
+        let doors = Self { site, events, places, reading, journal, waiting: of(MAX_WAITING), next: Arc::default() };
         (doors, driver)
     }
 

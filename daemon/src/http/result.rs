@@ -9,12 +9,12 @@ use leasehold_core::effect::Failure;
 use leasehold_core::link::LinkCause;
 use leasehold_core::plan;
 
-/// Returns what a lease means to a main plugin. It adds the routes one by one, in this order.
+/// Returns what a lease means to a main plugin.
 pub(super) fn success(lease: &Lease, profile: &Profile) -> Success {
     let gateway = lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route);
     Success {
         ips: vec![Ip { address: lease.address.into(), gateway }],
-        routes: plan::routes(lease, profile).into_iter().map(route).collect(),
+        routes: plan::told(lease, profile).into_iter().map(route).collect(),
         dns: Dns {
             nameservers: lease.dns.iter().copied().map(IpAddr::V4).collect(),
             domain: lease.domain.clone(),
@@ -38,23 +38,31 @@ fn route(route: plan::Route) -> Route {
 pub(super) fn code(failure: &Failure) -> Code {
     match failure {
         Failure::Link { cause, .. } => match cause {
-            LinkCause::NoNetns(_) | LinkCause::NotANetns(_) | LinkCause::HostNetns(_) | LinkCause::NetnsChanged(_) => {
-                Code::InvalidEnvironment
-            }
+            LinkCause::NoNetns(_)
+            | LinkCause::NoDirectory(_)
+            | LinkCause::NotANetns(_)
+            | LinkCause::NotMounted(_)
+            | LinkCause::HostNetns(_)
+            | LinkCause::NetnsChanged(_) => Code::InvalidEnvironment,
             LinkCause::NoLink(_) => Code::InvalidEnvironment,
             LinkCause::NotEthernet(_) => Code::InvalidConfig,
             LinkCause::Refused { .. } => Code::Io,
-            LinkCause::Down | LinkCause::TimedOut => Code::TryAgainLater,
+            LinkCause::Down | LinkCause::MacTaken(_) | LinkCause::NoDescriptor { .. } | LinkCause::TimedOut => {
+                Code::TryAgainLater
+            }
         },
         Failure::NoCarrier { .. }
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
         | Failure::Nak { .. }
         | Failure::Conflict { .. }
+        | Failure::Conflicts { .. }
+        | Failure::HeldBack { .. }
         | Failure::TooShort { .. }
         | Failure::TimedOut { .. }
         | Failure::Store(_)
         | Failure::Held { .. }
+        | Failure::AddressHeld { .. }
         | Failure::Cancelled(_)
         | Failure::NotWanted { .. }
         | Failure::NotCollected(_)

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +27,8 @@ use super::events::Question;
 use super::refusal::undecodable;
 use super::{Doors, Event, Reply, control};
 
+/// The longest head of a request, in bytes: hyper keeps a buffer of that size for a caller who waits.
+const MAX_HEAD: usize = 8192;
 /// From the accept to the end of the request's head.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
 /// From the end of the head to the end of the body.
@@ -41,16 +42,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
      in the runtime's plugin directory, replace the plugin dhcp of containernetworking by leasehold's";
 
-/// Serves `listener` until `shutdown` resolves. `socket` is the listener's path: spooled calls lie beside it.
-pub(crate) async fn serve(listener: UnixListener, socket: PathBuf, doors: Doors, shutdown: impl Future<Output = ()>) {
+/// Serves the last listener that `listeners` brought, until that is closed. `socket` is their path: spooled calls lie
+/// beside it.
+///
+/// Callers who wait at an earlier listener are cut off, and ask again.
+pub(crate) async fn serve(mut listeners: mpsc::UnboundedReceiver<UnixListener>, socket: PathBuf, doors: Doors) {
+    let Some(mut listener) = listeners.recv().await else { return };
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
     let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             biased;
-            () = &mut shutdown => break,
+            next = listeners.recv() => match next {
+                Some(next) => listener = next,
+                None => break,
+            },
             Some(_) = connections.join_next() => {}
             (stream, place) = accept(&listener, &doors) => {
                 let caller = Caller { doors: doors.clone(), socket: socket.clone(), place: Arc::new(place) };
@@ -96,6 +103,7 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(MAX_HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     let limit = async {
@@ -128,8 +136,8 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
 }
 
 async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
-    let result = match read(body).await {
-        Ok(body) => cni(body, caller).await.map_err(|error| (status(error.code), error)),
+    let result = match understand(body, caller).await {
+        Ok(understood) => cni(understood, caller).await.map_err(|error| (status(error.code), error)),
         Err(refused) => Err(refused),
     };
     match result {
@@ -139,6 +147,30 @@ async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
             json(status, to_json(&error))
         }
     }
+}
+
+/// What is kept of a request while its caller waits.
+struct Understood {
+    asked: Asked,
+    /// Where a DEL of its attachment would be spooled.
+    spooled: PathBuf,
+}
+
+/// Reads a request, and makes of it what is needed: its text may be long, and many callers wait.
+async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
+    let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
+    // What is read at once has a bound; whoever comes in vain waits in its socket. All that have a part of it let go of it
+    // within BODY_LIMIT.
+    let room = caller.doors.reading.acquire_many(length as u32).await.expect("nobody closes it");
+    let body = read(body).await?;
+    let understood = serde_json::from_slice(&body)
+        .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))
+        .and_then(|request: wire::Request| {
+            let asked = Asked::parse(&request, &caller.doors.site)?;
+            Ok(Understood { asked, spooled: spool::path(&caller.socket, &request) })
+        });
+    drop((body, room));
+    understood.map_err(|error| (status(error.code), error))
 }
 
 /// Reads a body of at most [`MAX_BODY`] bytes.
@@ -163,27 +195,22 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
     }
 }
 
-async fn cni(body: Bytes, caller: &Caller) -> Result<String, Error> {
-    let request: wire::Request = serde_json::from_slice(&body)
-        .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))?;
-    // So that the connection's buffer is free again while the caller waits.
-    drop(body);
-    let asked = Asked::parse(&request, &caller.doors.site)?;
+async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
+    let Understood { asked: Asked { call, form }, spooled } = understood;
     // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
     // the file: a later start must not replay it against the new lease.
-    if matches!(asked.call, Call::Add(_)) {
-        forget_spooled(&caller.socket, &request);
+    if matches!(call, Call::Add(_)) {
+        forget_spooled(&spooled);
     }
-    let answer = ask(asked.call.clone(), caller).await.ok_or_else(|| asked.unanswered())?;
+    let answer = ask(call, caller).await.ok_or_else(|| form.unanswered())?;
     if answer == Answer::Deleted {
-        forget_spooled(&caller.socket, &request);
+        forget_spooled(&spooled);
     }
-    asked.answer(&answer)
+    form.answer(&answer)
 }
 
-fn forget_spooled(socket: &Path, request: &wire::Request) {
-    let path = spool::path(socket, request);
-    match std::fs::remove_file(&path) {
+fn forget_spooled(path: &Path) {
+    match std::fs::remove_file(path) {
         Ok(()) => debug!(path = %path.display(), "a spooled DEL was superseded"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => warn!(path = %path.display(), %error, "cannot remove a spooled DEL: remove it by hand"),
@@ -192,8 +219,8 @@ fn forget_spooled(socket: &Path, request: &wire::Request) {
 
 async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings { rows, not_adopted }) => {
-            json(StatusCode::OK, to_json(&control::bindings(&rows, &not_adopted)))
+        Some(Answer::Bindings { rows, not_adopted, refused }) => {
+            json(StatusCode::OK, to_json(&control::bindings(&rows, &not_adopted, refused)))
         }
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),

@@ -1,25 +1,27 @@
-//! Reads the DELs that shims left beside the socket while no daemon ran.
+//! Takes up the DELs that shims left beside the socket while no daemon answered: at the start, and while it runs, because
+//! the socket's file may be gone, or a start may have been too late for a shim that gave up.
 //!
 //! The names are `leasehold_api::spool`'s. Nothing that lies there can keep the daemon from starting: what is no DEL is
 //! set aside, so that an operator finds it, and the oldest of that is not kept for ever.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
-use leasehold_core::effect::Call;
+use leasehold_core::effect::{Answer, Call};
 use tracing::{debug, info, warn};
 
 use super::add::Site;
 use super::cni::Asked;
 
-/// The most calls that one start takes up; the next start takes up the rest.
-const MAX_CALLS: usize = 65_536;
+/// How long a call that failed rests before it is taken up again.
+const REST: Duration = Duration::from_secs(60);
 
 /// The most unreadable files that are kept for an operator to look at.
 const MAX_SET_ASIDE: usize = 64;
@@ -50,45 +52,95 @@ enum Unreadable {
     NotADel,
 }
 
-/// Returns the calls that lie beside `socket`, each with its file, in order of their names.
-///
-/// The caller removes a file once its call is done. Whatever is unreadable is set aside with a warning.
-pub(crate) fn scan_spool(socket: &Path) -> Vec<(PathBuf, Call)> {
-    let mut spooled = Vec::new();
-    let mut set_aside = Vec::new();
-    for name in names(socket) {
-        let path = socket.with_file_name(&name);
-        match spool::kind(socket, &name) {
-            Some(spool::Kind::Call) if spooled.len() == MAX_CALLS => {
-                warn!(taken = MAX_CALLS, "too many spooled DELs for one start: the next takes up the rest");
-                break;
-            }
-            Some(spool::Kind::Call) => match read(&path) {
-                Ok(call) => spooled.push((path, call)),
-                Err(cause) => set_aside.extend(set_file_aside(socket, &name, &cause)),
-            },
-            Some(spool::Kind::Unfinished) => remove_abandoned(&path),
-            Some(spool::Kind::SetAside) => set_aside.push(path),
-            None => {}
-        }
-    }
-    thin_out(set_aside);
-    spooled
+/// The spool of one socket, and how far its calls are.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    socket: PathBuf,
+    /// The files that were taken up: when to take them up again, `None` while they are under way.
+    taken: HashMap<PathBuf, Option<Instant>>,
+    /// The directory could not be read the last time.
+    blind: bool,
 }
 
-/// Returns the sorted names of the spool's files.
-fn names(socket: &Path) -> Vec<OsString> {
-    let directory = socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let found = std::fs::read_dir(directory).map(|entries| {
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-        names.filter(|name| spool::kind(socket, name).is_some()).collect()
-    });
-    let mut names: Vec<_> = found.unwrap_or_else(|error| {
-        warn!(directory = %directory.display(), %error, "cannot look for spooled DELs");
-        Vec::new()
-    });
-    names.sort();
-    names
+impl Spool {
+    /// Returns the spool beside `socket`.
+    pub(crate) fn new(socket: PathBuf) -> Self {
+        Self { socket, taken: HashMap::new(), blind: false }
+    }
+
+    /// Takes up the calls that lie there, each with its file, in order of their names.
+    ///
+    /// Each is to end with [`Self::done`]. Whatever is unreadable is set aside with a warning.
+    pub(crate) fn take_up(&mut self) -> Vec<(PathBuf, Call)> {
+        let now = Instant::now();
+        self.taken.retain(|_, again| again.is_none_or(|again| now < again));
+        let mut calls = Vec::new();
+        let mut set_aside = Vec::new();
+        for name in self.names() {
+            let path = self.socket.with_file_name(&name);
+            match spool::kind(&self.socket, &name) {
+                Some(spool::Kind::Call) if self.taken.contains_key(&path) => {}
+                Some(spool::Kind::Call) if self.taken.len() >= spool::MAX_CALLS => {
+                    debug!(taken = spool::MAX_CALLS, "too many spooled DELs at once: the others come later");
+                    break;
+                }
+                Some(spool::Kind::Call) => match read(&path) {
+                    Ok(call) => {
+                        self.taken.insert(path.clone(), None);
+                        calls.push((path, call));
+                    }
+                    Err(cause) => match set_file_aside(&self.socket, &name, &cause) {
+                        Some(aside) => set_aside.push(aside),
+                        None => drop(self.taken.insert(path, Some(now + REST))),
+                    },
+                },
+                Some(spool::Kind::Unfinished) => remove_abandoned(&path),
+                Some(spool::Kind::SetAside) => set_aside.push(path),
+                None => {}
+            }
+        }
+        thin_out(set_aside);
+        calls
+    }
+
+    /// Ends a call: its file goes, unless it failed. Then it is taken up again after a while.
+    pub(crate) fn done(&mut self, file: PathBuf, answer: &Answer) {
+        if let Answer::Failed(failure) = answer {
+            warn!(file = %file.display(), %failure, again = ?REST, "spooled call failed and is kept");
+            self.taken.insert(file, Some(Instant::now() + REST));
+            return;
+        }
+        match std::fs::remove_file(&file) {
+            // The shim that left it has asked again itself.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                warn!(file = %file.display(), %error, "spooled call done, its file not removed");
+                self.taken.insert(file, Some(Instant::now() + REST));
+                return;
+            }
+            Ok(()) => debug!(file = %file.display(), "spooled call done"),
+        }
+        self.taken.remove(&file);
+    }
+
+    /// Returns the sorted names of the spool's files.
+    fn names(&mut self) -> Vec<OsString> {
+        let parent = self.socket.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new("."));
+        let found = std::fs::read_dir(directory).map(|entries| {
+            let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+            names.filter(|name| spool::kind(&self.socket, name).is_some()).collect()
+        });
+        if let Err(error) = &found
+            && !self.blind
+        {
+            warn!(directory = %directory.display(), %error, "cannot look for spooled DELs");
+        }
+        self.blind = found.is_err();
+        let mut names: Vec<_> = found.unwrap_or_default();
+        names.sort();
+        names
+    }
 }
 
 fn read(path: &Path) -> Result<Call, Unreadable> {

@@ -6,20 +6,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::LinkCause;
+use leasehold_core::link::{LinkCause, LinkView};
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
 use socket2::Socket;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, trace};
 
-use super::outbox::{Outbox, Outgoing};
+use super::outbox::{Order, Outbox, Outgoing};
 use super::packet::{Opened, PacketSocket, Receiver, Sent};
+use super::process::Process;
 use super::ready::Ready;
-use super::{NetEvent, Received};
+use super::{Alarm, NetEvent, Received, failed};
 
+/// What an exchange's task is called where it is missed.
+const TASK: &str = "the task of an exchange";
 /// Received frames that the driver has not taken yet, at most. Those beyond wait in the socket, or do not fit there.
 const UNTAKEN: usize = 16;
 /// How long a frame that finds a queue full or the link down is tried again.
@@ -40,7 +43,6 @@ pub(super) struct Exchange {
 #[derive(Debug, Default)]
 struct Tally {
     received: u64,
-    too_long: u64,
     sent: u64,
     tried_again: u64,
     unsent: u64,
@@ -49,46 +51,93 @@ struct Tally {
 /// A frame that waits to be tried again.
 #[derive(Debug)]
 struct Retry {
-    it: Outgoing,
+    outgoing: Outgoing,
     at: Instant,
     pause: Duration,
     until: Instant,
 }
 
 impl Exchange {
-    /// Waits for the sockets, says that they are open, and leaves them to a task that sends and receives until the
+    /// Waits for `places` for its sockets, has them opened, says that they are open, and leaves them to a task that sends and receives until the
     /// exchange is closed, which is when the sender of `outbox` goes.
-    pub(super) async fn run(
+    pub(super) async fn run<Opening: Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>>(
         self,
         op: OpId,
-        opening: impl Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>,
+        places: impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>>,
+        open: impl FnOnce() -> Opening,
         mut outbox: Outbox,
     ) {
-        let opened = match opening.await.flatten() {
+        let _alarm = Alarm::new(TASK, &self.events);
+        let opened = tokio::select! {
+            biased;
+            places = places => {
+                let opened = open().await.flatten();
+                opened.map(|mut opened| {
+                    opened.packet.places = Some(places.expect("nobody closes it"));
+                    opened
+                })
+            }
+            // Closed while it waited for others to close. Nobody sends before it is open.
+            _ = outbox.next() => Err(LinkCause::TimedOut),
+        };
+        let opened = match opened {
             Ok(opened) => forwarding(opened, &mut outbox).await,
             Err(cause) => Err(cause),
         };
-        let opened = opened.and_then(|Opened { packet, hold, port: _ }| {
-            let packet = Ready::new(packet);
-            packet.map(|packet| (packet, hold)).map_err(|error| LinkCause::refused("wait for a packet socket", error))
-        });
+        let opened = opened.and_then(ready);
         let (outcome, sockets) = match opened {
             Ok(sockets) => (Ok(()), Some(sockets)),
             Err(cause) => (Err(cause), None),
         };
         debug!(exchange = self.id.0, ?outcome, "exchange opened");
         self.tell(NetEvent::Done { op, outcome: Outcome::Opened(outcome) });
-        let Some((packet, hold)) = sockets else {
+        let Some((packet, hold, process)) = sockets else {
             return;
         };
         // A task of its own: it may listen for a while, and opening takes more room.
-        tokio::spawn(self.serve(packet, hold, outbox));
+        tokio::spawn(self.serve(packet, hold, process, outbox));
+    }
+
+    /// Waits for a visit to a link, says what was found and whether sockets were opened there, for which there are `places`, and
+    /// leaves those to a task that sends and receives.
+    pub(super) async fn prepare(
+        self,
+        op: OpId,
+        visit: impl Future<Output = Result<(LinkView, Option<Opened>), LinkCause>>,
+        places: Option<OwnedSemaphorePermit>,
+        outbox: Outbox,
+    ) {
+        let _alarm = Alarm::new(TASK, &self.events);
+        let (result, opened) = match visit.await {
+            Ok((view, opened)) => (Ok(view), opened),
+            Err(cause) => (Err(cause), None),
+        };
+        let sockets = opened.and_then(|mut opened| {
+            opened.packet.places = places;
+            ready(opened).ok()
+        });
+        let exchange = sockets.is_some().then_some(self.id);
+        debug!(op = op.0, ?result, "link prepared");
+        if exchange.is_some() {
+            debug!(exchange = self.id.0, "exchange opened");
+        }
+        self.tell(NetEvent::Done { op, outcome: Outcome::Prepared { result, exchange } });
+        if let Some((packet, hold, process)) = sockets {
+            tokio::spawn(self.serve(packet, hold, process, outbox));
+        }
     }
 
     /// Sends and receives until the exchange is closed, or its socket fails.
-    async fn serve(self, packet: Ready<PacketSocket>, _hold: Option<Socket>, mut outbox: Outbox) {
+    async fn serve(
+        self,
+        packet: Ready<PacketSocket>,
+        _hold: Option<Socket>,
+        process: Option<Box<Ready<Process>>>,
+        mut outbox: Outbox,
+    ) {
+        let _alarm = Alarm::new(TASK, &self.events);
         let mut tally = Tally::default();
-        if let Err(cause) = self.pump(&packet, &mut outbox, &mut tally).await
+        if let Err(cause) = self.pump(&packet, process.as_deref(), &mut outbox, &mut tally).await
             && !outbox.is_closed()
         {
             debug!(exchange = self.id.0, %cause, "exchange broken");
@@ -100,6 +149,7 @@ impl Exchange {
     async fn pump(
         &self,
         packet: &Ready<PacketSocket>,
+        process: Option<&Ready<Process>>,
         outbox: &mut Outbox,
         tally: &mut Tally,
     ) -> Result<(), LinkCause> {
@@ -116,7 +166,8 @@ impl Exchange {
             tokio::select! {
                 biased;
                 next = outbox.next(), if retry.is_none() => match next {
-                    Some(frame) => retry = self.send(packet, Retry::first(frame, Instant::now()), tally)?,
+                    Some(Order::Send(frame)) => retry = self.send(packet, Retry::first(frame, Instant::now()), tally)?,
+                    Some(Order::Hear(arp)) => packet.hear(arp)?,
                     None => return Ok(()),
                 },
                 () = again => {
@@ -124,6 +175,7 @@ impl Exchange {
                     tally.tried_again += 1;
                     retry = self.send(packet, due, tally)?;
                 }
+                cause = ended(process) => return Err(cause),
                 got = receive(packet, &places, &self.into, tally) => {
                     let (bytes, meta) = got.map_err(|error| packet.cause_of(&error))?;
                     // Closed, but with a frame still to be sent.
@@ -137,12 +189,17 @@ impl Exchange {
     }
 
     /// Sends a frame, and tells who waits for that. Returns it when it is to be tried again.
-    fn send(&self, packet: &PacketSocket, it: Box<Retry>, tally: &mut Tally) -> Result<Option<Box<Retry>>, LinkCause> {
-        let op = it.it.op;
-        let sent = match packet.send(&it.it.frame) {
+    fn send(
+        &self,
+        packet: &PacketSocket,
+        retry: Box<Retry>,
+        tally: &mut Tally,
+    ) -> Result<Option<Box<Retry>>, LinkCause> {
+        let op = retry.outgoing.op;
+        let sent = match packet.send(&retry.outgoing.frame) {
             Sent::Yes => Ok(()),
             Sent::Gone => return Err(packet.no_link()),
-            Sent::Busy(errno) => match it.later(Instant::now()) {
+            Sent::Busy(errno) => match retry.later(Instant::now()) {
                 Some(retry) => return Ok(Some(retry)),
                 None => Err(errno),
             },
@@ -158,9 +215,10 @@ impl Exchange {
                 debug!(exchange = self.id.0, %errno, "frame not sent");
             }
         }
-        if let Some(op) = op {
-            let outcome = Outcome::Sent(sent.map_err(unsent));
-            self.tell(NetEvent::Done { op, outcome });
+        match (op, sent.map_err(unsent)) {
+            (Some(op), outcome) => self.tell(NetEvent::Done { op, outcome: Outcome::Sent(outcome) }),
+            (None, Err(cause)) => self.tell(NetEvent::Unsent { exchange: self.id, cause }),
+            (None, Ok(())) => {}
         }
         Ok(None)
     }
@@ -172,8 +230,8 @@ impl Exchange {
 }
 
 impl Retry {
-    fn first(it: Outgoing, now: Instant) -> Box<Self> {
-        Box::new(Self { it, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
+    fn first(outgoing: Outgoing, now: Instant) -> Box<Self> {
+        Box::new(Self { outgoing, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
     }
 
     /// Returns it for its next try, the last at the end of the patience; `None` when that was the last.
@@ -184,6 +242,29 @@ impl Retry {
         self.at = (now + self.pause).min(self.until);
         self.pause *= 2;
         Some(self)
+    }
+}
+
+/// The sockets of an exchange that the loop hears of.
+type Sockets = (Ready<PacketSocket>, Option<Socket>, Option<Box<Ready<Process>>>);
+
+/// Prepares to hear of what comes in.
+fn ready(Opened { packet, hold, port: _, process }: Opened) -> Result<Sockets, LinkCause> {
+    let packet = Ready::new(packet).map_err(|error| failed("wait for a packet socket", &error))?;
+    Ok((packet, hold, watched(process)))
+}
+
+/// Prepares to hear of a process's end. Where it cannot be, the exchange goes on without.
+fn watched(process: Option<Process>) -> Option<Box<Ready<Process>>> {
+    process.and_then(|process| Ready::new(process).ok()).map(Box::new)
+}
+
+/// Waits for the end of the process that the exchange's namespace is known by: the namespace has no path from then on.
+async fn ended(process: Option<&Ready<Process>>) -> LinkCause {
+    match process {
+        // Boxed, as it is rare.
+        Some(process) if Box::pin(process.wait()).await.is_ok() => process.no_netns(),
+        Some(_) | None => pending().await,
     }
 }
 
@@ -219,11 +300,10 @@ async fn receive(
         let mut ready = packet.wait().await?;
         let received = packet.receive(&mut into.lock().expect("nothing panics while it receives"));
         match received {
-            Ok(Some((bytes, meta))) => {
+            Ok((bytes, meta)) => {
                 tally.received += 1;
                 return Ok((Received { bytes, _place: place }, meta));
             }
-            Ok(None) => tally.too_long += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_over(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -4,10 +4,11 @@
 //!
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
-//! * [`packet`]: the sockets of an exchange, for some on a bridge's [`port`] of their own; [`exchange`] sends what its
+//! * [`packet`]: the sockets of an exchange, for some on a [`port`] of their own; [`exchange`] sends what its
 //!   [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
-//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are.
+//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are, [`paths`] hears
+//!   when what leads to them goes, and [`process`] when the process does that one is known by.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
@@ -18,8 +19,10 @@ mod netlink;
 mod netns;
 mod outbox;
 mod packet;
+mod paths;
 mod pool;
 mod port;
+mod process;
 mod ready;
 mod reaper;
 mod registrar;
@@ -37,20 +40,23 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
+use nix::errno::Errno;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tracing::debug;
 
 use exchange::Exchange;
 use netns::Host;
-use outbox::{Outgoing, Sender, outbox};
+use outbox::{Order, Outgoing, Sender, outbox};
 use packet::Receiver;
 use pool::Pool;
 pub(crate) use ready::Ready;
@@ -60,8 +66,12 @@ use watch::Watch;
 
 /// How long an operation may take until it is answered with [`LinkCause::TimedOut`].
 const LIMIT: Duration = Duration::from_secs(10);
-/// Frames of one exchange that wait to be sent, at most. The core sends one and waits for its answer.
+/// What the watch is called where it is missed.
+const WATCH: &str = "the task that hears the kernel";
+/// Frames of one exchange that wait to be sent, and the like, at most. The core sends one and waits for its answer.
 const UNSENT: usize = 16;
+/// Sockets of one exchange, at most: that for packets, that on port 68, and what hears of a port of its own.
+const MOST_SOCKETS: usize = 3;
 /// Exchanges whose end was not noticed are looked for when there are this many, or twice as many as last time.
 const SWEEP: usize = 64;
 
@@ -72,6 +82,8 @@ pub(crate) struct NetConfig {
     pub(crate) host_prefix: PathBuf,
     /// Threads that work in namespaces.
     pub(crate) workers: usize,
+    /// Sockets that exchanges may have open together; an exchange beyond that waits for others to close.
+    pub(crate) sockets: usize,
 }
 
 /// Why the net cannot start.
@@ -114,8 +126,38 @@ pub(crate) enum NetEvent {
         /// Why.
         cause: LinkCause,
     },
+    /// The link did not take a frame that nobody waits for the outcome of.
+    Unsent {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// Why.
+        cause: LinkCause,
+    },
     /// The kernel told something.
     Kernel(News),
+    /// A task ended that others wait for, or without which nothing is heard: what it did.
+    Ended(&'static str),
+}
+
+/// Says that a task ended when a panic drops it. Nobody waits for such a task, so its end would go unnoticed.
+#[derive(Debug)]
+struct Alarm {
+    task: &'static str,
+    events: UnboundedSender<NetEvent>,
+}
+
+impl Alarm {
+    fn new(task: &'static str, events: &UnboundedSender<NetEvent>) -> Self {
+        Self { task, events: events.clone() }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.events.send(NetEvent::Ended(self.task));
+        }
+    }
 }
 
 /// The bytes of a received frame.
@@ -151,6 +193,14 @@ impl News {
     }
 }
 
+/// Returns why something that takes a descriptor could not be done.
+fn failed(doing: &'static str, error: &io::Error) -> LinkCause {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE) => LinkCause::NoDescriptor { doing, reason: error.to_string() },
+        _ => LinkCause::refused(doing, error),
+    }
+}
+
 /// Namespaces, links and packet sockets. Dropping it closes every exchange.
 #[derive(Debug)]
 pub(crate) struct Net {
@@ -159,6 +209,7 @@ pub(crate) struct Net {
     events: UnboundedSender<NetEvent>,
     exchanges: HashMap<ExchangeId, Sender>,
     into: Arc<Mutex<Receiver>>,
+    sockets: Arc<Semaphore>,
     sweep_at: usize,
     watch: JoinHandle<()>,
 }
@@ -175,9 +226,15 @@ impl Net {
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
         let watch = Watch::new(registrar, pool.clone(), events.clone()).map_err(NetError::Watch)?;
         let runtime = Handle::current();
-        let watch = runtime.spawn(watch.run());
+        let (alarm, ends) = (Alarm::new(WATCH, &events), events.clone());
+        let watch = runtime.spawn(async move {
+            let _alarm = alarm;
+            watch.run().await;
+            let _ = ends.send(NetEvent::Ended(WATCH));
+        });
         let into = Arc::new(Mutex::new(Receiver::new()));
-        Ok(Self { runtime, pool, events, exchanges: HashMap::new(), into, sweep_at: SWEEP, watch })
+        let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_SOCKETS, Semaphore::MAX_PERMITS)));
+        Ok(Self { runtime, pool, events, exchanges: HashMap::new(), into, sockets, sweep_at: SWEEP, watch })
     }
 
     /// Opens the sockets of an exchange.
@@ -185,9 +242,11 @@ impl Net {
         self.sweep();
         let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
-        let opening = self.pool.run(move |worker| worker.open(&link, want));
+        let places = Arc::clone(&self.sockets).acquire_many_owned(sockets(&link, want));
+        let pool = self.pool.clone();
+        let opening = move || pool.run(move |worker| worker.open(&link, want));
         let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };
-        self.runtime.spawn(exchange.run(op, opening, outbox));
+        self.runtime.spawn(exchange.run(op, places, opening, outbox));
     }
 
     /// Looks at a link, and tells of its namespace from then on.
@@ -215,24 +274,56 @@ impl Net {
         });
     }
 
+    /// Sets a link up and looks at it, and opens the sockets of an exchange in the same visit, if one may be opened at once.
+    pub(crate) fn prepare(&mut self, op: OpId, target: Target, exchange: ExchangeId, chaddr: Option<Mac>) {
+        self.sweep();
+        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1).ok();
+        let opens = places.is_some();
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let visit = self
+            .pool
+            .run(move |worker| worker.prepare(&target, opens.then_some(chaddr), |_| !is_over.load(Ordering::Relaxed)));
+        let (frames, outbox) = outbox(UNSENT);
+        self.exchanges.insert(exchange, frames);
+        let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };
+        self.runtime.spawn(async move {
+            let visit = async {
+                let visited = visit.await.flatten();
+                over.store(true, Ordering::Relaxed);
+                visited
+            };
+            exchange.prepare(op, visit, places, outbox).await;
+        });
+    }
+
     /// Looks for what could explain that no DHCP server answers.
     pub(crate) fn survey(&mut self, op: OpId, link: Link, lan_parent: Option<String>) {
         let look = self.pool.run(move |worker| survey::look(worker, link, lan_parent));
         self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
     }
 
-    /// Sends a frame. One that the link cannot take within 50 ms is lost.
+    /// Sends a frame. One that the link cannot take within 50 ms is lost; who gave an `op` is told.
     pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
         };
-        if frames.send(Outgoing { op, frame }) {
+        if frames.put(Order::Send(Outgoing { op, frame })) {
             return;
         }
         debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
         if let Some(op) = op {
             let cause = LinkCause::refused("send", "too many frames wait, or the socket failed");
             self.answer(op, future::ready(Outcome::Sent(Err(cause))));
+        }
+    }
+
+    /// Changes what an exchange hears of ARP, once what was sent before is out.
+    pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
+        let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
+        if !done {
+            let cause = LinkCause::refused("hear something else", "too many frames wait, or the socket failed");
+            let _ = self.events.send(NetEvent::Broken { exchange, cause });
         }
     }
 
@@ -243,7 +334,9 @@ impl Net {
 
     fn answer(&self, op: OpId, outcome: impl Future<Output = Outcome> + Send + 'static) {
         let events = self.events.clone();
+        let alarm = Alarm::new("the task that waits for work in a namespace", &events);
         self.runtime.spawn(async move {
+            let _alarm = alarm;
             let outcome = outcome.await;
             debug!(op = op.0, ?outcome, "done");
             let _ = events.send(NetEvent::Done { op, outcome });
@@ -257,6 +350,11 @@ impl Net {
             self.sweep_at = SWEEP.max(2 * self.exchanges.len());
         }
     }
+}
+
+/// Returns how many sockets an exchange has, at most.
+fn sockets(link: &Link, want: Sockets) -> u32 {
+    1 + u32::from(want.hold_port.is_some()) + u32::from(matches!(link, Link::Parent { port: true, .. }))
 }
 
 impl Drop for Net {

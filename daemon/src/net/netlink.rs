@@ -42,6 +42,8 @@ pub(super) struct Netlink {
 pub(super) enum Which<'a> {
     Index(u32),
     Name(&'a str),
+    /// By the Ethernet address; with the name that it had.
+    Station(&'a str, Mac),
 }
 
 /// Why a request failed.
@@ -78,7 +80,7 @@ impl Netlink {
         // From here on the kernel alone is heard. Else whoever administers a container's network could give the answers, or keep
         // a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: 0, answer: Vec::with_capacity(LONGEST) })
+        Ok(Self { socket, sequence: 0, answer: Vec::new() })
     }
 
     /// Returns the cookie of the namespace that the socket was opened in.
@@ -107,6 +109,7 @@ impl Netlink {
             mac,
             mtu: link.mtu,
             bridge: link.bridge,
+            macvlan: link.macvlan,
             received: link.received,
             addresses,
         })
@@ -121,6 +124,36 @@ impl Netlink {
         }
     }
 
+    /// Returns the index of the one link with this Ethernet address that is on a wire: the one of that name, if it is.
+    pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
+        let mut stations = Vec::new();
+        let (mut stands_in, mut is_named) = (false, false);
+        let asked = self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
+            if kind == libc::RTM_NEWLINK {
+                let link = LinkAnswer::read(payload)?;
+                let is_it = link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER;
+                is_named |= link.name == name;
+                stands_in |= link.dummy && link.name == name;
+                stations.extend((is_it && !link.dummy).then_some((link.name, link.index)));
+            }
+            Ok(())
+        });
+        asked.map_err(|error| LinkCause::refused("look for the container's interface", error))?;
+        if stations.is_empty() && !is_named {
+            return Err(LinkCause::NoLink(name.to_owned()));
+        }
+        let found = match &stations[..] {
+            [(_, index)] => Some(*index),
+            several => several.iter().find(|(other, _)| other == name).map(|(_, index)| *index),
+        };
+        let stand_in = if stands_in { format!("; {name} is a dummy that stands in for it") } else { String::new() };
+        found.ok_or_else(|| {
+            let reason =
+                format!("{} links on a wire have {mac}, by which the server knows it{stand_in}", stations.len());
+            LinkCause::refused("tell the container's interface", reason)
+        })
+    }
+
     fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         let mut request = LinkMessage::default();
         match which {
@@ -129,7 +162,9 @@ impl Netlink {
             Which::Name(name) if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') => {
                 return Err(which.missing());
             }
-            Which::Name(name) => request.attributes.push(LinkAttribute::IfName(name.to_owned())),
+            Which::Name(name) | Which::Station(name, _) => {
+                request.attributes.push(LinkAttribute::IfName(name.to_owned()))
+            }
         }
         let mut found = None;
         let asked = self.request(RouteNetlinkMessage::GetLink(request), 0, |kind, payload| {
@@ -177,7 +212,10 @@ impl Netlink {
         loop {
             self.answer.clear();
             // The answer is there already; should it not be, an error is better than a thread that waits.
-            let length = self.socket.recv(&mut self.answer, libc::MSG_DONTWAIT | libc::MSG_TRUNC)?;
+            let peek = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC;
+            let length = self.socket.recv::<&mut [u8]>(&mut &mut [][..], peek)?;
+            self.answer.reserve(length.min(LONGEST));
+            self.socket.recv(&mut self.answer, libc::MSG_DONTWAIT)?;
             if length > self.answer.len() {
                 return Err(NetlinkError::Unreadable("longer than any"));
             }
@@ -202,7 +240,7 @@ impl Which<'_> {
     fn missing(self) -> LinkCause {
         LinkCause::NoLink(match self {
             Self::Index(index) => format!("with index {index}"),
-            Self::Name(name) => name.to_owned(),
+            Self::Name(name) | Self::Station(name, _) => name.to_owned(),
         })
     }
 }
@@ -281,7 +319,10 @@ pub(super) struct LinkAnswer {
     pub(super) mtu: u32,
     /// Of a veth: its other end's index, there.
     pub(super) other: u32,
-    bridge: bool,
+    pub(super) bridge: bool,
+    pub(super) macvlan: bool,
+    /// On no wire.
+    dummy: bool,
     /// Of a bridge's port: whether it forwards (`BR_STATE_*`).
     port_state: Option<u8>,
     received: u64,
@@ -317,6 +358,8 @@ impl LinkAnswer {
             mtu: 0,
             other: 0,
             bridge: false,
+            macvlan: false,
+            dummy: false,
             port_state: None,
             received: 0,
         };
@@ -341,7 +384,11 @@ impl LinkAnswer {
     fn read_info(&mut self, info: &[u8]) {
         for attribute in NlasIterator::new(info).flatten() {
             match attribute.kind() {
-                Self::INFO_KIND => self.bridge = attribute.value().starts_with(b"bridge\0"),
+                Self::INFO_KIND => {
+                    self.bridge = attribute.value().starts_with(b"bridge\0");
+                    self.macvlan = attribute.value().starts_with(b"macvlan\0");
+                    self.dummy = attribute.value().starts_with(b"dummy\0");
+                }
                 Self::INFO_PORT => self.read_port(attribute.value()),
                 _ => {}
             }

@@ -9,20 +9,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leasehold_core::link::{Cookie, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{Cookie, Hears, Link, LinkCause, LinkView, Sockets, Step, Target, directory_of};
 use leasehold_core::wire::Mac;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::libc;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::GetSockOpt;
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 use nix::{getsockopt_impl, sockopt_impl};
 use tracing::{debug, error};
 
+use super::failed;
 use super::netlink::{Netlink, Which};
 use super::packet::Opened;
 use super::port::{Place, Port};
+use super::process::Process;
 use super::reaper::Reaper;
 use super::registrar::Registrar;
 
@@ -34,6 +37,12 @@ sockopt_impl!(
 /// Returns the cookie of the namespace that `socket` was made in.
 pub(super) fn cookie_of<S: AsFd>(socket: &S) -> io::Result<Cookie> {
     Ok(CookieOption.get(socket).map(Cookie)?)
+}
+
+/// Opens the calling thread's namespace.
+pub(super) fn own_ns() -> nix::Result<OwnedFd> {
+    // Not /proc/self: that is the main thread's.
+    open("/proc/thread-self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 /// What every worker knows of the namespace that the daemon runs in.
@@ -50,11 +59,22 @@ pub(super) struct Host {
 impl Host {
     /// Takes the calling thread's namespace for the host's.
     pub(super) fn here(prefix: PathBuf, registrar: Arc<Registrar>, reaper: Reaper) -> io::Result<Self> {
-        // Not /proc/self: that is the main thread's.
-        let ns = open("/proc/thread-self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        let ns = own_ns()?;
         let cookie = Netlink::open()?.cookie()?;
         let prefix = Some(prefix).filter(|prefix| !prefix.as_os_str().is_empty() && prefix != Path::new("/"));
         Ok(Self { ns, cookie, prefix, registrar, reaper })
+    }
+
+    /// Hears from now on when a namespace's path goes. Without that its death is heard of when no socket is left in it.
+    fn watch(&self, path: &Path) {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let watched = self.open_with(directory_of(path), flags).and_then(|directory| match is_proc(&directory) {
+            true => Ok(()),
+            false => self.registrar.paths.watch(&directory),
+        });
+        if let Err(errno) = watched {
+            debug!(path = %path.display(), %errno, "it goes unheard when this path goes");
+        }
     }
 
     /// Opens the file at `path`, as the host sees it.
@@ -62,20 +82,50 @@ impl Host {
     /// Never waits for the other end of a FIFO, and never makes a terminal ours.
     fn open(&self, path: &Path) -> Result<OwnedFd, LinkCause> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
-        let Ok(relative) = path.strip_prefix("/") else {
-            return Err(LinkCause::NoNetns(path.to_owned()));
-        };
-        let opened = match &self.prefix {
-            None => open(path, flags, Mode::empty()),
-            Some(prefix) => open_under(prefix, relative, flags),
-        };
-        opened.map_err(|errno| match errno {
-            Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH => LinkCause::NoNetns(path.to_owned()),
+        self.open_with(path, flags).map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH => self.missing(path),
             // A socket's file, a device without its driver, links in a circle, a name that no file can have.
             Errno::ENXIO | Errno::ENODEV | Errno::ELOOP | Errno::ENAMETOOLONG => LinkCause::NotANetns(path.to_owned()),
-            errno => LinkCause::Refused { doing: "open the network namespace", reason: errno.desc().to_owned() },
+            Errno::EACCES if self.is_bare(path) => LinkCause::NotMounted(path.to_owned()),
+            Errno::EACCES if path.starts_with("/proc") => LinkCause::refused(
+                "open the network namespace",
+                "Permission denied: a process of another user's, or with more capabilities, takes CAP_SYS_PTRACE",
+            ),
+            errno => failed("open the network namespace", &errno.into()),
         })
     }
+
+    /// Opens what is at an absolute path, as the host sees it. There is nothing at another.
+    fn open_with(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
+        let relative = path.strip_prefix("/").map_err(|_| Errno::ENOENT)?;
+        match &self.prefix {
+            None => open(path, flags, Mode::empty()),
+            Some(prefix) => open_under(prefix, relative, flags),
+        }
+    }
+
+    /// Returns what it means that nothing is at `path`: that depends on whether its directory is there.
+    fn missing(&self, path: &Path) -> LinkCause {
+        if path.is_relative() {
+            return LinkCause::NoNetns(path.to_owned());
+        }
+        let directory = directory_of(path);
+        match self.open_with(directory, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC) {
+            Ok(found) if directory != Path::new("/proc") || is_proc(&found) => LinkCause::NoNetns(path.to_owned()),
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => LinkCause::NoDirectory(path.to_owned()),
+            Err(errno) => LinkCause::refused("open the network namespace's directory", errno.desc()),
+        }
+    }
+
+    /// Returns whether an empty file is at the path, which runtimes make to mount a namespace on. It need not be readable.
+    fn is_bare(&self, path: &Path) -> bool {
+        self.open_with(path, OFlag::O_PATH | OFlag::O_CLOEXEC).is_ok_and(|file| is_bare(&file))
+    }
+}
+
+/// Returns whether this is the root of a proc file system, not the directory that one is mounted on.
+fn is_proc<F: AsFd>(directory: &F) -> bool {
+    fstatfs(directory).is_ok_and(|stat| stat.filesystem_type() == PROC_SUPER_MAGIC)
 }
 
 /// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
@@ -90,6 +140,13 @@ fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<Owned
         Err(Errno::EXDEV | Errno::ENOSYS) => open(&prefix.join(relative), flags, Mode::empty()),
         opened => opened,
     }
+}
+
+/// Returns whether it is an empty file on a file system: what is in `/proc`, or is a namespace, is none.
+fn is_bare(file: &OwnedFd) -> bool {
+    let is_regular = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+    fstat(file).is_ok_and(|found| is_regular(found.st_mode) && found.st_size == 0)
+        && fstatfs(file).is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
 }
 
 /// Whether a namespace lives, as far as can be found out.
@@ -122,10 +179,12 @@ impl Worker {
     pub(super) fn open(&mut self, link: &Link, want: Sockets) -> Result<Opened, LinkCause> {
         let reaper = self.host.reaper.clone();
         match link {
-            Link::InNetns { path, cookie, .. } => self.within(path, |_| {
+            Link::InNetns { path, cookie, .. } => self.within(path, |ns| {
                 let opened = Opened::new(link, want, reaper)?;
                 match cookie_of(&opened.packet).map_err(unidentified)? {
-                    found if found == *cookie => opened.bind(link, want),
+                    found if found == *cookie => {
+                        Ok(Opened { process: Process::of(path, ns), ..opened.bind(link, want)? })
+                    }
                     _ => Err(LinkCause::NetnsChanged(path.clone())),
                 }
             }),
@@ -134,15 +193,15 @@ impl Worker {
         }
     }
 
-    /// Opens the socket of an exchange behind a port of the bridge `bridge`, which is made for it.
-    fn open_port(&mut self, bridge: u32, vlan: u16, mac: Mac, want: Sockets) -> Result<Opened, LinkCause> {
+    /// Opens the socket of an exchange behind a port of the link `on`, which is made for it.
+    fn open_port(&mut self, on: u32, vlan: u16, mac: Mac, want: Sockets) -> Result<Opened, LinkCause> {
         let news = Port::news()?;
         let netlink = opened(&mut self.netlink)?;
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| LinkCause::refused("make a network namespace", errno.desc()))?;
         let back = Back { host: &self.host, stranded: &mut self.stranded };
         let place = Place { netlink, ns: self.host.ns.as_fd() };
-        let opened = Port::make(place, bridge, vlan, mac, news).and_then(|(port, inside)| {
+        let opened = Port::make(place, on, vlan, mac, news).and_then(|(port, inside)| {
             let link = Link::parent(inside, mac);
             let opened = Opened::new(&link, want, self.host.reaper.clone())?.bind(&link, want)?;
             Ok(Opened { port: Some(port), ..opened })
@@ -165,12 +224,43 @@ impl Worker {
                 let expected = if *host_too { Expected::Any } else { Expected::NotHost };
                 self.apply_within(netns, expected, Which::Name(ifname), steps, goes_on)
             }
+            Target::OfServer { netns, ifname, mac, host_too } => {
+                let expected = if *host_too { Expected::Any } else { Expected::NotHost };
+                self.apply_within(netns, expected, Which::Station(ifname, *mac), steps, goes_on)
+            }
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
                 self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on)
             }
             Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, goes_on),
             Target::Host { ifname } => self.apply_here(Which::Name(ifname), steps, goes_on),
         }
+    }
+
+    /// Sets the target's link up for as long as `goes_on`, and returns what is there then. Where it has carrier and `wish` is there,
+    /// it opens the sockets of an exchange too, whose answers name the client by that hardware address, or else by the link's.
+    ///
+    /// Why they could not be opened is for who opens them by themselves to find out.
+    pub(super) fn prepare(
+        &mut self,
+        target: &Target,
+        wish: Option<Option<Mac>>,
+        goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<(LinkView, Option<Opened>), LinkCause> {
+        let (Target::Named { netns, ifname, host_too }, Some(chaddr)) = (target, wish) else {
+            return Ok((self.apply(target, &[Step::Up], goes_on)?, None));
+        };
+        let expected = if *host_too { Expected::Any } else { Expected::NotHost };
+        let reaper = self.host.reaper.clone();
+        self.visit(netns, expected, |netlink, cookie, ns| {
+            let view = netlink.apply(Which::Name(ifname), cookie, &[Step::Up], goes_on)?;
+            if !view.carrier {
+                return Ok((view, None));
+            }
+            let link = Link::InNetns { path: netns.clone(), cookie, ifindex: view.ifindex, mac: view.mac };
+            let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
+            let opened = Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want));
+            Ok((view, opened.ok().map(|opened| Opened { process: Process::of(netns, ns), ..opened })))
+        })
     }
 
     /// Finds out whether a namespace lives: whether it has its number still, or the path leads to it.
@@ -203,7 +293,19 @@ impl Worker {
         steps: &[Step],
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
+        self.visit(path, expected, |netlink, cookie, _| netlink.apply(which, cookie, steps, goes_on))
+    }
+
+    /// Works at the links of the namespace at `path`, which the watch hears from then on.
+    fn visit<T>(
+        &mut self,
+        path: &Path,
+        expected: Expected,
+        work: impl FnOnce(&mut Netlink, Cookie, &OwnedFd) -> Result<T, LinkCause>,
+    ) -> Result<T, LinkCause> {
         let host = Arc::clone(&self.host);
+        // First, so that nothing is missed that goes after it was seen.
+        host.watch(path);
         self.within(path, |ns| {
             let mut netlink = Netlink::open().map_err(unopened)?;
             let cookie = check(&host, &netlink, path, expected)?;
@@ -211,7 +313,7 @@ impl Worker {
                 true => host.registrar.register_own(cookie),
                 false => host.registrar.register(cookie, path, ns),
             }
-            netlink.apply(which, cookie, steps, goes_on)
+            work(&mut netlink, cookie, ns)
         })
     }
 
@@ -236,8 +338,12 @@ impl Worker {
     fn within<T>(&mut self, path: &Path, work: impl FnOnce(&OwnedFd) -> Result<T, LinkCause>) -> Result<T, LinkCause> {
         let ns = self.host.open(path)?;
         setns(&ns, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
+            Errno::EINVAL if is_bare(&ns) => LinkCause::NotMounted(path.to_owned()),
             Errno::EINVAL => LinkCause::NotANetns(path.to_owned()),
-            errno => LinkCause::Refused { doing: "enter the network namespace", reason: errno.desc().to_owned() },
+            Errno::EPERM => {
+                LinkCause::refused("enter the network namespace", "Operation not permitted: it takes CAP_SYS_ADMIN")
+            }
+            errno => LinkCause::refused("enter the network namespace", errno.desc()),
         })?;
         let back = Back { host: &self.host, stranded: &mut self.stranded };
         let result = work(&ns);
@@ -291,7 +397,7 @@ fn opened(netlink: &mut Option<Netlink>) -> Result<&mut Netlink, LinkCause> {
 }
 
 fn unopened(error: io::Error) -> LinkCause {
-    LinkCause::refused("open a netlink socket", error)
+    failed("open a netlink socket", &error)
 }
 
 fn unidentified(error: io::Error) -> LinkCause {

@@ -1,4 +1,4 @@
-//! The frames of one exchange that wait to be sent.
+//! What one exchange is to do: the frames that wait to be sent, and what it is to hear from then on.
 //!
 //! A queue of its own because of its size: while a host's containers start, each of them has an exchange that only
 //! listens for conflicts, and tokio's channel takes more than a kilobyte for nothing.
@@ -7,12 +7,22 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use leasehold_core::effect::OpId;
+use leasehold_core::link::Hears;
 use tokio::sync::Notify;
 
-/// Returns both ends of a queue that holds at most `places` frames.
+/// Returns both ends of a queue that holds at most `places` orders.
 pub(super) fn outbox(places: usize) -> (Sender, Outbox) {
     let shared = Arc::new(Shared { queue: Mutex::default(), places, news: Notify::new() });
     (Sender(Arc::clone(&shared)), Outbox(shared))
+}
+
+/// What is to be done, in its turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Send a frame.
+    Send(Outgoing),
+    /// Hear this of ARP.
+    Hear(Hears),
 }
 
 /// A frame that is to be sent.
@@ -24,7 +34,7 @@ pub(super) struct Outgoing {
     pub(super) frame: Vec<u8>,
 }
 
-/// The end that frames are put into. Dropping it closes the exchange once they are sent.
+/// The end that orders are put into. Dropping it closes the exchange once they are carried out.
 #[derive(Debug)]
 pub(super) struct Sender(Arc<Shared>);
 
@@ -41,7 +51,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    frames: VecDeque<Outgoing>,
+    orders: VecDeque<Order>,
     /// Nothing more comes.
     closed: bool,
     /// Nobody takes any more.
@@ -49,12 +59,12 @@ struct Queue {
 }
 
 impl Sender {
-    /// Puts a frame in. Tells whether there was a place for it, and somebody to take it.
-    pub(super) fn send(&self, frame: Outgoing) -> bool {
+    /// Puts an order in. Returns whether there was a place for it, and somebody to take it.
+    pub(super) fn put(&self, order: Order) -> bool {
         let mut queue = self.0.queue();
-        let fits = !queue.abandoned && queue.frames.len() < self.0.places;
+        let fits = !queue.abandoned && queue.orders.len() < self.0.places;
         if fits {
-            queue.frames.push_back(frame);
+            queue.orders.push_back(order);
             self.0.news.notify_one();
         }
         fits
@@ -67,15 +77,15 @@ impl Sender {
 }
 
 impl Outbox {
-    /// Takes the next frame, or waits for it; `None` when it is closed and empty.
+    /// Takes the next order, or waits for it; `None` when it is closed and empty.
     ///
-    /// May be dropped at any await: a frame is taken in no other moment than when it is returned.
-    pub(super) async fn next(&mut self) -> Option<Outgoing> {
+    /// May be dropped at any await: an order is taken in no other moment than when it is returned.
+    pub(super) async fn next(&mut self) -> Option<Order> {
         loop {
             {
                 let mut queue = self.0.queue();
-                if let Some(frame) = queue.frames.pop_front() {
-                    return Some(frame);
+                if let Some(order) = queue.orders.pop_front() {
+                    return Some(order);
                 }
                 if queue.closed {
                     return None;
@@ -108,7 +118,7 @@ impl Drop for Outbox {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         queue.abandoned = true;
-        queue.frames = VecDeque::new();
+        queue.orders = VecDeque::new();
     }
 }
 
@@ -116,8 +126,8 @@ impl Drop for Outbox {
 mod tests {
     use super::*;
 
-    fn frame(byte: u8) -> Outgoing {
-        Outgoing { op: None, frame: vec![byte] }
+    fn frame(byte: u8) -> Order {
+        Order::Send(Outgoing { op: None, frame: vec![byte] })
     }
 
     fn on_loop<F: Future>(future: F) -> F::Output {
@@ -128,8 +138,8 @@ mod tests {
     fn frames_come_in_order_and_the_end_comes_after_the_last() {
         on_loop(async {
             let (sender, mut outbox) = outbox(2);
-            assert!(sender.send(frame(1)) && sender.send(frame(2)));
-            assert!(!sender.send(frame(3)), "no place");
+            assert!(sender.put(frame(1)) && sender.put(frame(2)));
+            assert!(!sender.put(frame(3)), "no place");
             assert!(!outbox.is_closed());
             drop(sender);
             assert!(outbox.is_closed());
@@ -145,7 +155,7 @@ mod tests {
             let (sender, mut outbox) = outbox(2);
             let waits = tokio::spawn(async move { (outbox.next().await, outbox.next().await) });
             tokio::task::yield_now().await;
-            assert!(sender.send(frame(1)));
+            assert!(sender.put(frame(1)));
             tokio::task::yield_now().await;
             drop(sender);
             assert_eq!(waits.await.unwrap(), (Some(frame(1)), None));
@@ -158,6 +168,6 @@ mod tests {
         assert!(!sender.is_abandoned());
         drop(outbox);
         assert!(sender.is_abandoned());
-        assert!(!sender.send(frame(1)));
+        assert!(!sender.put(frame(1)));
     }
 }

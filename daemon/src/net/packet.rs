@@ -22,16 +22,21 @@ use nix::sys::socket::{
     recvmsg, send, sockopt,
 };
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
-use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
+use super::failed;
 use super::port::Port;
+use super::process::Process;
 use super::reaper::Reaper;
 
 /// The longest frame that is taken, in bytes: a DHCP message of 1500 bytes with all its headers, and room.
 pub(super) const LONGEST: usize = 2048;
 /// The UDP port of a DHCP client (RFC 2131 §4.1).
 const CLIENT_PORT: u16 = 68;
+/// That of a server.
+const SERVER_PORT: u16 = 67;
 /// What the kernel may hold for one socket, in bytes of its own accounting: a hundred answers.
 const RECEIVE_BUFFER: usize = 128 * 1024;
 
@@ -46,8 +51,10 @@ pub(super) struct Opened {
     pub(super) packet: PacketSocket,
     /// Holds port 68 and is never read.
     pub(super) hold: Option<Socket>,
-    /// The bridge's port that it sends by, if it was made for it.
+    /// The port that it sends by, if one was made for it.
     pub(super) port: Option<Port>,
+    /// The process that its namespace is known by, if one is.
+    pub(super) process: Option<Process>,
 }
 
 impl Opened {
@@ -57,20 +64,28 @@ impl Opened {
     /// and binding it would wait for an RCU grace period.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
-            socket.attach_filter(&filter(want.chaddr, link.mac(), want.arp))?;
+            let ours = Ours { chaddr: want.chaddr, own: link.mac(), inside: matches!(link, Link::InNetns { .. }) };
+            socket.attach_filter(&filter(ours, want.arp))?;
             let packet = PacketSocket {
                 fd: Some(OwnedFd::from(socket)),
+                ours,
                 ifindex: ifindex_of(link),
                 vlan: vlan_of(link),
                 reaper,
+                places: None,
             };
             AuxData.set(&packet, &true)?;
             IgnoreOutgoing.set(&packet, &true)?;
             sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
             Ok(packet)
         });
-        let packet = opened.map_err(|error| LinkCause::refused("open a packet socket", error))?;
-        Ok(Self { packet, hold: None, port: None })
+        let packet = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                LinkCause::refused("open a packet socket", "Operation not permitted: it takes CAP_NET_RAW")
+            }
+            _ => failed("open a packet socket", &error),
+        })?;
+        Ok(Self { packet, hold: None, port: None, process: None })
     }
 
     /// Lets it hear its link, and opens what else is wanted.
@@ -95,10 +110,24 @@ impl Opened {
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     fd: Option<OwnedFd>,
+    ours: Ours,
     ifindex: u32,
     /// The VLAN whose tag its frames bear on the link; 0: none.
     vlan: u16,
     reaper: Reaper,
+    /// What its exchange takes up of the sockets that may be open, until it is closed.
+    pub(super) places: Option<OwnedSemaphorePermit>,
+}
+
+/// What tells frames that are ours from others.
+#[derive(Clone, Copy, Debug)]
+struct Ours {
+    /// The hardware address by which answers name the client.
+    chaddr: Mac,
+    /// The link's Ethernet address.
+    own: Mac,
+    /// Whether the link is in a container's namespace.
+    inside: bool,
 }
 
 /// What became of a frame that was to be sent.
@@ -162,9 +191,15 @@ impl PacketSocket {
             .map_err(|errno| LinkCause::refused("hear a further Ethernet address", io::Error::from(errno)))
     }
 
-    /// Takes the next frame; `None` for one that is too long to be ours.
-    pub(super) fn receive(&self, into: &mut Receiver) -> io::Result<Option<(Vec<u8>, FrameMeta)>> {
-        let (length, meta, flags) = {
+    /// Hears something else of ARP from here on. What came before is still to be taken.
+    pub(super) fn hear(&self, arp: Hears) -> Result<(), LinkCause> {
+        let attached = SockRef::from(self).attach_filter(&filter(self.ours, arp));
+        attached.map_err(|error| LinkCause::refused("change what a packet socket hears", error))
+    }
+
+    /// Takes the next frame, cut where it is too long to be ours.
+    pub(super) fn receive(&self, into: &mut Receiver) -> io::Result<(Vec<u8>, FrameMeta)> {
+        let (length, meta) = {
             let mut parts = [IoSliceMut::new(&mut into.frame)];
             let got =
                 recvmsg::<LinkAddr>(self.as_raw_fd(), &mut parts, Some(&mut into.control), MsgFlags::MSG_DONTWAIT)?;
@@ -182,11 +217,11 @@ impl PacketSocket {
             }
             // As seen from within its own VLAN, where nothing but what comes from there is untagged.
             meta.vlan ^= self.vlan;
-            (got.bytes, meta, got.flags)
+            // The filter cuts a longer frame to one byte more than fits, which shows here.
+            meta.cut = got.flags.contains(MsgFlags::MSG_TRUNC);
+            (got.bytes.min(LONGEST), meta)
         };
-        // The filter cuts a longer frame to one byte more than fits, which shows here.
-        let whole = !flags.contains(MsgFlags::MSG_TRUNC);
-        Ok(whole.then(|| (into.frame[..length].to_vec(), meta)))
+        Ok((into.frame[..length].to_vec(), meta))
     }
 
     /// Sends a frame, or says why not. Does not wait.
@@ -247,7 +282,7 @@ impl AsRawFd for PacketSocket {
 impl Drop for PacketSocket {
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take() {
-            self.reaper.close(fd);
+            self.reaper.close(fd, self.places.take());
         }
     }
 }
@@ -280,14 +315,19 @@ fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The program, for the kernel, that picks out what an exchange wants: UDP to port 68 with `chaddr`, in one piece, and
-/// of ARP for IPv4 what `hears` says of a link with the address `own`. What this host sends is none of it.
-fn filter(chaddr: Mac, own: Mac, hears: Hears) -> [SockFilter; 30] {
-    const ARP: u8 = 15;
-    const ABOUT: u8 = 18;
-    const ANSWERS: u8 = 22;
-    const ACCEPT: u8 = 28;
-    const DROP: u8 = 29;
+/// The program, for the kernel, that picks out what an exchange wants: UDP to port 68 with `chaddr`, and of ARP for IPv4
+/// what `hears` says of the link. What this host sends is none of it.
+///
+/// What is wrong with an answer is told, so the core hears that too: one to port 67, the first piece of one that is in
+/// pieces, and inside a namespace, where nobody else's comes, one to the link's own address with another chaddr.
+fn filter(Ours { chaddr, own, inside }: Ours, hears: Hears) -> [SockFilter; 37] {
+    const OTHER_CHADDR: u8 = 16;
+    const ARP: u8 = 22;
+    const ABOUT: u8 = 25;
+    const ANSWERS: u8 = 29;
+    const ACCEPT: u8 = 35;
+    const DROP: u8 = 36;
+    const DESTINATION: u32 = 0;
     // Offsets in the frame; those from UDP_PORT on are without the IP header, whose length X holds.
     const TYPE: u32 = 12;
     const IP: u32 = 14;
@@ -303,8 +343,8 @@ fn filter(chaddr: Mac, own: Mac, hears: Hears) -> [SockFilter; 30] {
     /// IPv4 in addresses of 6 and 4 bytes (RFC 826: ptype, hlen, plen).
     const ARP_FOR_IPV4: u32 = 0x0800_0604;
     const REPLY: u32 = 2;
-    /// The fragment offset and the flag that more follow (RFC 791 §3.1).
-    const IN_PIECES: u32 = 0x3fff;
+    /// The fragment offset (RFC 791 §3.1).
+    const LATER_PIECE: u32 = 0x1fff;
 
     let load = |size: u32, at: u32| SockFilter::new((libc::BPF_LD | size | libc::BPF_ABS) as u16, 0, 0, at);
     let load_x = |size: u32, at: u32| SockFilter::new((libc::BPF_LD | size | libc::BPF_IND) as u16, 0, 0, at);
@@ -320,6 +360,7 @@ fn filter(chaddr: Mac, own: Mac, hears: Hears) -> [SockFilter; 30] {
         (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, 0, e, f]))
     };
     let (chaddr, own) = (ends(chaddr), ends(own));
+    let other_chaddr = if inside { OTHER_CHADDR } else { DROP };
     let (arp, arp_for_ipv4, about) = match hears {
         Hears::Nothing => (DROP, DROP, Ipv4Addr::UNSPECIFIED),
         Hears::Answers => (ARP, ANSWERS, Ipv4Addr::UNSPECIFIED),
@@ -333,27 +374,34 @@ fn filter(chaddr: Mac, own: Mac, hears: Hears) -> [SockFilter; 30] {
         load(libc::BPF_B, PROTOCOL),
         equal(libc::IPPROTO_UDP.cast_unsigned(), 5, 6, DROP),
         load(libc::BPF_H, FRAGMENT),
-        jump(libc::BPF_JSET, IN_PIECES, 7, DROP, 8),
+        jump(libc::BPF_JSET, LATER_PIECE, 7, DROP, 8),
         SockFilter::new((libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16, 0, 0, IP),
         load_x(libc::BPF_H, UDP_PORT),
-        equal(u32::from(CLIENT_PORT), 10, 11, DROP),
+        equal(u32::from(CLIENT_PORT), 10, 12, 11),
+        equal(u32::from(SERVER_PORT), 11, 12, DROP),
         load_x(libc::BPF_W, CHADDR),
-        equal(chaddr.0, 12, 13, DROP),
+        equal(chaddr.0, 13, 14, other_chaddr),
         load_x(libc::BPF_H, CHADDR + 4),
-        equal(chaddr.1, 14, ACCEPT, DROP),
-        equal(libc::ETH_P_ARP.cast_unsigned(), ARP, 16, DROP),
+        equal(chaddr.1, 15, ACCEPT, other_chaddr),
+        load_x(libc::BPF_H, UDP_PORT),
+        equal(u32::from(CLIENT_PORT), 17, 18, DROP),
+        load(libc::BPF_W, DESTINATION),
+        equal(own.0, 19, 20, DROP),
+        load(libc::BPF_H, DESTINATION + 4),
+        equal(own.1, 21, ACCEPT, DROP),
+        equal(libc::ETH_P_ARP.cast_unsigned(), ARP, 23, DROP),
         load(libc::BPF_W, ARP_KIND),
-        equal(ARP_FOR_IPV4, 17, arp_for_ipv4, DROP),
+        equal(ARP_FOR_IPV4, 24, arp_for_ipv4, DROP),
         load(libc::BPF_W, ARP_SENDER),
-        equal(about.into(), 19, ACCEPT, 20),
+        equal(about.into(), 26, ACCEPT, 27),
         load(libc::BPF_W, ARP_TARGET),
-        equal(about.into(), 21, ACCEPT, ANSWERS),
+        equal(about.into(), 28, ACCEPT, ANSWERS),
         load(libc::BPF_H, ARP_OPERATION),
-        equal(REPLY, 23, 24, DROP),
+        equal(REPLY, 30, 31, DROP),
         load(libc::BPF_W, ARP_TARGET_MAC),
-        equal(own.0, 25, 26, DROP),
+        equal(own.0, 32, 33, DROP),
         load(libc::BPF_H, ARP_TARGET_MAC + 4),
-        equal(own.1, 27, ACCEPT, DROP),
+        equal(own.1, 34, ACCEPT, DROP),
         done(LONGEST + 1),
         done(0),
     ]

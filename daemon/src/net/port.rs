@@ -1,26 +1,28 @@
-//! A port of a bridge, made for one exchange.
+//! A port of a bridge, or of a parent of macvlans, made for one exchange.
 //!
 //! A frame that is sent on a bridge leaves by its ports and never reaches whoever listens on the bridge itself; one that
 //! comes in by a port reaches both. So the exchange gets a veth: one end is a port of the bridge, its socket is on the other.
+//! A frame that is sent on the parent of macvlans leaves by the wire and reaches none of them; what one of them sends reaches
+//! the wire and the others. So there the exchange gets a macvlan, in bridge mode.
 //!
-//! That other end is in a network namespace of its own, which nothing but the socket keeps alive. In the host's it would
+//! The socket's end is in a network namespace of its own, which nothing but the socket keeps alive. In the host's it would
 //! answer the whole LAN's ARP for the host's addresses. And so it needs no cleaning up: when the socket closes, and be it
-//! because the daemon is killed, the kernel ends the namespace, and the veth with both ends goes with it.
+//! because the daemon is killed, the kernel ends the namespace, and the veth with both ends, or the macvlan, goes with it.
 //!
 //! The bridge must not notice its passing port. A bridge takes the lowest Ethernet address of its ports for its own, and
-//! the smallest MTU: this one's address is high, and its MTU is the bridge's.
+//! the smallest MTU: this one's address is high, and its MTU is the bridge's. A parent takes no notice of a macvlan.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::link::LinkCause;
 use leasehold_core::wire::Mac;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkBuffer};
 use netlink_packet_route::link::{
     AfSpecBridge, AfSpecInet6, AfSpecUnspec, BridgeVlanInfo, BridgeVlanInfoFlags, In6AddrGenMode, InfoData, InfoKind,
-    InfoVeth, LinkAttribute, LinkInfo, LinkMessage,
+    InfoMacVlan, InfoVeth, LinkAttribute, LinkInfo, LinkMessage, MacVlanMode,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -28,7 +30,9 @@ use nix::libc;
 use tokio::time::timeout;
 use tracing::debug;
 
+use super::failed;
 use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which, encode};
+use super::netns::own_ns;
 use super::ready::Ready;
 use super::steps::link_message;
 
@@ -42,12 +46,14 @@ const OUTSIDE: &str = "lh-%d";
 /// What an operator reads who finds the bridge's end.
 const ALIAS: &str = "leasehold: gives a lease back, and goes by itself";
 
-/// A port that the bridge may not forward from yet.
+/// A port that what is sent may not go through yet.
 #[derive(Debug)]
 pub(super) struct Port {
+    /// The link that tells whether it does.
     index: u32,
-    /// Hears of links in the bridge's namespace.
+    /// Hears of links in that link's namespace.
     news: Arc<Socket>,
+    forwards: fn(&LinkAnswer) -> bool,
 }
 
 /// A namespace's netlink socket and file.
@@ -57,32 +63,43 @@ pub(super) struct Place<'a> {
 }
 
 impl Port {
-    /// Opens what hears of the port. Must be called in the bridge's namespace, before [`Port::make`].
+    /// Opens what hears of links in the calling thread's namespace.
     pub(super) fn news() -> Result<Arc<Socket>, LinkCause> {
         let opened = Socket::new(NETLINK_ROUTE).and_then(|mut socket| {
             socket.bind_auto()?;
             socket.add_membership(libc::RTNLGRP_LINK)?;
             Ok(Arc::new(socket))
         });
-        opened.map_err(|error| LinkCause::refused("hear of links", error))
+        opened.map_err(|error| failed("hear of links", &error))
     }
 
-    /// Makes the veth, with one end here, which gets the address `mac`, and the other a port of a bridge at `host`. Returns
-    /// the port, and the index of the end that is here.
+    /// Makes a port of the link `on` at `host`, whose end here gets the address `mac`. Returns the port, and the index of the
+    /// end that is here. `news`, from the host's namespace, hears of a bridge's port.
     pub(super) fn make(
         host: Place<'_>,
-        bridge: u32,
+        on: u32,
+        vlan: u16,
+        mac: Mac,
+        news: Arc<Socket>,
+    ) -> Result<(Self, u32), LinkCause> {
+        let (carrying, _) = host.netlink.ethernet(Which::Index(on))?;
+        match (carrying.is_up(), carrying.bridge) {
+            (false, _) => Err(LinkCause::Down),
+            (true, true) => Self::of_bridge(host, &carrying, vlan, mac, news),
+            (true, false) => Self::of_parent(host, on, mac),
+        }
+    }
+
+    fn of_bridge(
+        host: Place<'_>,
+        bridge: &LinkAnswer,
         vlan: u16,
         mac: Mac,
         news: Arc<Socket>,
     ) -> Result<(Self, u32), LinkCause> {
         let Place { netlink, ns } = host;
-        let (carrying, _) = netlink.ethernet(Which::Index(bridge))?;
-        if !carrying.is_up() {
-            return Err(LinkCause::Down);
-        }
-        let mut here = Netlink::open().map_err(|error| LinkCause::refused("open a netlink socket", error))?;
-        let made = here.change(veth(mac, carrying.mtu, ns), NLM_F_CREATE | NLM_F_EXCL);
+        let mut here = open_netlink()?;
+        let made = here.change(veth(mac, bridge.mtu, ns), NLM_F_CREATE | NLM_F_EXCL);
         made.map_err(|error| error.at(Which::Name(INSIDE), "make a veth"))?;
         let (end, _) = here.ethernet(Which::Name(INSIDE))?;
         let (inside, index) = (end.index, end.other);
@@ -90,22 +107,39 @@ impl Port {
         without_ipv6(netlink, index);
         let failed = |doing| move |error: NetlinkError| error.at(Which::Index(index), doing);
         netlink.set(index, LinkAttribute::IfAlias(ALIAS.to_owned())).map_err(failed("name a bridge's port"))?;
-        netlink.set(index, LinkAttribute::Controller(bridge)).map_err(failed("make a port of the bridge"))?;
+        netlink.set(index, LinkAttribute::Controller(bridge.index)).map_err(failed("make a port of the bridge"))?;
         if vlan != 0 {
             let vlan = RouteNetlinkMessage::SetLink(in_vlan(index, vlan));
             netlink.change(vlan, 0).map_err(failed("put a bridge's port into its VLAN"))?;
         }
         netlink.set_up(index).map_err(failed("set a bridge's port up"))?;
         here.set_up(inside).map_err(|error| error.at(Which::Index(inside), "set a veth up"))?;
-        debug!(bridge, index, vlan, "made a port of the bridge");
-        Ok((Self { index, news }, inside))
+        debug!(bridge = bridge.index, index, vlan, "made a port of the bridge");
+        Ok((Self { index, news, forwards: LinkAnswer::forwards }, inside))
     }
 
-    /// Waits until the bridge forwards what the port sends.
+    fn of_parent(host: Place<'_>, parent: u32, mac: Mac) -> Result<(Self, u32), LinkCause> {
+        let ns = own_ns().map_err(|errno| LinkCause::refused("open the network namespace", errno.desc()))?;
+        let made = host.netlink.change(macvlan(parent, mac, ns.as_fd()), NLM_F_CREATE | NLM_F_EXCL);
+        made.map_err(|error| error.at(Which::Index(parent), "make a macvlan"))?;
+        let mut here = open_netlink()?;
+        let (end, _) = here.ethernet(Which::Name(INSIDE))?;
+        let index = end.index;
+        without_ipv6(&mut here, index);
+        let news = Self::news()?;
+        here.set_up(index).map_err(|error| match error {
+            NetlinkError::Kernel { errno: libc::EADDRINUSE, .. } => LinkCause::MacTaken(mac),
+            error => error.at(Which::Index(index), "set a macvlan up"),
+        })?;
+        debug!(parent, index, "made a macvlan");
+        Ok((Self { index, news, forwards: LinkAnswer::has_carrier }, index))
+    }
+
+    /// Waits until what the port sends goes through.
     pub(super) async fn forwards(self) -> Result<(), LinkCause> {
         let waited = timeout(FORWARDS_WITHIN, self.hear_of_it()).await;
         let heard = waited.map_err(|_| LinkCause::TimedOut)?;
-        heard.map_err(|error| LinkCause::refused("wait for the bridge to forward", error))
+        heard.map_err(|error| LinkCause::refused("wait for the port to forward", error))
     }
 
     async fn hear_of_it(self) -> io::Result<()> {
@@ -117,7 +151,9 @@ impl Port {
             loop {
                 buffer.clear();
                 match news.recv(&mut buffer, libc::MSG_DONTWAIT) {
-                    Ok(_) if Messages::new(&buffer).any(|message| tells_of_it(self.index, &message)) => return Ok(()),
+                    Ok(_) if Messages::new(&buffer).any(|message| tells(&message, self.index, self.forwards)) => {
+                        return Ok(());
+                    }
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // Something was lost, and may have been what is waited for.
@@ -138,10 +174,14 @@ fn ask(news: &Socket, index: u32) -> io::Result<()> {
     news.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
 }
 
-/// Tells whether this is the message that the port forwards.
-fn tells_of_it(index: u32, message: &netlink_packet_core::NetlinkBuffer<&[u8]>) -> bool {
+/// Returns whether this is the message that the port forwards.
+fn tells(message: &NetlinkBuffer<&[u8]>, index: u32, forwards: fn(&LinkAnswer) -> bool) -> bool {
     message.message_type() == libc::RTM_NEWLINK
-        && LinkAnswer::read(message.payload()).is_ok_and(|link| link.index == index && link.forwards())
+        && LinkAnswer::read(message.payload()).is_ok_and(|link| link.index == index && forwards(&link))
+}
+
+fn open_netlink() -> Result<Netlink, LinkCause> {
+    Netlink::open().map_err(|error| failed("open a netlink socket", &error))
 }
 
 fn veth(mac: Mac, mtu: u32, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
@@ -161,6 +201,21 @@ fn veth(mac: Mac, mtu: u32, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(outside))),
+        ]),
+    ];
+    RouteNetlinkMessage::NewLink(inside)
+}
+
+fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
+    let mut inside = LinkMessage::default();
+    inside.attributes = vec![
+        LinkAttribute::IfName(INSIDE.to_owned()),
+        LinkAttribute::Address(mac.0.to_vec()),
+        LinkAttribute::Link(parent),
+        LinkAttribute::NetNsFd(here.as_raw_fd()),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::MacVlan),
+            LinkInfo::Data(InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)])),
         ]),
     ];
     RouteNetlinkMessage::NewLink(inside)

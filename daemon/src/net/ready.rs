@@ -6,11 +6,13 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
+use nix::sys::inotify::Inotify;
 use nix::sys::timerfd::TimerFd;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use super::packet::PacketSocket;
+use super::process::Process;
 
 /// Something that owns one descriptor.
 ///
@@ -22,6 +24,10 @@ pub(crate) unsafe trait OneFd: AsFd {}
 unsafe impl OneFd for TimerFd {}
 // SAFETY: the socket holds its descriptor in a private field that no method changes; only drop closes it.
 unsafe impl OneFd for Arc<netlink_sys::Socket> {}
+// SAFETY: it holds an OwnedFd that none of its methods replaces.
+unsafe impl OneFd for Arc<Inotify> {}
+// SAFETY: it holds an OwnedFd that none of its methods replaces.
+unsafe impl OneFd for Process {}
 // SAFETY: it holds an OwnedFd that only its drop takes.
 unsafe impl OneFd for PacketSocket {}
 

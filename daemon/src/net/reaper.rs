@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 
 /// Threads at most.
@@ -40,7 +41,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    sockets: VecDeque<OwnedFd>,
+    sockets: VecDeque<(OwnedFd, Option<OwnedSemaphorePermit>)>,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -55,10 +56,10 @@ impl Reaper {
         Ok(Self(Arc::new(Handle(shared))))
     }
 
-    /// Takes a socket to be closed soon. Never waits.
-    pub(super) fn close(&self, socket: OwnedFd) {
+    /// Takes a socket to be closed soon, and its places to be given back then. Never waits.
+    pub(super) fn close(&self, socket: OwnedFd, places: Option<OwnedSemaphorePermit>) {
         let shared = &self.0.0;
-        shared.queue().sockets.push_back(socket);
+        shared.queue().sockets.push_back((socket, places));
         shared.arrived.notify_one();
     }
 }
@@ -76,7 +77,7 @@ impl Shared {
     }
 
     /// Waits for a socket to close; `None` when this thread is one too many.
-    fn next(&self) -> Option<OwnedFd> {
+    fn next(&self) -> Option<(OwnedFd, Option<OwnedSemaphorePermit>)> {
         let mut queue = self.queue();
         loop {
             if let Some(socket) = queue.sockets.pop_front() {
@@ -127,7 +128,7 @@ fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
 /// A thread is started by another of its kind, never by whoever leaves a socket: that may be a worker inside a
 /// container's namespace, and a thread that was born there would keep the namespace alive.
 fn serve(shared: &Arc<Shared>) {
-    while let Some(socket) = shared.next() {
+    while let Some((socket, places)) = shared.next() {
         if shared.wants_another()
             && let Err(error) = spawn(shared)
         {
@@ -135,5 +136,6 @@ fn serve(shared: &Arc<Shared>) {
             shared.queue().threads -= 1;
         }
         drop(socket);
+        drop(places);
     }
 }

@@ -9,6 +9,7 @@
 //! leads to the cookie, decides.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use nix::sys::socket::{SetSockOpt, sockopt};
 use tracing::warn;
 
 use super::netlink::encode;
+use super::paths::Paths;
 
 /// Some 10,000 messages. The default holds about a hundred, which one burst of containers overruns.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
@@ -34,6 +36,7 @@ pub(super) struct Registrar {
     pub(super) socket: Arc<Socket>,
     /// The socket's address: answers to our questions bear it.
     pub(super) port: u32,
+    pub(super) paths: Paths,
     book: Mutex<Book>,
 }
 
@@ -88,7 +91,7 @@ impl Registrar {
         for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_NSID] {
             socket.add_membership(group)?;
         }
-        Ok(Arc::new(Self { socket: Arc::new(socket), port, book: Mutex::default() }))
+        Ok(Arc::new(Self { socket: Arc::new(socket), port, paths: Paths::new()?, book: Mutex::default() }))
     }
 
     /// Makes the watch tell of the namespace that `ns` is the file of, from the calling thread's next step on.
@@ -179,6 +182,12 @@ impl Book {
             Some(nsid) => self.named.get(&nsid).map(|named| named.cookie),
             None => self.own,
         }
+    }
+
+    /// Returns the numbers of the namespaces whose paths end in one of these names.
+    pub(super) fn named(&self, names: &HashSet<OsString>) -> Vec<i32> {
+        let is_named = |named: &Named| named.path.file_name().is_some_and(|name| names.contains(name));
+        self.named.iter().filter(|(_, named)| is_named(named)).map(|(nsid, _)| *nsid).collect()
     }
 
     /// Returns what to look at to find out whether `nsid` lives, unless that is under way.

@@ -33,6 +33,7 @@ impl Netlink {
             Which::Index(index) => index,
             Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
             Which::Name(_) => self.ethernet(which)?.0.index,
+            Which::Station(name, mac) => self.station(name, mac)?,
         };
         for (taken, step) in steps.iter().enumerate() {
             if !goes_on(taken) {

@@ -38,6 +38,7 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
         forward_drop: (bridge_nf == Some(true)).then(forward_policy).flatten().map(|policy| policy == "DROP"),
         server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
         parent_is_bridge,
+        macvlan: own.as_ref().is_some_and(|view| view.macvlan),
     };
     debug!(?survey, "looked for what keeps servers from answering");
     survey

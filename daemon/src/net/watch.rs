@@ -16,6 +16,7 @@ use netlink_packet_route::AddressFamily;
 use netlink_sys::Socket;
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::inotify::Inotify;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, NetlinkAddr, recvmsg};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,15 +24,16 @@ use tracing::{debug, trace, warn};
 
 use super::netlink::{AddressAnswer, LONGEST, LinkAnswer, Messages};
 use super::netns::Found;
+use super::paths::Heard;
 use super::pool::Pool;
 use super::ready::Ready;
 use super::registrar::Registrar;
-use super::{NetEvent, News};
+use super::{Alarm, NetEvent, News};
 
 /// Messages that are read at a stretch, before other tasks of the loop have their turn.
 const BATCH: u32 = 32;
-/// News that a message bears at most: a link's Ethernet address and its carrier.
-const NEWS: u32 = 2;
+/// News that a message bears at most: a link's Ethernet address, that it is down, and its carrier.
+const NEWS: u32 = 3;
 /// News that the driver has not taken yet, at most. Whoever floods a namespace with changes fills the socket's buffer.
 const UNTAKEN: usize = 1024;
 /// Several times what the socket holds.
@@ -41,6 +43,7 @@ const NETNSA_NSID: u16 = 1;
 /// The watch's end that the loop runs.
 pub(super) struct Watch {
     socket: Ready<Arc<Socket>>,
+    paths: Ready<Arc<Inotify>>,
     teller: Teller,
 }
 
@@ -56,12 +59,42 @@ impl Watch {
     /// Makes the watch. Must be called inside the runtime that will run it.
     pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, events: UnboundedSender<NetEvent>) -> io::Result<Self> {
         let socket = Ready::new(Arc::clone(&registrar.socket))?;
+        let paths = Ready::new(Arc::clone(&registrar.paths.0))?;
         let places = Arc::new(Semaphore::new(UNTAKEN));
-        Ok(Self { socket, teller: Teller { registrar, pool, events, places } })
+        Ok(Self { socket, paths, teller: Teller { registrar, pool, events, places } })
     }
 
     /// Reads and tells, for ever.
     pub(super) async fn run(self) {
+        tokio::join!(self.hear_kernel(), self.hear_paths());
+    }
+
+    /// Doubts the namespaces whose paths go.
+    async fn hear_paths(&self) {
+        loop {
+            let heard = match self.paths.wait().await {
+                Ok(mut ready) => {
+                    let heard = self.teller.registrar.paths.hear();
+                    if let Ok(Heard::Nothing) = heard {
+                        ready.is_over();
+                    }
+                    heard.map_err(io::Error::from)
+                }
+                Err(error) => Err(error),
+            };
+            match heard {
+                Ok(Heard::Gone(names)) => {
+                    let doubted = self.teller.registrar.book().named(&names);
+                    doubted.into_iter().for_each(|number| self.teller.doubt(number));
+                }
+                Ok(Heard::TooMuch) => self.teller.lost(&mut self.teller.room(1).await),
+                Ok(Heard::Nothing) => {}
+                Err(error) => return warn!(%error, "paths of namespaces that go are not heard of any more"),
+            }
+        }
+    }
+
+    async fn hear_kernel(&self) {
         let mut buffer = vec![0; LONGEST];
         let mut control = nix::cmsg_space!(libc::c_int);
         let mut deaf = Deaf::No;
@@ -215,6 +248,9 @@ impl Teller {
         if let (libc::RTM_NEWLINK, Some(mac)) = (kind, link.mac) {
             self.tell(KernelEvent::Ethernet { cookie, ifindex, mac }, room);
         }
+        if kind == libc::RTM_NEWLINK && !link.is_up() {
+            self.tell(KernelEvent::Down { cookie, ifindex }, room);
+        }
         let event = match kind {
             libc::RTM_NEWLINK => KernelEvent::Carrier { cookie, ifindex, up: link.has_carrier() },
             _ => KernelEvent::LinkGone { cookie, ifindex },
@@ -257,7 +293,9 @@ impl Teller {
         let Some((cookie, path)) = self.registrar.book().check(number) else { return };
         let look = self.pool.run(move |worker| worker.find(number, &path, cookie));
         let teller = self.clone();
+        let alarm = Alarm::new("the task that looks whether a namespace lives", &self.events);
         tokio::spawn(async move {
+            let _alarm = alarm;
             let found = look.await.unwrap_or(Found::Unclear);
             debug!(?cookie, number, ?found, "a namespace's number was given free");
             match found {

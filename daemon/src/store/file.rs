@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::effect::StoreCause;
+use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change, Record};
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::backends::InMemoryBackend;
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use super::StoreError;
-use super::journal::{self, Reading};
+use super::journal::{self, Reading, Runs};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
@@ -42,16 +44,16 @@ pub(super) enum Encoded {
     /// A record goes.
     Remove(u64),
     /// An event.
-    Note(Vec<u8>),
+    Note(Box<Event>),
 }
 
 impl Encoded {
     /// Encodes a change. Fails for a path that is not UTF-8: JSON has no way to write it.
-    pub(super) fn new(change: &Change) -> Result<Self, serde_json::Error> {
+    pub(super) fn new(change: Change) -> Result<Self, serde_json::Error> {
         Ok(match change {
-            Change::Put(BindingId(id), record) => Self::Put(*id, serde_json::to_vec(record)?),
-            Change::Remove(BindingId(id)) => Self::Remove(*id),
-            Change::Note(event) => Self::Note(serde_json::to_vec(event)?),
+            Change::Put(BindingId(id), record) => Self::Put(id, serde_json::to_vec(&record)?),
+            Change::Remove(BindingId(id)) => Self::Remove(id),
+            Change::Note(event) => Self::Note(event),
         })
     }
 
@@ -60,9 +62,9 @@ impl Encoded {
         vec![Self::Put(u64::MAX, vec![0; TRIAL]), Self::Remove(u64::MAX)]
     }
 
-    fn event(&self) -> Option<&[u8]> {
+    fn event(&self) -> Option<&Event> {
         match self {
-            Self::Note(json) => Some(json),
+            Self::Note(event) => Some(event),
             Self::Put(..) | Self::Remove(_) => None,
         }
     }
@@ -76,8 +78,11 @@ pub(super) struct LeaseFile {
     /// The last commit, if it failed.
     failure: Option<Failure>,
     last_event: u64,
+    runs: Runs,
     /// Every record that was in it at the start was read.
     is_whole: bool,
+    /// It was not there at the start, and could not be made.
+    is_missing: bool,
 }
 
 /// A commit that failed.
@@ -100,7 +105,7 @@ impl LeaseFile {
     /// Opens or makes the file in `dir`, and reads its records.
     pub(super) fn open(dir: &Path) -> Result<(Self, Vec<(BindingId, Record)>), StoreError> {
         let path = dir.join("leases.redb");
-        let (database, contents) = match open_checked(&path) {
+        let opened = match open_checked(&path) {
             Err(Unusable::Damaged(reason)) => {
                 let aside = set_aside(&path)?;
                 tracing::error!(
@@ -110,13 +115,27 @@ impl LeaseFile {
                 open_checked(&path)
             }
             other => other,
-        }
-        .map_err(|why| refuse(&path, why))?;
-        // A new file is durable only when its name is.
-        sync_dir(&path)?;
+        };
+        let (database, contents) = match opened {
+            Ok((database, contents)) => {
+                // A new file is durable only when its name is.
+                sync_dir(&path)?;
+                (Some(database), contents)
+            }
+            Err(Unusable::Failed(error)) if is_for_want_of_writing(&error) => {
+                tracing::error!(
+                    file = %path.display(), %error,
+                    "lease file cannot be written: leases are held as they stand, and ADDs refused, until it can be",
+                );
+                let (_copy, contents) = read_copy(&path).map_err(|why| refuse(&path, why))?;
+                (None, contents)
+            }
+            Err(why) => return Err(refuse(&path, why)),
+        };
         let Contents { records, unreadable, last_event } = contents;
-        let is_whole = unreadable.is_empty();
-        let mut file = Self { path, database: Some(database), failure: None, last_event, is_whole };
+        let (is_whole, is_missing) = (unreadable.is_empty(), database.is_none() && !path.exists());
+        let runs = Runs::default();
+        let mut file = Self { path, database, failure: None, last_event, runs, is_whole, is_missing };
         file.keep_aside(unreadable)?;
         Ok((file, records))
     }
@@ -156,10 +175,12 @@ impl LeaseFile {
         if changes.is_empty() {
             return Ok(());
         }
-        let write = |database: &Database| guarded(|| transact(database, changes)).map_err(|error| cause(&error));
+        // Those of a failed commit are forgotten.
+        let mut runs = std::mem::take(&mut self.runs);
+        let write = |database: &Database| guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e));
         match self.database().and_then(write) {
             Ok(last_event) => {
-                self.failure = None;
+                (self.failure, self.runs) = (None, runs);
                 self.last_event = last_event.unwrap_or(self.last_event);
                 Ok(())
             }
@@ -177,6 +198,11 @@ impl LeaseFile {
     fn database(&mut self) -> Result<&Database, StoreCause> {
         let database = match self.database.take() {
             Some(database) => database,
+            None if self.is_missing => {
+                let database = make(&self.path)?;
+                self.is_missing = false;
+                database
+            }
             // Never made anew here: a file that vanished is a failure, not an empty store.
             None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?)).map_err(|e| cause(&e))?,
         };
@@ -219,12 +245,60 @@ struct Contents {
     last_event: u64,
 }
 
-/// Opens, checks and reads the file. A damaged file can make redb panic or read wrong, so its own check comes first.
+/// Opens or makes, checks and reads the file. One that is not made whole is not left there.
 fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
-    let work = || -> Result<_, Unusable> {
+    let was_there = path.exists();
+    let opened = checked(path, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
-        let mut database = Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)?;
+        Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)
+    });
+    if opened.is_err() && !was_there {
+        // It may not be there; the first error is the one to tell.
+        let _ = fs::remove_file(path);
+    }
+    opened
+}
+
+/// Makes the file that there was no room for at the start. It is no new one where somebody has put one there since.
+fn make(path: &Path) -> Result<Database, StoreCause> {
+    let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
+    match open_checked(path).map_err(|why| refuse(path, why)) {
+        Ok((_, contents)) if !contents.records.is_empty() || !contents.unreadable.is_empty() => {
+            Err(StoreCause::Failed(format!("{} appeared after the start: restart the daemon", path.display())))
+        }
+        Ok((database, _)) => sync_dir(path).map(|()| database).map_err(|error| failed(&error)),
+        Err(StoreError::File { source, .. }) => Err(cause(&source)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Reads a file that cannot be written, from a copy in memory: redb wants to write even where it only reads.
+fn read_copy(path: &Path) -> Result<(Database, Contents), Unusable> {
+    checked(path, || {
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?,
+        };
+        let copy = InMemoryBackend::new();
+        let copied = copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes));
+        copied.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?;
+        Builder::new().set_cache_size(CACHE).create_with_backend(copy).map_err(judge)
+    })
+}
+
+/// Returns whether all that keeps the file from being used is that nothing can be written there.
+fn is_for_want_of_writing(error: &redb::Error) -> bool {
+    use ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let kinds = [ReadOnlyFilesystem, PermissionDenied, StorageFull, QuotaExceeded];
+    matches!(error, redb::Error::Io(error) if kinds.contains(&error.kind()))
+}
+
+/// Checks and reads a file that `open` opens. A damaged file can make redb panic or read wrong, so its own check comes
+/// first.
+fn checked(path: &Path, open: impl FnOnce() -> Result<Database, Unusable>) -> Result<(Database, Contents), Unusable> {
+    let work = || -> Result<_, Unusable> {
+        let mut database = open()?;
         if !database.check_integrity().map_err(judge)? {
             tracing::warn!(file = %path.display(), "lease file repaired");
         }
@@ -235,7 +309,7 @@ fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
         let contents = read(&database).map_err(judge)?;
         Ok((database, contents))
     };
-    catch_unwind(work).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
 }
 
 /// Returns the format of the file; a new file is given ours.
@@ -279,7 +353,7 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.
-fn transact(database: &Database, changes: &[Encoded]) -> Result<Option<u64>, redb::Error> {
+fn transact(database: &Database, changes: &[Encoded], runs: &mut Runs) -> Result<Option<u64>, redb::Error> {
     let mut txn = database.begin_write()?;
     txn.set_durability(Durability::Immediate)?;
     {
@@ -292,8 +366,8 @@ fn transact(database: &Database, changes: &[Encoded]) -> Result<Option<u64>, red
             }
         }
     }
-    let events: Vec<&[u8]> = changes.iter().filter_map(Encoded::event).collect();
-    let last_event = if events.is_empty() { None } else { Some(journal::append(&txn, &events)?) };
+    let events: Vec<&Event> = changes.iter().filter_map(Encoded::event).collect();
+    let last_event = if events.is_empty() { None } else { Some(journal::append(&txn, &events, runs)?) };
     txn.commit()?;
     Ok(last_event)
 }

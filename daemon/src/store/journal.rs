@@ -1,9 +1,18 @@
-//! The journal of events: the latest ones, numbered without a gap for as long as the file lives.
+//! The journal of events: the latest ones, numbered in order for as long as the file lives.
+//!
+//! Of a run of events that say the same of an attachment ([`Event::continuing`]) the last stands for all; the numbers of
+//! the others stay empty.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc;
 
 use leasehold_core::event::Event;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use leasehold_core::identity::Attachment;
+use redb::{
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError,
+    WriteTransaction,
+};
 use tokio::sync::{oneshot, watch};
 
 use super::Job;
@@ -82,19 +91,54 @@ impl Journal {
     }
 }
 
+/// The last event of each attachment that the next may stand for too, as far as this process wrote it: the hash of the
+/// attachment to the event's number. After a restart a new run begins.
+#[derive(Debug, Default)]
+pub(super) struct Runs(HashMap<u64, u64>);
+
+impl Runs {
+    fn hash(attachment: &Attachment) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        attachment.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// Adds events, and drops the oldest beyond [`KEPT`]. Returns the number of the last.
-pub(super) fn append(txn: &WriteTransaction, events: &[&[u8]]) -> Result<u64, redb::Error> {
+///
+/// When it fails, or the transaction does, `runs` is worth nothing any more.
+pub(super) fn append(txn: &WriteTransaction, events: &[&Event], runs: &mut Runs) -> Result<u64, redb::Error> {
     let mut table = txn.open_table(EVENTS)?;
     let mut number = table.last()?.map_or(0, |(number, _)| number.value());
-    for json in events {
+    for &event in events {
+        let attachment = Runs::hash(&event.attachment);
+        // Whatever else happens to a lease ends its run.
+        let earlier = runs.0.remove(&attachment);
+        let continued = match earlier {
+            Some(earlier) => stored(&table, earlier)?.and_then(|before| event.continuing(&before)),
+            None => None,
+        };
+        if let (Some(earlier), Some(_)) = (earlier, &continued) {
+            table.remove(earlier)?;
+        }
         number += 1;
-        table.insert(number, *json)?;
+        table.insert(number, encode(continued.as_ref().unwrap_or(event)).as_slice())?;
+        if event.may_run() {
+            runs.0.insert(attachment, number);
+        }
     }
-    let first_kept = number.saturating_sub(KEPT) + 1;
-    while table.first()?.is_some_and(|(first, _)| first.value() < first_kept) {
+    while table.len()? > KEPT {
         table.pop_first()?;
     }
     Ok(number)
+}
+
+fn stored(table: &Table<'_, u64, &[u8]>, number: u64) -> Result<Option<Event>, redb::Error> {
+    Ok(table.get(number)?.and_then(|json| serde_json::from_slice(json.value()).ok()))
+}
+
+fn encode(event: &Event) -> Vec<u8> {
+    serde_json::to_vec(event).expect("an event has neither a path nor a map: it always is JSON")
 }
 
 /// Returns the number of the last event, 0 when there is none.

@@ -1,51 +1,71 @@
 //! The state directory, and the lock that makes it one daemon's.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::{error, info, warn};
 
 use super::StoreError;
-use crate::owner::Owner;
+use crate::lock::{Lock, LockError};
+
+/// Between two tries for a directory that another daemon has.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The lock on a state directory, held as long as the value lives.
 ///
 /// redb locks its file too, but gives the lock up while the file is reopened after a failure, and does not say who
 /// holds it.
-pub(super) struct DirLock {
-    _file: File,
+#[derive(Debug)]
+pub(crate) struct DirLock {
+    /// `None` where there is no file, and nobody can make one.
+    _lock: Option<Lock>,
 }
 
 impl DirLock {
     /// Makes the directory (0700) if it is missing, and locks it. An existing directory is not changed.
-    pub(super) fn take(dir: &Path) -> Result<Self, StoreError> {
-        let failed = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source: io::Error| StoreError::Directory { doing, path, source }
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("create", dir))?;
+    ///
+    /// Waits for another daemon that works there, and says which: one that stops, or that this one is to take over from.
+    pub(crate) async fn take(dir: &Path) -> Result<Self, StoreError> {
+        match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+            // Said with what it is to hold.
+            Err(error) if has_no_room(&error) => {}
+            made => made.map_err(|source| StoreError::Directory { doing: "create", path: dir.to_owned(), source })?,
+        }
         let path = dir.join("leases.lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-                return Err(StoreError::Held { dir: dir.to_owned(), owner: Owner::of(pid) });
+        let mut named = None;
+        loop {
+            match Lock::try_take(&path) {
+                Ok(lock) => {
+                    if named.is_some() {
+                        info!(state_dir = %dir.display(), "state directory free");
+                    }
+                    return Ok(Self { _lock: Some(lock) });
+                }
+                Err(LockError::Held(owner)) => {
+                    if named.as_ref() != Some(&owner) {
+                        let state_dir = dir.display();
+                        warn!(
+                            "state directory {state_dir} is in use by {owner}: waiting for its end (or choose another with --state-dir)"
+                        );
+                        named = Some(owner);
+                    }
+                    sleep(PAUSE).await;
+                }
+                Err(LockError::Io(error)) if has_no_room(&error) => {
+                    error!(state_dir = %dir.display(), %error, "state directory not locked: no file can be made there");
+                    return Ok(Self { _lock: None });
+                }
+                Err(source) => return Err(StoreError::Lock { path, source }),
             }
-            Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
         }
-        // The number only serves the error above. A full disk must not keep the daemon from starting.
-        let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        if let Err(error) = note {
-            tracing::warn!(path = %path.display(), %error, "process id not written to the lock file");
-        }
-        Ok(Self { _file: file })
     }
+}
+
+/// Returns whether a file system that cannot be written, or is full, is all that is wrong.
+fn has_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

@@ -54,7 +54,7 @@ impl Writer {
         let mut answers = Vec::with_capacity(group.len());
         let mut encoded = Vec::with_capacity(group.len());
         for (op, changes) in group {
-            let result = match changes.iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
+            let result = match changes.into_iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
                 // Whoever writes nothing asks whether it could.
                 Ok(nothing) if nothing.is_empty() => {
                     encoded.extend(Encoded::trial());

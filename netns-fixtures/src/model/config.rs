@@ -43,8 +43,12 @@ pub struct Config {
     pub echo_client_id: bool,
     /// How long it thinks before an OFFER (dnsmasq pings the address for 3 s).
     pub offer_delay: Duration,
+    /// How long a REQUEST that extends a lease waits for its answer (dnsmasq answers nobody while it pings).
+    pub extend_delay: Duration,
     /// How long it works at an answer. It makes one after the other.
     pub answer_time: Duration,
+    /// Whether it answers an extension with the lease's times alone, as MikroTik's does.
+    pub terse: bool,
     /// Whether it refuses every REQUEST, as one whose configuration was changed under its clients. What it refuses it has
     /// no lease for any more.
     pub refuses: bool,
@@ -76,7 +80,9 @@ impl Config {
             authoritative: true,
             echo_client_id: true,
             offer_delay: Duration::ZERO,
+            extend_delay: Duration::ZERO,
             answer_time: Duration::ZERO,
+            terse: false,
             refuses: false,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
@@ -90,6 +96,9 @@ impl Config {
         answer.options.push((code::LEASE_TIME, number(self.lease)));
         answer.options.extend(self.t1.map(|t1| (code::T1, number(t1))));
         answer.options.extend(self.t2.map(|t2| (code::T2, number(t2))));
+        if self.terse && !request.ciaddr.is_unspecified() {
+            return;
+        }
         answer.options.push((code::SUBNET_MASK, self.subnet.netmask().octets().to_vec()));
         let mut more = vec![
             (code::ROUTERS, list(&self.routers)),

@@ -49,6 +49,8 @@ pub enum Violation {
     Forbidden(Purpose, u8),
     #[error("option {0} with a length of {1}")]
     Length(u8, usize),
+    #[error("option {0} before the message type: some servers want that first")]
+    TypeNotFirst(u8),
     #[error("the parameter request list names {0} before 121 (RFC 3442)")]
     ListOrder(u8),
     #[error("the parameter request list names {0} twice")]
@@ -65,8 +67,6 @@ pub enum Violation {
     ClientChanged,
     #[error("a parameter request list unlike the one before")]
     ListChanged,
-    #[error("a maximum message size unlike the one before")]
-    MaxSizeChanged,
     #[error("REQUEST with secs {0}, which no DISCOVER of its xid had")]
     SecsChanged(u16),
     #[error("REQUEST for {address} of {server}, which no OFFER of its xid named")]
@@ -121,7 +121,6 @@ struct Client {
     /// What its last REQUESTs in SELECTING asked for: each may be granted before the client hears of it.
     selected: VecDeque<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
-    max_size: Option<Vec<u8>>,
 }
 
 /// A lease as the wire saw it.
@@ -261,16 +260,11 @@ impl Judge {
                 client.selected.pop_front();
             }
         }
-        for (known, code, violation) in [
-            (&mut client.list, code::PARAMETERS, Violation::ListChanged),
-            (&mut client.max_size, code::MAX_SIZE, Violation::MaxSizeChanged),
-        ] {
-            let value = message.option(code);
-            if known.is_some() && known.as_deref() != value {
-                found.push(violation);
-            }
-            *known = value.map(<[u8]>::to_vec).or(known.take());
+        let list = message.option(code::PARAMETERS);
+        if client.list.is_some() && client.list.as_deref() != list {
+            found.push(Violation::ListChanged);
         }
+        client.list = list.map(<[u8]>::to_vec).or(client.list.take());
     }
 
     /// Judges a message against the others of its xid.

@@ -418,7 +418,11 @@ impl Server {
             _ => (address, Some(request.hardware())),
         };
         self.busy = self.busy.max(now) + self.config.answer_time;
-        let thinks = if kind == Kind::Offer { self.config.offer_delay } else { Duration::ZERO };
+        let thinks = match event {
+            Event::Offered(_) => self.config.offer_delay,
+            Event::Granted(_, purpose) | Event::Refused(_, purpose) if purpose.extends() => self.config.extend_delay,
+            _ => Duration::ZERO,
+        };
         let delay = self.busy - now + thinks;
         Some(Reply { payload: answer.encode(), destination: SocketAddrV4::new(ip, 68), ethernet, delay })
     }

@@ -49,6 +49,11 @@ impl Purpose {
         matches!(self, Self::Renew | Self::Rebind | Self::Release)
     }
 
+    /// Returns whether the message asks for more time of a lease.
+    pub(super) fn extends(self) -> bool {
+        matches!(self, Self::Renew | Self::Rebind)
+    }
+
     /// Tells whether the message goes to one server alone.
     pub(super) fn unicast(self) -> bool {
         matches!(self, Self::Renew | Self::Release)
@@ -99,6 +104,9 @@ pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Viola
         if must_not.contains(&purpose) && has(code) {
             found.push(Violation::Forbidden(purpose, code));
         }
+    }
+    if let Some((first, _)) = message.options.first().filter(|(first, _)| *first != code::TYPE) {
+        found.push(Violation::TypeNotFirst(*first));
     }
     let given_back = [code::TYPE, code::REQUESTED, code::SERVER, code::CLIENT_ID, code::MESSAGE];
     for (code, value) in &message.options {

@@ -21,6 +21,8 @@ pub struct DnsmasqConfig {
     pub lease_time: Duration,
     /// T1 and T2, where they are not to be dnsmasq's own.
     pub timers: Option<(Duration, Duration)>,
+    /// Whether it does what it does of itself: ping an address for three seconds before it offers it, and serve nobody meanwhile.
+    pub ping: bool,
     /// Whether it tells of every option, or of every message alone.
     pub verbose: bool,
     /// More arguments: `--dhcp-option=...`.
@@ -46,7 +48,7 @@ impl From<Grants> for DnsmasqConfig {
             more.push(format!("--dhcp-option=option:classless-static-route,{}", routes.join(",")));
         }
         let Grants { pool, lease_time, timers, .. } = grants;
-        Self { ifname: Lan::IFNAME.to_owned(), pool, lease_time, timers, verbose: true, more }
+        Self { ifname: Lan::IFNAME.to_owned(), pool, lease_time, timers, ping: false, verbose: true, more }
     }
 }
 
@@ -83,7 +85,8 @@ impl Program for DnsmasqProgram {
         command
             .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-"])
             .args(config.verbose.then_some("--log-dhcp"))
-            .args(["--port=0", "--no-ping", "--dhcp-authoritative", "--bind-interfaces"])
+            .args((!config.ping).then_some("--no-ping"))
+            .args(["--port=0", "--dhcp-authoritative", "--bind-interfaces"])
             .arg(format!("--interface={}", config.ifname))
             .arg("--except-interface=lo")
             .arg(format!("--dhcp-leasefile={}", place.lease_file().display()))

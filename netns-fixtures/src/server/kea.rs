@@ -1,4 +1,4 @@
-//! Kea's DHCPv4 server. Its leases may last seconds, and its lease file gets a line for every change.
+//! Kea's DHCPv4 server. Its leases may last seconds, and its lease file gets a line for every change, if there is to be one.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -26,6 +26,8 @@ pub struct KeaConfig {
     pub options: Vec<Value>,
     /// Addresses kept for one hardware address each.
     pub reservations: Vec<(Mac, Ipv4Addr)>,
+    /// Whether leases go into the lease file. Else they live in memory alone, and the file stays empty.
+    pub persist: bool,
 }
 
 impl Default for KeaConfig {
@@ -47,7 +49,7 @@ impl From<Grants> for KeaConfig {
             options.push(json!({ "code": 121, "space": "dhcp4", "csv-format": false, "data": bytes }));
         }
         let Grants { pool, lease_time, timers, .. } = grants;
-        Self { pool, lease_time, timers, options, reservations: Vec::new() }
+        Self { pool, lease_time, timers, options, reservations: Vec::new(), persist: true }
     }
 }
 
@@ -83,11 +85,11 @@ impl Program for KeaProgram {
 }
 
 fn config_json(config: &KeaConfig, place: &Place) -> Value {
-    let KeaConfig { pool, lease_time, timers, options, reservations } = config;
+    let KeaConfig { pool, lease_time, timers, options, reservations, persist } = config;
     let reserve = |(mac, address): &(Mac, Ipv4Addr)| json!({ "hw-address": mac_text(*mac), "ip-address": address });
     let mut dhcp4 = json!({
         "interfaces-config": { "interfaces": [Lan::IFNAME], "dhcp-socket-type": "raw" },
-        "lease-database": { "type": "memfile", "persist": true, "name": place.lease_file(), "lfc-interval": 0 },
+        "lease-database": { "type": "memfile", "persist": persist, "name": place.lease_file(), "lfc-interval": 0 },
         "valid-lifetime": lease_time.as_secs(),
         "authoritative": true,
         "option-data": options,

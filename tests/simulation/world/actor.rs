@@ -10,6 +10,7 @@ use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::link::{Cookie, LinkRoute};
+use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
 use super::Micros;
@@ -52,6 +53,10 @@ pub(crate) struct Actor {
     pub(crate) foreign_routes: Vec<LinkRoute>,
     /// What is on its interface is not all the daemon's to know: somebody's hand was in it.
     pub(crate) meddled: bool,
+    /// The daemon has told that somebody took its address off: it puts none on.
+    pub(crate) stays_off: bool,
+    /// When its main plugin last put an address on, by the wall clock.
+    pub(crate) plugged: WallTime,
     /// When its last namespace went without a DEL.
     pub(crate) died: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
@@ -186,9 +191,16 @@ impl Actor {
             foreign: Vec::new(),
             foreign_routes: Vec::new(),
             meddled: false,
+            stays_off: false,
+            plugged: WallTime::from_epoch(Duration::ZERO),
             died: None,
             order: 0,
         }
+    }
+
+    /// Returns whether its containers have one identity, one after the other.
+    pub(crate) fn returns(&self) -> bool {
+        !self.own_ids
     }
 
     /// Returns its ADD.
@@ -207,7 +219,9 @@ impl Actor {
                 on_change: plan.on_change,
                 on_expiry: plan.on_expiry,
                 metric: plan.metric,
+                late_routes: plan.late_routes,
                 detection: plan.detection,
+                grace: plan.grace.filter(|_| self.returns()),
                 ..Profile::default()
             },
             timeout,
@@ -232,7 +246,7 @@ impl Actor {
         self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));
         self.foreign.clear();
         self.foreign_routes.clear();
-        self.meddled = false;
+        (self.meddled, self.stays_off) = (false, false);
         (self.phase, self.told, self.excused, self.stranded) = (Phase::Adding, None, false, None);
     }
 }

@@ -96,6 +96,7 @@ impl World {
     }
 
     fn added(&mut self, index: usize, answer: Answer) {
+        self.an_add_ends();
         match answer {
             Answer::Leased(lease) => {
                 self.stats.count("ADD leased");
@@ -149,9 +150,18 @@ impl World {
             Failure::Link { .. } => !intact,
             // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest.
             Failure::TimedOut { .. } => self.plan.detection == Detection::Strict,
-            // One that thinks for seconds before each offer has no time for several that are declined.
-            Failure::Conflict { .. } | Failure::Nak { .. } | Failure::NoOffer { .. } | Failure::NoAck { .. } => {
-                !self.plan.squatters.is_empty() && self.plan.offer_delay > Duration::ZERO
+            Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if self.has_claims() => {
+                true
+            }
+            // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict
+            // probes.
+            Failure::Conflict { .. }
+            | Failure::Conflicts { .. }
+            | Failure::Nak { .. }
+            | Failure::NoOffer { .. }
+            | Failure::NoAck { .. } => {
+                let slow = self.plan.offer_delay > Duration::ZERO || self.plan.detection == Detection::Strict;
+                (!self.plan.squatters.is_empty() || self.has_claims()) && slow
             }
             _ => false,
         };
@@ -212,8 +222,8 @@ impl World {
             Answer::Deleted => {
                 self.stats.count("DEL done");
                 if let (true, Some(told)) = (self.calm, &self.actors[index].told) {
-                    let address = told.ip();
-                    self.act_after(index, 30 * SECOND, 40 * SECOND, Act::Released(address));
+                    let (address, kept) = (told.ip(), self.grace_of(index));
+                    self.act_after(index, kept + 30 * SECOND, kept + 40 * SECOND, Act::Released(address));
                 }
                 // Macvlan deletes its link at once, others take their time.
                 match self.rng.u32(..3) {

@@ -11,6 +11,11 @@ impl World {
     pub(super) fn collect_again(&mut self, lan: usize) {
         let Some(every) = self.plan.collects.filter(|_| !self.winding_down) else { return };
         self.sometime(every, Event::Collect(lan));
+        self.collect(lan);
+    }
+
+    /// A runtime collects.
+    pub(super) fn collect(&mut self, lan: usize) {
         if self.daemon.is_some() {
             let call = Call::Collect { network: format!("net{lan}"), keep: Vec::new() };
             let id = self.file(Role::Collect, call);
@@ -27,8 +32,9 @@ impl World {
 
     /// Writes what is valid into a GC that is about to be handed in. A runtime names what it is adding too, but not what it
     /// is at ending.
-    pub(super) fn name_the_valid(&self, call: &mut Call) {
+    pub(super) fn name_the_valid(&mut self, call: &mut Call) {
         let Call::Collect { network, keep } = call else { return };
+        self.returning.nothing_is_kept();
         let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
         let valid = valid.map(|actor| &actor.attachment).filter(|attachment| attachment.network == *network);
         *keep = valid.map(|attachment| (attachment.container.clone(), attachment.ifname.clone())).collect();

@@ -44,6 +44,7 @@ impl World {
         let boot = BootId(format!("boot-{}", self.boot));
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
+        self.go_blind();
         self.hush();
         self.remember_times();
         self.excuse_outdated();
@@ -126,6 +127,7 @@ impl World {
         let forgetful = self.store_fails;
         self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted(forgetful));
         self.squatted.daemon_ended(self.now);
+        self.claims_forgotten();
         self.pinned.clear();
         self.kernel.forget_watched();
         self.store.daemon_ended();
@@ -164,6 +166,7 @@ impl World {
         }
         self.kernel = Kernel::booted(self.plan.lans);
         self.watch.holders.clear();
+        self.returning.nothing_is_kept();
         self.spool.clear();
         self.containers_ended();
     }
@@ -230,11 +233,22 @@ impl World {
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
+        if let Effect::Persist { changes, .. } = &effect {
+            for change in changes {
+                if let Change::Note(event) = change {
+                    self.judge_refusal(event);
+                }
+            }
+        }
         if let (Effect::Send { exchange, frame, .. }, Some(lan)) = (&effect, lan) {
+            self.judge_release(lan, *exchange, frame);
             self.spoken(lan, frame, self.strays(*exchange, frame));
         }
         if let Effect::Reply { id, answer: Answer::Leased(_) } = &effect {
             self.rob(*id);
+        }
+        if let Effect::Reply { id, answer } = &effect {
+            self.judge_claimed(*id, answer);
         }
         if let Some((attachment, holder)) = holder {
             self.watch.holders.insert(attachment, holder);
@@ -254,7 +268,8 @@ impl World {
         let link = actor.at.filter(|_| actor.generation == generation && actor.phase != Phase::Ending);
         let mac = self.kernel.link(link?)?.mac;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder = Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip() };
+        let holder =
+            Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip(), server: lease.server };
         Some((add.attachment.clone(), holder))
     }
 
@@ -270,7 +285,8 @@ impl World {
     pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
-        let (lan, speaks) = (sock.lan, sock.speaks);
+        let (lan, speaks, mac) = (sock.lan, sock.speaks, sock.link.mac());
+        self.hear_claim(lan, mac, bytes);
         if speaks && self.watch.is_open(exchange) && !meta.other_host {
             self.heard(lan, bytes);
         }
@@ -307,6 +323,7 @@ impl World {
             KernelEvent::NetnsDied { cookie } => (*cookie, None),
             KernelEvent::LinkGone { cookie, ifindex }
             | KernelEvent::Carrier { cookie, ifindex, .. }
+            | KernelEvent::Down { cookie, ifindex }
             | KernelEvent::Ethernet { cookie, ifindex, .. }
             | KernelEvent::AddressAdded { cookie, ifindex, .. }
             | KernelEvent::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
@@ -342,6 +359,9 @@ impl World {
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.watch.request(self.now, id, &call);
         self.asked_anew(&call);
+        if matches!(call, Call::Add(_)) {
+            self.claims_anew(id);
+        }
         self.cause_to_send(&call);
         self.feed(Input::Request { id, call });
     }
@@ -393,8 +413,8 @@ fn kind_of(effect: &Effect) -> EffectKind {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
         Effect::Inspect { .. } | Effect::Survey { .. } => EffectKind::Inspect,
-        Effect::Apply { .. } => EffectKind::Apply,
-        Effect::Send { .. } => EffectKind::Send,
+        Effect::Apply { .. } | Effect::Prepare { .. } => EffectKind::Apply,
+        Effect::Send { .. } | Effect::Hear { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
         Effect::Publish { .. } => EffectKind::Publish,

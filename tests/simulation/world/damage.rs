@@ -55,7 +55,7 @@ impl World {
             let address = actor.told.as_ref()?.address;
             let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses().contains(&address);
             let add: Add = actor.add(self.segments[actor.lan].lan.clone(), PATIENCE, &self.plan);
-            on_link.then(|| Adoptee { add: Box::new(add), address })
+            on_link.then(|| Adoptee { add: Box::new(add), address, mac: None })
         };
         runs.filter_map(adoptee).collect()
     }

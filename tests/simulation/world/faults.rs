@@ -1,14 +1,20 @@
 //! What goes wrong with servers and on the wire: they go away, restart, forget, refuse everything, and rogues join them.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use netns_fixtures::model::{Kind, Message, Packet, code, decode, udp};
+use leasehold_core::event::{Event as LeaseEvent, EventKind};
+use leasehold_core::link::LinkCause;
+use netns_fixtures::model::{ClientKey, Kind, Message, Packet, code, decode, udp};
 
 use super::{Event, SECOND, World};
-use crate::plan::{Rogue, pick};
+use crate::plan::{Rogue, happens, pick};
 use crate::trace::Brief;
 use crate::watch::Rule;
+
+/// A NAK of a rogue waits for this long at least, counted from the REQUEST.
+const PATIENCE: u64 = SECOND / 8 * 7;
 
 /// An outage lasts at most this many quarters of a lease.
 const QUARTERS: u64 = 5;
@@ -178,7 +184,8 @@ impl World {
                 self.note(|| format!("    rogue of {lan}: {}", Brief(&frame)));
                 self.stats.count(match rogue {
                     Some(Rogue::Nonsense) => "nonsense of rogues",
-                    _ => "answers of denied rogues",
+                    Some(Rogue::Refuses) => "refusals of rogues",
+                    Some(Rogue::Denied) | None => "answers of denied rogues",
                 });
             }
             for delay in self.fates().into_iter().flatten() {
@@ -218,6 +225,27 @@ impl World {
         udp(frame.source, frame.destination, source, destination, &payload[..payload.len().min(most)])
     }
 
+    /// A daemon that starts may see no namespace for a while: its mounts are not those of the containers, or it is among other
+    /// processes.
+    pub(super) fn go_blind(&mut self) {
+        self.kernel.unseen = None;
+        if !happens(&mut self.rng, self.plan.blindness) {
+            return;
+        }
+        let ways = [LinkCause::NoDirectory, LinkCause::NoNetns, LinkCause::NotANetns, LinkCause::NetnsChanged];
+        self.kernel.unseen = Some(pick(&mut self.rng, &ways));
+        self.stats.count("starts without sight");
+        self.note(|| "BLIND".to_owned());
+        let lasts = self.outage();
+        self.at(self.now + lasts, Event::Sight(self.run));
+    }
+
+    /// The daemon sees namespaces again.
+    pub(super) fn see_again(&mut self) {
+        self.note(|| "SIGHT".to_owned());
+        self.kernel.unseen = None;
+    }
+
     /// No client may choose a rogue, nor use what it gives.
     pub(super) fn judge_rogue(&mut self, lan: usize, server: Option<Ipv4Addr>) {
         let rogue = self.segments[lan].rogue_id();
@@ -226,12 +254,33 @@ impl World {
         }
     }
 
+    /// A client is refused its lease. The NAK of a rogue is obeyed only when the lease's own server has had its time to answer,
+    /// which is a second at least.
+    pub(super) fn judge_refusal(&mut self, event: &LeaseEvent) {
+        let concerned = self.actors.iter().find(|actor| actor.attachment == event.attachment);
+        let Some(who) = concerned.map(|actor| (actor.lan, ClientKey::Id(actor.client_id.as_bytes().to_vec()))) else {
+            return;
+        };
+        let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
+        let refused = by_nak && self.refused_by_rogue.contains(&who);
+        let Some(asked) = self.timing.last_claim(&who).filter(|_| refused) else { return };
+        self.stats.count("leases that a rogue ended");
+        if self.now < asked + PATIENCE {
+            let detail = format!("{}: {} {} µs after its REQUEST", event.attachment, event.cause, self.now - asked);
+            self.fail(Rule::Rogue, detail);
+        }
+        if let (false, Some(address)) = (self.calm, event.address) {
+            self.excuse(who.0, address.addr(), "refused by a rogue");
+        }
+    }
+
     /// Everything on the wire works from now on.
     pub(super) fn wires_heal(&mut self) {
         for segment in &mut self.segments {
             segment.away.iter_mut().chain(&mut segment.mute).for_each(|until| *until = 0);
             for server in segment.stations.iter_mut().filter_map(|station| station.server_mut()) {
-                server.config_mut().refuses = false;
+                let config = server.config_mut();
+                (config.refuses, config.extend_delay) = (false, Duration::ZERO);
             }
         }
         for at in self.actors.iter().filter_map(|actor| actor.at).collect::<Vec<_>>() {

@@ -52,9 +52,15 @@ impl World {
 
     /// The main plugin puts what a lease says on an interface.
     pub(super) fn plug(&mut self, at: At, lease: &Lease) {
+        let plugged = self.clock().wall;
+        for actor in self.actors.iter_mut().filter(|actor| actor.at == Some(at)) {
+            (actor.stays_off, actor.plugged) = (false, plugged);
+        }
         let steps = [Step::AddAddress(lease.address)];
-        let routes = routes_of(lease, self.plan.metric).into_iter().map(Step::AddRoute);
-        for step in steps.into_iter().chain(routes) {
+        let late = self.plan.late_routes;
+        let is_told = |route: &LinkRoute| !late || route.via.is_some_and(|via| lease.address.contains(&via));
+        let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
+        for step in steps.into_iter().chain(told) {
             self.change(at, &step);
         }
     }
@@ -118,6 +124,14 @@ impl World {
     /// Judges the events from `first` on: nobody is told that somebody took an address off an interface that nobody touched.
     /// What a daemon took off and could not note before it died, the next one may take for that.
     pub(super) fn judge_removals(&mut self, first: usize) {
+        for event in self.store.events[first..].iter().filter(|event| event.kind == EventKind::AddressRemoved) {
+            // The store may hear of it only after the next ADD has put the address back. A wall clock that jumps orders nothing.
+            let is_off = |actor: &&mut Actor| actor.phase == Phase::Live && actor.attachment == event.attachment;
+            for actor in self.actors.iter_mut().filter(is_off) {
+                actor.stays_off |= event.wall > actor.plugged && self.plan.wall_jumps.is_none();
+                actor.meddled |= self.stats.crashes > 0 && self.store_fails;
+            }
+        }
         if self.stats.crashes > 0 && self.store_fails {
             return;
         }
@@ -129,7 +143,8 @@ impl World {
         }
     }
 
-    /// Judges what the daemon is about to do at an interface: no address before its lease is durable.
+    /// Judges what the daemon is about to do at an interface: no address before its lease is durable, and none where it has
+    /// told that somebody took one off.
     pub(super) fn judge_steps(&mut self, target: &Target, steps: &[Step]) {
         let Target::Known(link) = target else { return };
         let new = steps.iter().filter_map(|step| match step {
@@ -145,10 +160,12 @@ impl World {
             let Some(wire) = link.in_netns().and_then(|at| self.kernel.link(at)) else { return };
             let there = wire.addresses().iter().any(|there| there.addr() == address.addr());
             let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
-            if !durable
-                && !there
-                && !actor.is_some_and(|actor| actor.foreign.iter().any(|a| a.addr() == address.addr()))
-            {
+            let foreign = actor.is_some_and(|actor| actor.foreign.iter().any(|own| own.addr() == address.addr()));
+            if actor.is_some_and(|actor| actor.stays_off) && !foreign && !there && !self.was_damaged {
+                self.fail(Rule::Interface, format!("{address} is put on {target}, where somebody took one off"));
+                return;
+            }
+            if !durable && !there && !foreign {
                 self.fail(Rule::NotDurable, format!("{address} is put on {target} before its lease is durable"));
             }
         }
@@ -158,7 +175,7 @@ impl World {
     pub(super) fn examine_expired(&mut self) {
         let fresh = self.started.max(self.resumed) + A_WHILE > self.now;
         let keeps = self.plan.on_expiry == OnExpiry::Keep || self.plan.on_change == OnChange::Keep;
-        if self.plan.link_faults > 0 || keeps || fresh {
+        if self.plan.link_faults > 0 || self.plan.blindness > 0 || keeps || fresh {
             return;
         }
         for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.stranded != Some(false)) {
@@ -212,7 +229,12 @@ impl World {
         let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
         let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
         let who = format!("{}, {:?}", actor.attachment, record.state);
-        let wrong = if there != wanted {
+        // What an extension leaves unsaid stays as it was.
+        let lost =
+            lease.filter(|lease| self.plan.renumbers.is_none() && (lease.dns.is_empty() || lease.gateway.is_none()));
+        let wrong = if let Some(lease) = lost {
+            format!("nothing of what only the first ACK said: {lease:?}")
+        } else if there != wanted {
             format!("{there:?}, not {wanted:?}")
         } else if let Some(route) = missing {
             format!("no route {route:?}, but {:?}", wire.routes())

@@ -30,6 +30,8 @@ pub(super) enum Excuse {
     DiedUnwritten,
     /// The store was lost.
     StoreLost,
+    /// It is not given back: another station has its address, or it was kept until its end.
+    LeftToEnd,
     /// After a reboot the wall clock said that it had ended.
     WallClock,
 }
@@ -50,6 +52,7 @@ impl Excuse {
             Self::LeftBehind => "left at a server: left behind",
             Self::DiedUnwritten => "left at a server: died unwritten",
             Self::StoreLost => "left at a server: store lost",
+            Self::LeftToEnd => "left at a server: left to end",
             Self::WallClock => "left at a server: wall clock",
         }
     }
@@ -99,10 +102,21 @@ impl World {
         let Some(address) = message.address(code::REQUESTED) else { return };
         let own = Mac(message.hardware());
         let mut claims = self.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
-        if !claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now) {
+        let is_claimed = claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now);
+        // What another server granted to another attachment this one hears of in no other way.
+        let key = message.key();
+        let lives = |until: &Option<u64>| until.is_none_or(|until| until > self.now);
+        let granted = self.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
+        let two = self.segments[lan].honest().len() > 1;
+        let foreign = two && granted.into_iter().any(|((.., client), _)| client.as_ref() != Some(&key));
+        if foreign {
+            self.stats.count("addresses of another server's clients declined");
+        }
+        if !is_claimed && !foreign && !self.is_unproven(lan, own) {
             self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
         }
         self.declined.insert((lan, address), self.now);
+        self.count_decline(lan, own, address);
         self.excuse(lan, address, "declined by its client");
     }
 
@@ -138,6 +152,13 @@ impl World {
         let (lan, _, _, key) = &grant;
         let current = self.speaking.get(&(*lan, key.clone())) == Some(&Some(xid));
         if current {
+            if matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
+                // The client asked whoever answers, and goes on with that one: at no other is the address given back now.
+                let (lan, server, address, key) = &grant;
+                let others = self.grants(|l, a, k| (l, a, k) == (*lan, *address, key));
+                let others = others.into_iter().filter(|(_, other, ..)| other != server);
+                self.left.extend(others.map(|other| (other, Excuse::LeftBehind)));
+            }
             self.left.remove(&grant);
             self.took_in(grant, xid, purpose);
         } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
@@ -229,13 +250,21 @@ impl World {
                 continue;
             }
             let (lan, server, address, client) = grant;
+            // Servers with one pool that do not know of each other: nothing is given back under another client that has it.
+            let of_another = |(l, a, key): &(usize, Ipv4Addr, Option<ClientKey>)| {
+                (l, a) == (lan, address) && key.as_ref().is_some_and(|key| key != client)
+            };
+            if self.segments[*lan].honest().len() > 1 && self.granted.keys().any(of_another) {
+                self.stats.count("left at a server: another server's client has the address");
+                continue;
+            }
             self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
         }
     }
 
     /// No two attachments of a LAN hold one address, unless servers gave it twice.
     pub(super) fn examine_shared(&mut self, rows: &[Row]) {
-        let held = |row: &&Row| row.state != "RELEASING" && row.expires != Some(Duration::ZERO);
+        let held = |row: &&Row| !is_leaving(row) && row.expires != Some(Duration::ZERO);
         let held = rows.iter().filter(held).filter_map(|row| Some((row, row.lease.as_ref()?.ip())));
         let held = held.collect::<Vec<_>>();
         for (at, (row, address)) in held.iter().enumerate() {
@@ -256,6 +285,11 @@ impl World {
             }
         }
     }
+}
+
+/// Returns whether a binding is on its way back, or kept for its container to return.
+pub(super) fn is_leaving(row: &Row) -> bool {
+    matches!(row.state, "KEPT" | "RELEASING")
 }
 
 /// Tells whether two servers granted one address of a LAN to one client.

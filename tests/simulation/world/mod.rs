@@ -5,12 +5,14 @@
 
 mod actor;
 mod answers;
+mod claims;
 mod clocks;
 mod collect;
 mod daemon;
 mod damage;
 mod faults;
 mod finish;
+mod grace;
 mod interface;
 mod ledger;
 mod runtime;
@@ -20,7 +22,7 @@ mod squatters;
 mod status;
 mod wire;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -35,7 +37,9 @@ use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::ClientKey;
 
 use self::actor::{Act, Actor, Asked, Spooled};
+use self::claims::Claims;
 use self::daemon::Daemon;
+use self::grace::Returning;
 use self::ledger::{Excuse, Grant, Unnamed};
 use self::shell::Sock;
 use self::squatters::Squatted;
@@ -83,6 +87,8 @@ enum Event {
     Host(usize, Vec<u8>),
     /// A link's carrier changes.
     Carrier(At, bool),
+    /// A link is set up again.
+    Raised(At),
     /// A request reaches the core.
     Request(RequestId),
     /// A hang-up reaches the core.
@@ -107,6 +113,8 @@ enum Event {
     Disk(bool),
     /// The wall clock is set.
     WallJump,
+    /// The daemon of this run sees namespaces again.
+    Sight(u32),
     /// The host is suspended.
     Suspend,
     /// A runtime collects what is not valid any more on a LAN.
@@ -171,10 +179,18 @@ pub(crate) struct World {
     published: BTreeMap<Attachment, Dns>,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    /// The Ethernet addresses for which a port of the host's link could not be made.
+    portless: BTreeSet<(usize, Mac)>,
     /// When an address was last declined by its client.
     declined: BTreeMap<(usize, Ipv4Addr), Micros>,
+    /// Clients that are to be kept for, or live on another host.
+    returning: Returning,
     /// What is known of leases that are looked at for squatters.
     squatted: Squatted,
+    /// Who was heard to claim what.
+    claims: Claims,
+    /// Clients whose last NAK was a rogue's.
+    refused_by_rogue: BTreeSet<(usize, ClientKey)>,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
     /// Leases that servers granted to REQUESTs which named none of them.
@@ -183,6 +199,8 @@ pub(crate) struct World {
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
     latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
+    /// Who was last offered or granted an address, and when.
+    offered: BTreeMap<(usize, Ipv4Addr), (ClientKey, Micros)>,
     /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
     heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     carried: BTreeMap<EffectKind, u32>,
@@ -244,12 +262,17 @@ impl World {
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            portless: BTreeSet::new(),
             declined: BTreeMap::new(),
+            returning: Returning::default(),
             squatted: Squatted::new(&plan),
+            claims: Claims::default(),
+            refused_by_rogue: BTreeSet::new(),
             left: BTreeMap::new(),
             unnamed: BTreeMap::new(),
             granted: BTreeMap::new(),
             latest: BTreeMap::new(),
+            offered: BTreeMap::new(),
             heard: BTreeMap::new(),
             carried: BTreeMap::new(),
             crashes: plan.crashes.iter().copied().collect(),
@@ -343,7 +366,7 @@ impl World {
         if self.breach.is_none() && self.watch.under_way() > 8 * self.actors.len() + 32 {
             self.fail(Rule::Unbounded, format!("{} effects are under way", self.watch.under_way()));
         }
-        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > (**since).max(self.resumed) + PIN);
+        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > (**since).max(self.resumed) + PINNED);
         if let Some((cookie, _)) = pinned {
             let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
             self.breach = self.breach.take().or(Some(breach(Rule::PinnedNamespace, detail)));
@@ -376,6 +399,7 @@ impl World {
             Event::Broken(run, exchange, cause) if run == self.run => self.broken(exchange, cause),
             Event::Told(run, told) if run == self.run => self.told(told),
             Event::HungUp(run, id) if run == self.run => self.hung_up(id),
+            Event::Sight(run) if run == self.run => self.see_again(),
             Event::Carry(..)
             | Event::Commit(_)
             | Event::Done(..)
@@ -383,10 +407,12 @@ impl World {
             | Event::Noise(..)
             | Event::Broken(..)
             | Event::Told(..)
-            | Event::HungUp(..) => {}
+            | Event::HungUp(..)
+            | Event::Sight(_) => {}
             Event::Station(lan, station, frame) => self.at_station(lan, station, &frame),
             Event::Host(lan, frame) => self.at_host(lan, &frame),
             Event::Carrier(at, carrier) => self.carrier(at, carrier),
+            Event::Raised(at) => self.raise(at),
             Event::Request(id) => self.request(id),
             Event::Answer(id, answer) => self.answer(id, *answer),
             Event::Cut(id) => self.cut(id),
@@ -462,5 +488,7 @@ impl World {
 
 /// The core has something to do within this while sockets are open: at least to close them.
 const WINDOW: Micros = 35 * SECOND;
-/// A dead namespace may be kept this long by the receive window of an exchange.
+/// Sockets are older than this in no exchange.
 const PIN: Micros = 120 * SECOND;
+/// A dead namespace is kept no longer by the daemon's sockets: where the news of its end was lost, for the time of an ADD.
+const PINNED: Micros = 40 * SECOND;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::effect::{Call, RequestId};
+use leasehold_core::link::KernelEvent;
 use leasehold_core::wire::Mac;
 
 use super::actor::{Act, Asked, Phase, Role};
@@ -60,6 +61,7 @@ impl World {
             return;
         }
         let spooled = self.spool.iter().any(|spooled| spooled.attachment == self.actors[index].attachment);
+        self.comes_back(index);
         let same = self.rng.u32(..4) == 0 && self.actors[index].container > 0 && !spooled;
         let same_mac = self.rng.u32(..6) == 0;
         let lan = self.actors[index].lan;
@@ -125,6 +127,13 @@ impl World {
                 self.ask_again(index);
                 self.stay(index);
             }
+            35..40 if self.plan.flapping > 0 && self.plan.hears_all() => {
+                let at = self.actors[index].at.expect("a container that runs has a link");
+                self.lower(at);
+                self.actors[index].foreign_routes.clear();
+                self.stats.count("links set down");
+                self.stay(index);
+            }
             35..45 if self.plan.flapping > 0 => {
                 let at = self.actors[index].at.expect("a container that runs has a link");
                 self.carrier(at, false);
@@ -180,6 +189,8 @@ impl World {
     }
 
     pub(super) fn end_by_del(&mut self, index: usize) {
+        self.goes_elsewhere(index);
+        self.keeps(index);
         self.actors[index].phase = Phase::Ending;
         let attachment = self.actors[index].attachment.clone();
         self.ask(index, Role::Del, Call::Del { attachment }, self.now);
@@ -187,6 +198,7 @@ impl World {
 
     fn unlink(&mut self, index: usize) {
         let Some(at) = self.actors[index].at else { return };
+        self.keeps(index);
         self.watch.holders.remove(&self.actors[index].attachment);
         self.break_socks(at);
         let gone = self.kernel.delete_link(at);
@@ -199,10 +211,13 @@ impl World {
     /// Takes the namespace away.
     fn doom(&mut self, index: usize) {
         let Some((cookie, _)) = self.actors[index].at.take() else { return };
+        self.keeps(index);
         self.watch.holders.remove(&self.actors[index].attachment);
         self.note(|| format!("actor {index} loses namespace {}", cookie.0));
         let died = self.kernel.doom(cookie);
         if self.kernel.is_pinned(cookie) {
+            // Sockets keep it alive, but the shell hears that its path is gone.
+            self.tell(Some(KernelEvent::NetnsDied { cookie }));
             self.pinned.insert(cookie.0, self.now);
         }
         self.link_changed(cookie, None);
@@ -250,6 +265,7 @@ impl World {
         let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
         asked.gone = true;
         self.actors[index].phase = Phase::Ending;
+        self.an_add_ends();
         self.stats.count("hang-ups");
         let at = (self.now + 10).max(self.actors[index].order + 1);
         self.actors[index].order = at;

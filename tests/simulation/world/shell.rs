@@ -1,8 +1,9 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{Link, LinkCause, Sockets, Target};
+use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::silence::Survey;
+use leasehold_core::wire::Mac;
 
 use super::actor::Role;
 use super::{Event, MILLI, Micros, SECOND, World};
@@ -59,7 +60,7 @@ impl World {
                 self.socks.insert(exchange, Sock { link, want, lan, open_at: None, since: now, speaks, ready });
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Send { exchange, .. } | Effect::Close { exchange } => {
+            Effect::Send { exchange, .. } | Effect::Hear { exchange, .. } | Effect::Close { exchange } => {
                 // Before any answer reaches its caller: the shell sends while it drains, an answer has a way to go.
                 let delay = self.rng.u64(1..10);
                 let Some(sock) = self.socks.get_mut(&exchange) else { return };
@@ -67,7 +68,7 @@ impl World {
                 let ready = sock.ready;
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Inspect { .. } | Effect::Apply { .. } | Effect::Survey { .. } => {
+            Effect::Inspect { .. } | Effect::Apply { .. } | Effect::Prepare { .. } | Effect::Survey { .. } => {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
@@ -122,33 +123,71 @@ impl World {
                 self.report(op, Outcome::Inspected(result), None, delay);
             }
             Effect::Apply { op, target, steps } => {
-                let fate = self.fate();
-                let most = match fate {
-                    Fate::Done => steps.len(),
-                    Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
-                };
-                let done = self.kernel.apply(&target, &steps, most);
-                self.judge_applied(&done, &steps);
-                if let Some(at) = done.at.filter(|_| done.raised) {
-                    self.raised(at);
-                }
-                let (taken, result) = (done.taken, done.result);
-                done.told.into_iter().for_each(|told| self.tell(Some(told)));
-                let (delay, taken, result) = match fate {
-                    Fate::Done => (0, taken, result),
-                    Fate::Refused => (0, taken, result.and(Err(refused("set the link")))),
-                    Fate::TimedOut => (LIMIT, 0, Err(LinkCause::TimedOut)),
-                };
+                let (delay, taken, result) = self.apply(&target, &steps);
                 self.report(op, Outcome::Applied { taken, result }, None, delay);
+            }
+            Effect::Prepare { op, target, exchange, chaddr } => {
+                let (delay, _, result) = self.apply(&target, &[Step::Up]);
+                let exchange = self.open_beside(&target, &result, exchange, chaddr);
+                self.report(op, Outcome::Prepared { result, exchange }, exchange, delay);
             }
             Effect::Survey { op, link, .. } => {
                 let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
                 self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
             }
             Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
+            Effect::Hear { exchange, arp } => {
+                if let Some(sock) = self.socks.get_mut(&exchange) {
+                    (sock.want.arp, sock.speaks) = (arp, false);
+                }
+            }
             Effect::Close { exchange } => self.close(exchange),
             Effect::Reply { id, answer } => self.reply(id, answer),
         }
+    }
+
+    /// Changes a link. Returns how much later that is told, how many steps were taken, and what is there then.
+    fn apply(&mut self, target: &Target, steps: &[Step]) -> (Micros, usize, Result<LinkView, LinkCause>) {
+        let fate = self.fate();
+        let most = match fate {
+            Fate::Done => steps.len(),
+            Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
+        };
+        let done = self.kernel.apply(target, steps, most);
+        self.judge_applied(&done, steps);
+        if let Some(at) = done.at.filter(|_| done.raised) {
+            self.raised(at);
+        }
+        let (taken, result) = (done.taken, done.result);
+        done.told.into_iter().for_each(|told| self.tell(Some(told)));
+        match fate {
+            Fate::Done => (0, taken, result),
+            Fate::Refused => (0, taken, result.and(Err(refused("set the link")))),
+            Fate::TimedOut => (LIMIT, 0, Err(LinkCause::TimedOut)),
+        }
+    }
+
+    /// Opens the sockets of an exchange where a link was set up and has carrier, unless there are none to be had at once.
+    fn open_beside(
+        &mut self,
+        target: &Target,
+        seen: &Result<LinkView, LinkCause>,
+        exchange: ExchangeId,
+        chaddr: Option<Mac>,
+    ) -> Option<ExchangeId> {
+        let (Ok(view), Target::Named { netns, .. }) = (seen, target) else { return None };
+        if !view.carrier || self.rng.u32(..8) == 0 {
+            return None;
+        }
+        let link = Link::InNetns { path: netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
+        let at = self.kernel.locate(&link).ok()?;
+        let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
+        let (lan, now) = (self.lan_of(&link), self.now);
+        let sock = Sock { link, want, lan, open_at: Some(at), since: now, speaks: false, ready: now };
+        self.socks.insert(exchange, sock);
+        self.kernel.hold(at.0);
+        self.stats.count("sockets opened");
+        Some(exchange)
     }
 
     /// Lets a frame out, or refuses to, which only who asks about it hears.
@@ -185,6 +224,17 @@ impl World {
     fn open(&mut self, exchange: ExchangeId) -> (Micros, Result<(), LinkCause>) {
         let fate = self.fate();
         let Some(sock) = self.socks.get_mut(&exchange) else { return (0, Err(LinkCause::TimedOut)) };
+        let needs = (sock.lan, sock.link.mac());
+        if matches!(sock.link, Link::Parent { port: true, .. }) {
+            let taken = self.kernel.is_taken(needs.0, needs.1);
+            if taken || !matches!(fate, Fate::Done) {
+                self.portless.insert(needs);
+            }
+            if taken {
+                self.stats.count("ports whose Ethernet address was taken");
+                return (0, Err(LinkCause::MacTaken(needs.1)));
+            }
+        }
         match fate {
             Fate::Refused => return (0, Err(refused("open a packet socket"))),
             Fate::TimedOut => return (LIMIT, Err(LinkCause::TimedOut)),
@@ -241,6 +291,7 @@ impl World {
                 }
                 self.judge_removals(told);
                 self.note_leases(told);
+                self.note_left(told);
                 Ok(())
             };
             if result.is_err() {

@@ -14,6 +14,9 @@ use crate::timing::Times;
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
+/// So long after another client was offered its address a client may renew its lease at any time.
+const OFFERED: u64 = 30 * SECOND;
+
 impl World {
     /// Judges a frame that a client sends. `strays`: nobody has the Ethernet address that it goes to.
     pub(super) fn spoken(&mut self, lan: usize, frame: &[u8], strays: bool) {
@@ -38,7 +41,14 @@ impl World {
         let Some(purpose) = Purpose::of(message, Some(to)) else { return };
         let key = message.key();
         let waited_for = purpose == Purpose::Discover && self.watch.waits_for(self.now, &key);
-        if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, message.xid, waited_for) {
+        let address =
+            if message.ciaddr.is_unspecified() { message.address(code::REQUESTED) } else { Some(message.ciaddr) };
+        let offered = address.and_then(|address| self.offered.get(&(lan, address)));
+        let early = offered.is_some_and(|(to, at)| *to != key && self.now < at + OFFERED);
+        if early && purpose == Purpose::Renew {
+            self.stats.count("renewed as another was offered the address");
+        }
+        if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, message.xid, waited_for, early) {
             self.fail(Rule::Timing, how);
         }
     }
@@ -76,12 +86,23 @@ impl World {
     pub(super) fn heard(&mut self, lan: usize, bytes: &[u8]) {
         let payload = bytes.get(42..).unwrap_or_default();
         let Ok(message) = Message::decode(payload) else { return };
+        let (key, is_nak) = (message.key(), message.kind() == Some(Kind::Nak));
         if self.segments[lan].is_of_rogue(bytes) {
+            if is_nak {
+                self.refused_by_rogue.insert((lan, key));
+            }
             return;
         }
         self.segments[lan].judge.heard(payload);
-        let key = message.key();
-        if message.kind() == Some(Kind::Nak) {
+        if matches!(message.kind(), Some(Kind::Offer | Kind::Ack)) {
+            self.offered.insert((lan, message.yiaddr), (key.clone(), self.now));
+            // Who has it may say so, after a restart too.
+            let holds = |holder: &&Holder| (holder.lan, holder.address) == (lan, message.yiaddr);
+            let macs: Vec<_> = self.watch.holders.values().filter(holds).map(|holder| holder.mac).collect();
+            macs.into_iter().for_each(|mac| self.watch.unhush(mac));
+        }
+        if is_nak {
+            self.refused_by_rogue.remove(&(lan, key.clone()));
             let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
             self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
         }

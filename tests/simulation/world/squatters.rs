@@ -15,6 +15,7 @@ use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, Kind, arp, code};
 
 use super::actor::{Actor, Phase};
+use super::ledger::is_leaving;
 use super::wire::answer_to;
 use super::{Micros, SECOND, World};
 use crate::plan::Plan;
@@ -31,8 +32,6 @@ pub(super) struct Squatted {
     squatters: BTreeMap<(usize, Ipv4Addr), Mac>,
     /// The address that an attachment got while nothing kept it from looking for conflicts, and when.
     watched: BTreeMap<Attachment, (Ipv4Addr, Micros)>,
-    /// Attachments that do without detection.
-    undetected: BTreeSet<Attachment>,
     /// Exchanges over which a sleepy squatter was asked.
     asked: BTreeSet<ExchangeId>,
 }
@@ -49,10 +48,14 @@ impl Squatted {
         Self { squatters: squatters.collect(), ..Self::default() }
     }
 
+    /// Returns whether a squatter uses an address.
+    pub(super) fn has(&self, lan: usize, address: Ipv4Addr) -> bool {
+        self.squatters.contains_key(&(lan, address))
+    }
+
     /// The daemon ended, with the windows that were open.
     pub(super) fn daemon_ended(&mut self, now: Micros) {
         self.watched.retain(|_, (_, since)| *since + WINDOW < now);
-        self.undetected.clear();
         self.asked.clear();
     }
 
@@ -87,12 +90,11 @@ impl World {
 
     /// Takes note of who has got which address, by the events from `first` on.
     pub(super) fn note_leases(&mut self, first: usize) {
-        let hears = self.plan.link_faults == 0 && self.plan.flapping == 0;
+        let hears = self.plan.link_faults == 0 && self.plan.flapping == 0 && self.plan.blindness == 0;
         for event in &self.store.events[first..] {
             let (who, now) = (&event.attachment, self.now);
             if event.kind == EventKind::DetectionOff {
-                self.stats.count("attachments without detection");
-                self.squatted.undetected.insert(who.clone());
+                self.stats.count("attachments with a station that is not heard");
             }
             let another = match event.kind {
                 EventKind::Acquired | EventKind::Adopted => true,
@@ -101,7 +103,7 @@ impl World {
             };
             if let Some(address) = event.address.filter(|_| another) {
                 self.squatted.watched.remove(who);
-                if hears && !self.squatted.undetected.contains(who) {
+                if hears {
                     self.squatted.watched.insert(who.clone(), (address.addr(), now));
                 }
             }
@@ -113,7 +115,7 @@ impl World {
         if self.plan.detection == Detection::Off || self.squatted.squatters.is_empty() {
             return;
         }
-        for row in rows.iter().filter(|row| row.state != "RELEASING") {
+        for row in rows.iter().filter(|row| !is_leaving(row)) {
             let Some(address) = row.lease.as_ref().map(|lease| lease.ip()) else { continue };
             let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
             let Some(actor) = self.actors.iter().find(lives) else { continue };

@@ -18,10 +18,13 @@ use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
 use crate::plan::{Plan, Rogue, happens};
-use crate::subject::message_of;
+use crate::subject::{answer_of, message_of};
 
 /// The server identifier of a rogue that the networks' configuration denies.
 pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
+
+/// The server identifier of a rogue that nothing denies, and that has no address to give.
+const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
 
 /// One LAN: its stations, and the judge who reads all that the daemon sends on it.
 pub(crate) struct Segment {
@@ -52,8 +55,11 @@ impl Segment {
             t1: plan.times.map(|(t1, _)| t1),
             t2: plan.times.map(|(_, t2)| t2),
             mtu: plan.mtu,
+            terse: plan.terse,
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,
+            // On a wire that loses frames too nobody could say which answer a client has heard.
+            extend_delay: if plan.loss > 0 { std::time::Duration::ZERO } else { plan.extend_delay },
             decline_hold: Duration::from_secs(60),
             ..Config::new(subnet)
         };
@@ -73,6 +79,12 @@ impl Segment {
                 let foreign = Ipv4Net::new(ROGUE, 24).expect("24 is a prefix length");
                 let config = Config { id: ROGUE, lease: 3600, ..Config::new(foreign) };
                 stations.push(Station::with_server(mac(3), ROGUE, Server::unjudged(config)));
+            }
+            Some(Rogue::Refuses) => {
+                let foreign = Ipv4Net::new(STRAY, 24).expect("24 is a prefix length");
+                let nothing = (Ipv4Addr::from_bits(STRAY.to_bits() + 1), STRAY);
+                let config = Config { id: STRAY, pool: nothing, ..Config::new(foreign) };
+                stations.push(Station::with_server(mac(3), STRAY, Server::unjudged(config)));
             }
             Some(Rogue::Nonsense) => {
                 let (id, pool) = (at(9), (at(990), at(1015)));
@@ -111,21 +123,23 @@ impl World {
         if !(wire.up && wire.carrier) {
             return;
         }
-        let lan = sock.lan;
+        let (lan, in_reach) = (sock.lan, !(self.plan.beside && is_direct(&sock.link)));
         self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
-        for station in 0..self.segments[lan].stations.len() {
-            for delay in self.fates().into_iter().flatten() {
-                self.at(self.now + delay, Event::Station(lan, station, frame.clone()));
-            }
+        if in_reach {
+            self.reach_stations(lan, frame.clone());
         }
         self.neighbours_hear(lan, exchange, &frame);
     }
 
-    /// Tells whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
-    /// have said so. A lease that was not extended since then, such as one without end, names no other way.
+    /// Returns whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
+    /// have said so: a lease that was not extended since then, such as one without end, names no other way. Or it leaves where
+    /// no station hears it, as no port could be made.
     pub(super) fn strays(&self, exchange: ExchangeId, frame: &[u8]) -> bool {
         let Some(sock) = self.socks.get(&exchange) else { return false };
-        let deaf = matches!(sock.link, Link::Parent { .. }) && !self.plan.promiscuous;
+        if self.plan.beside && is_direct(&sock.link) && self.portless.contains(&(sock.lan, sock.link.mac())) {
+            return true;
+        }
+        let deaf = is_direct(&sock.link) && !self.plan.promiscuous;
         let Some(to) = frame.get(..6).filter(|to| deaf && *to != BROADCAST) else { return false };
         !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
     }
@@ -143,6 +157,8 @@ impl World {
             self.deliver(exchange, reply, FrameMeta::default());
         }
         self.squatters_hear(lan, exchange, &question);
+        self.claimants_hear(lan, exchange, &question);
+        self.elsewhere_hears(lan, exchange, &question);
         if frame.destination != BROADCAST {
             return;
         }
@@ -208,6 +224,9 @@ impl World {
                 self.segments[lan].judge.server(now, payload);
             }
             let held = out.delay.as_micros() as Micros;
+            if held > 4 * SECOND {
+                self.stats.count("late answers");
+            }
             for delay in self.fates().into_iter().flatten() {
                 self.at(self.now + held + delay, Event::Host(lan, out.frame.clone()));
             }
@@ -275,15 +294,15 @@ impl World {
         };
         let broadcast = frame.destination == BROADCAST;
         let hears = |sock: &&Sock| {
-            let inside = matches!(sock.link, Link::InNetns { .. });
-            let for_it = broadcast || (sock.link.mac().0 == frame.destination && (inside || self.plan.promiscuous));
+            let own = !is_direct(&sock.link) || self.plan.promiscuous;
+            let for_it = broadcast || (sock.link.mac().0 == frame.destination && own);
             let wanted = match about {
                 Some(arp) => hears_of(sock, arp),
                 None => sock.link.mac().0 == chaddr,
             };
             sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
         };
-        let other_host = |sock: &Sock| !broadcast && matches!(sock.link, Link::Parent { .. });
+        let other_host = |sock: &Sock| !broadcast && is_direct(&sock.link);
         let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, sock)| (*id, other_host(sock)));
         for (exchange, other_host) in hearing.collect::<Vec<_>>() {
             self.deliver(exchange, bytes.to_vec(), FrameMeta { other_host, ..FrameMeta::default() });
@@ -327,6 +346,18 @@ impl World {
         }
     }
 
+    /// Sets a link down, with which the kernel takes its routes, and lets it come up again.
+    pub(super) fn lower(&mut self, at: At) {
+        self.kernel.lower(at).into_iter().for_each(|told| self.tell(Some(told)));
+        self.after(SECOND, 30 * SECOND, Event::Raised(at));
+    }
+
+    /// A link is set up again.
+    pub(super) fn raise(&mut self, at: At) {
+        self.kernel.raise(at);
+        self.after(MILLI, SECOND, Event::Carrier(at, true));
+    }
+
     /// The sockets on a link that is gone fail.
     pub(super) fn break_socks(&mut self, at: At) {
         let on_it = self.socks.iter().filter(|(_, sock)| sock.open_at == Some(at)).map(|(id, _)| *id);
@@ -348,11 +379,10 @@ fn hears_of(sock: &Sock, arp: &Arp) -> bool {
 }
 
 pub(super) fn answer_to(question: &Arp, mac: Mac) -> Arp {
-    Arp {
-        request: false,
-        sender_mac: mac.0,
-        sender: question.target,
-        target_mac: question.sender_mac,
-        target: question.sender,
-    }
+    answer_of(question, mac.0)
+}
+
+/// Returns whether the sockets are on the host's link itself: by no port of it, which has the container's Ethernet address.
+pub(super) fn is_direct(link: &Link) -> bool {
+    matches!(link, Link::Parent { port: false, .. })
 }

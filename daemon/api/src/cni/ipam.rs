@@ -18,7 +18,7 @@ use super::Route;
 use super::object::{BadKey, Fault, Object, boolean, ip, ipv4, number, subnet, text, u8, u32};
 
 /// All keys of `ipam` that are known.
-pub const IPAM_KEYS: [&str; 21] = [
+pub const IPAM_KEYS: [&str; 22] = [
     "type",
     "daemonSocketPath",
     "priority",
@@ -36,6 +36,7 @@ pub const IPAM_KEYS: [&str; 21] = [
     "suppressDefaultRoute",
     "servers",
     "release",
+    "grace",
     "conflictDetection",
     "ipPreferred",
     "onChange",
@@ -75,6 +76,8 @@ pub struct Ipam {
     pub servers: Servers,
     /// `release`: whether a DEL gives the lease back; `None` is true.
     pub release: Option<bool>,
+    /// `grace`: for how many seconds a lease whose identity can return is kept after its DEL.
+    pub grace: Option<u32>,
     /// `conflictDetection`.
     pub conflict_detection: ConflictDetection,
     /// `ipPreferred`: whether another address than the requested one will do.
@@ -183,6 +186,7 @@ impl Ipam {
             suppress_default_route: ipam.read("suppressDefaultRoute", boolean)?.unwrap_or_default(),
             servers: ipam.object("servers")?.map(Servers::read).transpose()?.unwrap_or_default(),
             release: ipam.read("release", boolean)?,
+            grace: ipam.read("grace", u32)?,
             conflict_detection: ipam.read("conflictDetection", ConflictDetection::read)?.unwrap_or_default(),
             ip_preferred: ipam.read("ipPreferred", boolean)?.unwrap_or_default(),
             keep_on_change: ipam.read("onChange", |value| keep(value, "apply"))?.unwrap_or_default(),
@@ -365,7 +369,7 @@ mod tests {
             "routes": [{"dst": "10.1.2.3/8", "gw": "192.0.2.9", "mtu": 1400, "advmss": 1360, "priority": 5, "table": 7,
                         "scope": 253}],
             "suppressDefaultRoute": true, "servers": {"allow": ["192.0.2.1"], "deny": ["192.0.2.2"]},
-            "release": false, "ipPreferred": true, "onChange": "keep", "onExpiry": "keep",
+            "release": false, "grace": 5, "ipPreferred": true, "onChange": "keep", "onExpiry": "keep",
             "conflictDetection": "strict",
         }));
         let route = Route {
@@ -393,6 +397,7 @@ mod tests {
             suppress_default_route: true,
             servers: Servers { allow: vec![Ipv4Addr::new(192, 0, 2, 1)], deny: vec![Ipv4Addr::new(192, 0, 2, 2)] },
             release: Some(false),
+            grace: Some(5),
             conflict_detection: ConflictDetection::Strict,
             ip_preferred: true,
             keep_on_change: true,

@@ -4,26 +4,36 @@
 //! out on the same sockets; once the lease is being made durable, it is given back like any other. Where somebody else is
 //! known to use the address it is a DECLINE in either case.
 
+mod again;
+mod undo;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+pub(crate) use self::again::{Again, Refused};
 use super::hold::Hold;
 use super::persistence::Want;
-use super::release::{Owed, Release};
-use super::{Binding, Cx, Holder, Leave, Life, Reason, Report};
+use super::{Binding, Cx, Holder, Life, Reason, Report, told};
 use crate::conflict;
-use crate::dhcpv4::accept::Refusal;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Profile;
 use crate::dhcpv4::timing::Timer;
-use crate::dhcpv4::{Client, Event, Loss, Output, Refused, Verdict};
-use crate::effect::{Failure, StoreCause, Why};
+use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::effect::{ExchangeId, Failure, StoreCause, Why};
 use crate::event::EventKind;
 use crate::identity::{Attachment, Lan};
 use crate::link::{Hears, LinkCause, Sockets, Target};
+use crate::plan;
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
 use crate::wire::Mac;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{BadFrame, Frame};
+
+/// How long an ADD waits for an offer before a lease that is kept on its LAN goes back for it: all addresses may be taken.
+const ROOM_AFTER: Duration = Duration::from_secs(4);
+
+/// From there to the next one: as long as from one DISCOVER to the next at most, so that there is one after each.
+const ROOM_AGAIN: Duration = Duration::from_secs(8);
 
 /// An ADD that waits for its lease.
 #[derive(Debug)]
@@ -44,10 +54,22 @@ pub(crate) struct Acquire {
     pub(crate) replaces: Vec<BindingId>,
     /// The container ran before, with this very address: whatever becomes of this, it is not given back under it.
     pub(crate) adopts: bool,
+    /// Somebody has taken that address off its interface since.
+    pub(crate) taken_off: bool,
     /// The only address that will do.
     pub(crate) insists: Option<Ipv4Addr>,
+    /// When the next lease goes back for it if it has no offer by then.
+    pub(crate) room_at: Option<Instant>,
     /// Why it has no offer.
     pub(crate) reason: Reason,
+    /// The addresses that others were heard to use, and who. An offer of one may come again before it could be declined.
+    pub(crate) taken: Vec<(Ipv4Addr, Mac)>,
+    /// The addresses that it has declined, and who uses each.
+    pub(crate) declined: Vec<(Ipv4Addr, Mac)>,
+    /// How the MTU was set, where the lease is in doubt since.
+    pub(crate) sized: Option<Box<Result<u32, LinkCause>>>,
+    /// What it was offered that is another's.
+    pub(crate) again: Again,
     /// How far it is.
     pub(crate) stage: Stage,
 }
@@ -63,6 +85,8 @@ pub(crate) enum Stage {
     Probing,
     /// The lease is being made durable. `aborted`: nobody wants it any more.
     Persisting { aborted: bool },
+    /// The lease is durable; a station claims its address, and is asked whether it claims every address.
+    Doubting,
     /// The lease is durable and no good: it has ended, or somebody else (`by`) uses its address. The store is being told.
     /// `aborted`: no other is wanted.
     Forgetting { by: Option<Mac>, aborted: bool },
@@ -85,7 +109,7 @@ impl Acquire {
     /// Tells whether somebody still wants the lease.
     pub(super) fn is_wanted(&self) -> bool {
         match self.stage {
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing => true,
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Doubting | Stage::Sizing => true,
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
@@ -97,12 +121,31 @@ impl Acquire {
             Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
             | Stage::Persisting { .. }
+            | Stage::Doubting
             | Stage::Forgetting { .. }
             | Stage::Sizing
             | Stage::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
-        [own, self.survey_at(), limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let room = self.room_at().map(|at| (at, Why::Call));
+        [own, self.survey_at(), room, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// Tells the client what was heard before of the address that it asks for.
+    fn recall_taken(&mut self, now: Instant) {
+        let Some((address, false)) = self.client.requesting() else { return };
+        if let Some((_, by)) = self.taken.iter().find(|(taken, _)| *taken == address) {
+            self.client.handle(now, Event::Conflict { by: *by });
+        }
+    }
+
+    fn room_at(&self) -> Option<Instant> {
+        self.room_at.filter(|_| self.stage == Stage::Exchanging && self.client.selects())
+    }
+
+    /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
+    pub(super) fn leaves_routes(&self, profile: &Profile) -> bool {
+        !self.adopts && self.client.lease().is_some_and(|lease| plan::has_late(lease, profile))
     }
 
     /// Tells whether the lease that there is has ended.
@@ -113,7 +156,7 @@ impl Acquire {
     /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
-            Stage::Persisting { .. } | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
+            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         self.is_wanted() && !confirmed
@@ -121,43 +164,63 @@ impl Acquire {
 
     /// Returns why there is no lease although the time is up.
     fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
+        if let Some(failure) = self.in_use(lan).filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
+            return failure;
+        }
         let waited = whole_millis(now.saturating_since(self.began));
         let waiting_for = match self.stage {
             Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
-            Stage::Probing => "the probes of strict conflict detection, which take up to 7 s",
+            Stage::Probing => "the probes of strict conflict detection, which take up to 7 s: raise `timeout`",
             Stage::Persisting { .. } => "the store to write the lease",
             Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
             Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
+            Stage::Doubting => "word whether a station that claims the address claims every address",
             Stage::Sizing => "the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, now),
         };
         Failure::TimedOut { waiting_for, waited }
     }
 
+    /// Returns that another address was offered than the only one that will do, and by whom.
+    fn not_wanted(&self) -> Option<Failure> {
+        let (server, offered) = self.client.tally().unwanted?;
+        self.insists.map(|wanted| Failure::NotWanted { server, wanted, offered })
+    }
+
+    /// Returns that others use what it was offered, if any was.
+    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
+        match &self.declined[..] {
+            [] => None,
+            [(address, by)] => Some(Failure::Conflict { address: *address, by: *by }),
+            declined => Some(Failure::Conflicts { lan: lan.clone(), declined: declined.to_vec() }),
+        }
+    }
+
     fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
         let (tally, waited, queued) =
             (self.client.tally(), whole_millis(now.saturating_since(self.since)), whole_millis(self.queued));
+        if let Some(failure) = self.not_wanted().filter(|_| tally.declined.is_none()) {
+            return failure;
+        }
+        if let Some(failure) = self.again.failure().filter(|_| tally.requested.is_none() && tally.declined.is_none()) {
+            return failure;
+        }
         if let Some((server, address, message)) = tally.nak.clone() {
             let in_vain = if tally.requested.is_none() { tally.discovers } else { 0 };
             return Failure::Nak { server, address, message, in_vain };
         }
-        if let Some((address, by)) = tally.declined {
-            return Failure::Conflict { address, by };
+        if let Some(failure) = self.in_use(lan).filter(|_| tally.declined.is_some()) {
+            return failure;
         }
         if let Some((server, address, sent)) = tally.requested {
-            // A late offer of another server is no answer to a REQUEST.
-            let refusal = tally.last_refusal.as_ref().filter(|r| **r != Refused::Unbelieved(Refusal::Unexpected));
-            let last_refusal = refusal.map(ToString::to_string);
-            return Failure::NoAck { server, address, sent, waited, queued, last_refusal };
+            return Failure::NoAck { server, address, sent, waited, queued, tally: Box::new(tally.clone()) };
         }
         Failure::NoOffer {
             lan: lan.clone(),
             sent: tally.discovers,
             waited,
             queued,
-            answers: tally.answers,
-            refused: tally.refused,
-            last_refusal: tally.last_refusal.as_ref().map(ToString::to_string),
+            tally: Box::new(tally.clone()),
             silence: match &self.reason {
                 Reason::Found(silence) => Some(silence.clone()),
                 Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
@@ -174,8 +237,8 @@ impl Binding {
         Self { predecessors, ..Self::new(id, holder, Life::Acquiring(Box::new(acquire))) }
     }
 
-    /// Begins the exchange: there is a permit.
-    pub(crate) fn on_permit(&mut self, cx: &mut Cx<'_>) {
+    /// Begins the exchange, over `sockets` where some were opened for it: there is a permit.
+    pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return self.hold_on_permit(cx) };
         if acquire.stage != Stage::AwaitingPermit {
             return;
@@ -183,7 +246,16 @@ impl Binding {
         acquire.stage = Stage::Exchanging;
         acquire.queued = cx.now.boot.saturating_since(acquire.since);
         acquire.since = cx.now.boot;
-        self.acquire_event(Event::Clock, cx);
+        acquire.room_at = (!acquire.adopts).then(|| cx.now.boot + ROOM_AFTER);
+        let discovers = acquire.client.is_to_discover(cx.now.boot);
+        match sockets {
+            None => self.acquire_event(Event::Clock, cx),
+            Some(sockets) if discovers && !self.may_try(cx) => cx.out.close(sockets),
+            Some(sockets) => {
+                self.exchange.take(self.id, sockets, cx);
+                self.acquire_event(Event::Opened, cx);
+            }
+        }
     }
 
     pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
@@ -193,10 +265,23 @@ impl Binding {
                 return self.seek_another(None, cx);
             }
             self.survey(cx);
+            self.want_room(cx);
             return self.acquire_event(Event::Clock, cx);
         }
-        let failure = acquire.timed_out(&self.identity.lan, cx.now.boot);
+        let failure = match self.claim().filter(|_| matches!(acquire.stage, Stage::Probing | Stage::Doubting)) {
+            Some((address, by)) if acquire.declined.is_empty() => Failure::Conflict { address, by },
+            Some(_) | None => acquire.timed_out(&self.identity.lan, cx.now.boot),
+        };
         self.abort(Abort::Because(failure), cx);
+    }
+
+    /// Has a lease go back that is kept, if there is no offer and it is time.
+    fn want_room(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        if acquire.room_at().is_some_and(|at| cx.now.boot >= at) {
+            acquire.room_at = Some(cx.now.boot + ROOM_AGAIN);
+            cx.out.report(self.id, Report::WantsRoom);
+        }
     }
 
     pub(super) fn acquire_on_opened(&mut self, cx: &mut Cx<'_>) {
@@ -208,6 +293,10 @@ impl Binding {
             Frame::Udp(udp) => self.acquire_event(Event::Udp(udp), cx),
             Frame::Arp(arp) => self.acquire_event(Event::Arp(arp), cx),
         }
+    }
+
+    pub(super) fn acquire_on_unreadable(&mut self, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
+        self.acquire_event(Event::Unreadable { cause, from }, cx);
     }
 
     /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
@@ -223,23 +312,41 @@ impl Binding {
         if acquire.stage != Stage::Exchanging {
             return;
         }
-        let Output { mut frames, verdict, listen, refused } = acquire.client.handle(cx.now.boot, event);
-        let asked = acquire.client.requesting();
-        if let Some(refused) = refused {
-            cx.out.refused(&refused);
+        if self.exchange.is_closed() && acquire.client.is_to_discover(cx.now.boot) && !self.may_try(cx) {
+            return;
         }
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        let from = told::sender(&event);
+        let mut output = acquire.client.handle(cx.now.boot, event);
+        self.tell_refused(from, &output, cx);
+        if self.acquire_refuses(&mut output, cx) {
+            return;
+        }
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        acquire.recall_taken(cx.now.boot);
+        let asked = acquire.client.requesting();
+        let unwanted = acquire.not_wanted().filter(|_| acquire.adopts);
+        let Output { mut frames, verdict, listen, .. } = output;
         self.guard_request(asked, &mut frames, cx);
+        if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
+            && !self.may_decline(lease, cx)
+        {
+            frames.clear();
+        }
         self.exchange.send(frames, cx);
         match verdict {
             Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(&lease, cx),
+            Some(Verdict::Won(lease)) if self.doubts(lease.ip()) => self.await_control(cx),
             Some(Verdict::Won(_)) => self.make_durable(cx),
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
                 self.acquire_declined(&lease, by, cx);
                 self.acquire_again(cx);
             }
-            Some(Verdict::Unwanted { wanted, offered }) => {
-                self.abort(Abort::Because(Failure::NotWanted { wanted, offered }), cx);
+            Some(Verdict::Unwanted { server, wanted, offered }) => {
+                self.abort(Abort::Because(Failure::NotWanted { server, wanted, offered }), cx);
             }
+            // A container that runs is asked for again later: others wait for their turn.
+            None if let Some(failure) = unwanted => self.abort(Abort::Because(failure), cx),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
                 self.open(Sockets { chaddr: self.identity.chaddr, arp: Hears::Answers, hold_port: None }, true, cx);
             }
@@ -249,10 +356,16 @@ impl Binding {
 
     /// Somebody else uses the address. One that is only asked for is declined with its ACK.
     pub(super) fn acquire_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
+        let claim = self.claim();
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         match acquire.stage {
-            Stage::Exchanging => self.acquire_event(Event::Conflict { by }, cx),
+            Stage::Exchanging => {
+                acquire.taken.extend(claim);
+                self.acquire_event(Event::Conflict { by }, cx);
+            }
             Stage::Probing => self.seek_another(Some(by), cx),
+            Stage::Doubting => self.forget_won(Some(by), false, cx),
+            Stage::Sizing if let Some(result) = acquire.sized.take() => self.sized(*result, cx),
             // The write, or the change of the link, has to be over first.
             Stage::Persisting { .. } | Stage::Sizing => {}
             Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => {}
@@ -286,6 +399,10 @@ impl Binding {
             return self.seek_another(None, cx);
         }
         acquire.stage = Stage::Persisting { aborted: false };
+        // What was leased under the identity and is another address goes back once this one is held.
+        let own = acquire.client.lease().map(Lease::ip);
+        let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
+        acquire.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
         let replaces = acquire.replaces.clone();
         // An address that was offered before is not this one's: rapid commit may bring another.
         if let Some(address) = acquire.client.lease().map(Lease::ip) {
@@ -299,7 +416,7 @@ impl Binding {
     fn note_acquired(&self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &self.life else { return };
         let Some(lease) = acquire.client.lease() else { return };
-        match (acquire.adopts, acquire.replaces.is_empty()) {
+        match (acquire.adopts, self.predecessors.is_empty()) {
             (true, _) => self.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
             (false, true) => self.note_bound(EventKind::Acquired, lease, "ADD", cx),
             (false, false) => self.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx),
@@ -312,18 +429,22 @@ impl Binding {
         let aborted = match acquire.stage {
             Stage::Persisting { aborted } => aborted,
             Stage::Forgetting { by, aborted } => return self.forgot_won(result, by, aborted, cx),
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Sizing | Stage::Over => return,
+            Stage::AwaitingPermit
+            | Stage::Exchanging
+            | Stage::Probing
+            | Stage::Doubting
+            | Stage::Sizing
+            | Stage::Over => return,
         };
         if result.is_ok() {
             cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
         }
         match (result, aborted) {
             (Ok(()), aborted) if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), aborted, cx),
-            (Ok(()), false) => {
-                self.exchange.close(cx);
-                self.make_fit(cx);
-            }
+            (Ok(()), true) if let Some((_, by)) = self.claim() => self.forget_won(Some(by), true, cx),
             (Ok(()), true) => self.give_back_won(cx),
+            (Ok(()), false) if self.is_in_doubt() => self.doubt_durable(),
+            (Ok(()), false) => self.go_on_durable(cx),
             // It is held in memory until there is room.
             (Err(cause), false) if adopts => {
                 self.exchange.close(cx);
@@ -339,6 +460,35 @@ impl Binding {
                 }
                 self.undo_write(cx);
             }
+        }
+    }
+
+    /// The lease is durable, and a station claims its address. The sockets stay open.
+    fn doubt_durable(&mut self) {
+        if let Life::Acquiring(acquire) = &mut self.life {
+            acquire.stage = Stage::Doubting;
+        }
+    }
+
+    /// The lease is durable, and nobody is known to use its address.
+    fn go_on_durable(&mut self, cx: &mut Cx<'_>) {
+        self.hand_over(cx);
+        self.make_fit(cx);
+    }
+
+    /// Goes on after all that claim the address were found to claim every address.
+    pub(super) fn acquire_cleared(&mut self, cx: &mut Cx<'_>) {
+        let Life::Acquiring(acquire) = &mut self.life else { return };
+        match acquire.stage {
+            Stage::Doubting => self.go_on_durable(cx),
+            Stage::Sizing if let Some(result) = acquire.sized.take() => self.sized(*result, cx),
+            Stage::AwaitingPermit
+            | Stage::Exchanging
+            | Stage::Probing
+            | Stage::Persisting { .. }
+            | Stage::Forgetting { .. }
+            | Stage::Sizing
+            | Stage::Over => {}
         }
     }
 
@@ -367,8 +517,8 @@ impl Binding {
             }
             Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
             Stage::Forgetting { by, .. } => acquire.stage = Stage::Forgetting { by, aborted: true },
-            Stage::Sizing => match self.heard_conflict() {
-                Some(by) => self.forget_won(Some(by), true, cx),
+            Stage::Doubting | Stage::Sizing => match self.claim() {
+                Some((_, by)) => self.forget_won(Some(by), true, cx),
                 None => self.give_back_won(cx),
             },
         }
@@ -378,70 +528,6 @@ impl Binding {
     pub(super) fn fail_link(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
         let target = Target::Known(self.link.clone()).to_string();
         self.abort(Abort::Because(Failure::Link { target, cause }), cx);
-    }
-
-    /// Closes the exchange. What a server was asked to commit is released or declined first, on the same sockets, unless
-    /// another binding has taken the identity over meanwhile.
-    fn undo_exchange(&mut self, cx: &mut Cx<'_>) {
-        if self.held_by_other(cx) {
-            return self.close(cx);
-        }
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        let owed = acquire.client.owed(cx.now.boot);
-        if let Some(address) = owed.map(Lease::ip).filter(|_| self.exchange.can_send()) {
-            // What this ADD had taken over went back with it.
-            cx.out.report(self.id, Report::Undone(address, acquire.replaces.clone()));
-        }
-        if !self.decline_owed(cx) {
-            let Life::Acquiring(acquire) = &mut self.life else { return };
-            let release = acquire.client.abort(cx.now.boot);
-            self.exchange.send(release.into_iter().collect(), cx);
-        }
-        self.close(cx);
-    }
-
-    /// Tells whether a server may hold a lease for this ADD, and no RELEASE can go out on the same sockets.
-    fn owes_unsaid(&self, link_gone: bool, cx: &Cx<'_>) -> bool {
-        let Life::Acquiring(acquire) = &self.life else { return false };
-        let mute = !self.exchange.can_send() || link_gone && self.parent.is_none();
-        let owed = acquire.client.owed(cx.now.boot).map(Lease::ip);
-        mute && !self.held_by_other(cx) && owed.is_some_and(|address| self.conflict_over(address).is_none())
-    }
-
-    /// Gives back what a server was asked to commit, or has granted, by another way than the sockets over which it was asked:
-    /// like any other lease, until it would have ended.
-    fn give_back_unsaid(&mut self, link_gone: bool, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        let Some(lease) = acquire.client.owed(cx.now.boot).cloned() else { return };
-        let owed = if acquire.client.lease().is_some() { Owed::Leased } else { Owed::Asked };
-        // What this ADD had taken over goes back with it.
-        cx.out.report(self.id, Report::Undone(lease.ip(), std::mem::take(&mut acquire.replaces)));
-        self.close(cx);
-        let why = if link_gone { Leave::LinkGone } else { Leave::Aborted };
-        self.life = Life::Releasing(Box::new(Release::new(lease, owed, why)));
-        self.release_begin(cx);
-    }
-
-    /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the
-    /// record is removed.
-    fn undo_write(&mut self, cx: &mut Cx<'_>) {
-        if self.owes_unsaid(false, cx) {
-            return self.give_back_unsaid(false, cx);
-        }
-        self.undo_exchange(cx);
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.lease().cloned() else { return };
-        self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Nothing, Leave::Undone)));
-        self.release_begin(cx);
-    }
-
-    /// Gives a durable lease back that nobody wants any more.
-    fn give_back_won(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.lease().cloned() else { return };
-        self.close(cx);
-        self.life = Life::Releasing(Box::new(Release::new(lease, Owed::Leased, Leave::Aborted)));
-        self.release_begin(cx);
     }
 
     /// The lease is durable and its link ready: the ADD may hear of it.
@@ -456,10 +542,19 @@ impl Binding {
         let mut client = acquire.client.clone();
         client.not_waited_for();
         client.set_station(self.station());
+        client.set_mtu(acquire.mtu);
         cx.out.report(self.id, Report::Leased { lease: Box::new((*lease).clone()), began: acquire.began });
-        let adopts = acquire.adopts;
-        self.guard_lease(lease.ip(), adopts, cx);
-        self.life = Life::Held(Box::new(Hold::new(client, lease)));
+        let (adopts, taken_off, leaves_routes) =
+            (acquire.adopts, acquire.taken_off, acquire.leaves_routes(&self.profile));
+        self.guard_lease(lease.ip(), adopts && !taken_off, cx);
+        let mut hold = Hold::new(client, lease);
+        if taken_off {
+            hold.take_off();
+        }
+        self.life = Life::Held(Box::new(hold));
+        if leaves_routes {
+            self.route_later();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Cx, Owner, Purpose};
 use crate::effect::{ExchangeId, OpId};
-use crate::link::{Link, Sockets, Target};
+use crate::link::{Hears, Link, Sockets, Target};
 use crate::record::BindingId;
 
 /// A binding's sockets.
@@ -26,6 +26,13 @@ impl Exchange {
             let (op, exchange) = cx.out.open(owner, link.clone(), want);
             *self = Self::Opening(op, exchange);
         }
+    }
+
+    /// Takes sockets that are open.
+    pub(super) fn take(&mut self, owner: BindingId, exchange: ExchangeId, cx: &mut Cx<'_>) {
+        self.close(cx);
+        cx.out.give(exchange, owner);
+        *self = Self::Open(exchange);
     }
 
     /// Looks for the host's link first, unless that is under way.
@@ -65,6 +72,13 @@ impl Exchange {
             }
             Self::Open(exchange) => cx.out.close(exchange),
         }
+    }
+
+    /// Takes these sockets away, if they are open, to hear something else of ARP by them.
+    pub(super) fn take_to_hear(&mut self, arp: Hears, cx: &mut Cx<'_>) -> Option<Self> {
+        let Self::Open(exchange) = *self else { return None };
+        cx.out.hear(exchange, arp);
+        Some(std::mem::take(self))
     }
 
     /// Sends frames, in order. Sockets that are not open lose them, as a wire may.

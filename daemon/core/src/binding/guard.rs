@@ -1,12 +1,12 @@
 //! Guarding a leased address against others (RFC 5227): where a window's frames go, and what a conflict leads to.
 //!
 //! * Optimistic: the first probe leaves with the REQUEST, on the same sockets, which hear what is addressed to us. Once the
-//!   ADD is answered the window goes on over sockets of its own, which hear all about the address.
+//!   lease is durable they are the window's own, and hear all about the address. Where they are gone by then it opens others.
 //! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes. An ADD fails where the
 //!   lease would end before they do; one that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
-//! A conflict before the lease is told of is declined, and the ADD tries again, unless it was given up; after that the lease
-//! is lost like any other. A lease that the store has is declined when the store knows that it is lost, or has failed to
+//! A conflict, once it is no doubt one ([`doubt`]), before the lease is told of is declined, and the ADD tries again, ten times at
+//! most, unless it was given up; after that the lease is lost like any other. A lease that the store has is declined when the store knows that it is lost, or has failed to
 //! take note: a daemon that began between the two would take a declined lease up again. Only before an ADD under the same
 //! identity does the DECLINE leave at once.
 //!
@@ -15,12 +15,16 @@
 //! An address that the daemon puts on is announced in any case: others may know it as somebody else's of before. So is one whose
 //! interface gets another Ethernet address. Only what a restart goes on with there is not: a restart sends nothing.
 
+mod doubt;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::hold::Before;
 use super::{Binding, Cx, Life, of_netns};
+use crate::conflict::control::Control;
+use crate::conflict::lans::MAX_CONFLICTS;
 use crate::conflict::{Heard, Turn, Window};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Detection;
@@ -30,9 +34,6 @@ use crate::link::{Hears, Link, LinkCause, Sockets};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, Frame};
-
-/// DECLINEs in a row after which a binding goes on without detection: something on its LAN answers for everybody.
-const MAX_DECLINES: u8 = 3;
 
 /// How long a window waits before it opens sockets of its own: by then the caller has its answer.
 const OFF_REPLY: Duration = Duration::from_millis(10);
@@ -50,6 +51,10 @@ pub(super) struct Guard {
     /// They were lost once, as the link went down.
     reopened: bool,
     waits: Waits,
+    /// Who claims the address is asked for one that nobody can have.
+    control: Option<Box<Control>>,
+    /// A station that claims every address was heard to claim this one, and that was told.
+    ignores: bool,
     /// Who uses the address.
     heard: Option<Mac>,
     /// The DECLINE, which waits for the store.
@@ -82,7 +87,8 @@ enum Way {
 impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
         let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, Vec::new());
-        Box::new(Self { window, way, exchange, reopened: false, waits, heard: None, decline, told: false })
+        let (control, ignores, heard) = (None, false, None);
+        Box::new(Self { window, way, exchange, reopened: false, waits, control, ignores, heard, decline, told: false })
     }
 }
 
@@ -115,9 +121,9 @@ impl Binding {
         self.guard.as_ref().and_then(|guard| guard.heard)
     }
 
-    /// Returns who uses this address, likewise.
+    /// Returns who uses this address, or claims it.
     pub(super) fn conflict_over(&self, address: Ipv4Addr) -> Option<Mac> {
-        self.heard_conflict().filter(|_| self.guards(address))
+        self.claim().filter(|(claimed, _)| *claimed == address).map(|(_, by)| by)
     }
 
     /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
@@ -129,6 +135,10 @@ impl Binding {
         cx: &mut Cx<'_>,
     ) {
         let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first()) else { return };
+        // That another attachment has it is not for the window to find out.
+        if taken && self.heard_conflict().is_none() {
+            return;
+        }
         if self.guards(address) && self.heard_conflict().is_some() == taken {
             return;
         }
@@ -147,6 +157,19 @@ impl Binding {
         }
     }
 
+    /// Leaves the sockets of the DHCP exchange, which is over, to the window, to hear all about the address by them. Where there is
+    /// none, or it is to be on another link, they are closed.
+    pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>) {
+        let is_there = self.guard_link().is_some();
+        let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
+        if let Some(guard) = self.guard.as_mut().filter(goes_on)
+            && let Some(sockets) = self.exchange.take_to_hear(Hears::About(guard.window.address()), cx)
+        {
+            (guard.exchange, guard.way) = (sockets, Way::Own { at: cx.now.boot });
+        }
+        self.exchange.close(cx);
+    }
+
     /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface. What was
     /// heard before it was leased is asked for once more.
     pub(super) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
@@ -156,7 +179,8 @@ impl Binding {
         let way = Way::Own { at: cx.now.boot + OFF_REPLY };
         if !self.guards(address) || self.heard_conflict().is_some() {
             self.close_guard(cx);
-            self.guard = Some(Guard::new(Window::optimistic(address, self.own_macs(), cx.now.boot), way));
+            let window = if present { Window::established } else { Window::optimistic };
+            self.guard = Some(Guard::new(window(address, self.own_macs(), cx.now.boot), way));
         }
         let Some(guard) = &mut self.guard else { return };
         guard.way = way;
@@ -207,9 +231,7 @@ impl Binding {
     /// Takes note that the interface has another Ethernet address.
     pub(crate) fn on_ethernet(&mut self, mac: Mac) {
         let Link::InNetns { mac: known, .. } = &mut self.link else { return };
-        if std::mem::replace(known, mac) == mac {
-            return;
-        }
+        *known = mac;
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
         // What goes over the parent bears the parent's, which is the same there.
         if let (true, Some(Link::Parent { mac: known, .. })) = (self.profile.on_parent, self.parent.as_deref_mut()) {
@@ -250,7 +272,10 @@ impl Binding {
     /// Stops watching. A DECLINE that waits leaves now.
     pub(super) fn close_guard(&mut self, cx: &mut Cx<'_>) {
         let decline = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.decline)).unwrap_or_default();
-        self.guard_send(decline, cx);
+        let address = self.guard.as_ref().map(|guard| guard.window.address()).filter(|_| !decline.is_empty());
+        if address.is_some_and(|address| self.may_decline_late(address, cx)) {
+            self.guard_send(decline, cx);
+        }
         if let Some(mut guard) = self.guard.take() {
             guard.exchange.close(cx);
         }
@@ -260,6 +285,7 @@ impl Binding {
     pub(super) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
         let at = match guard.way {
+            _ if let Some(at) = self.control_deadline() => at,
             Way::Own { at } if guard.exchange.is_closed() => at,
             Way::Own { .. } if guard.exchange.can_send() => guard.window.deadline(),
             Way::Shared if self.exchange.can_send() => guard.window.deadline(),
@@ -276,6 +302,12 @@ impl Binding {
                 Way::Own { .. } => guard.exchange.can_send(),
                 Way::Shared => self.exchange.can_send(),
             };
+            if guard.control.is_some() {
+                match self.control_on_clock(can_send, cx) {
+                    true => continue,
+                    false => return,
+                }
+            }
             if !can_send {
                 return;
             }
@@ -301,7 +333,9 @@ impl Binding {
 
     /// Opens the window's sockets once more, a little later, where nothing waits for it.
     fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
-        let idle = |guard: &&mut Box<Guard>| matches!(guard.waits, Waits::Nothing) && guard.heard.is_none();
+        let idle = |guard: &&mut Box<Guard>| {
+            matches!(guard.waits, Waits::Nothing) && guard.heard.is_none() && guard.control.is_none()
+        };
         let Some(guard) = self.guard.as_mut().filter(idle).filter(|guard| !guard.reopened) else { return false };
         guard.exchange.close(cx);
         (guard.reopened, guard.way) = (true, Way::Own { at: cx.now.boot + LINK_DOWN });
@@ -314,11 +348,15 @@ impl Binding {
         if cause == LinkCause::Down && self.reopens(cx) {
             return;
         }
+        let is_lost = self.parent.is_none() && self.is_lost(&cause, cx);
+        if !is_lost && self.is_in_doubt() {
+            return self.believe_claim(cx);
+        }
         let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
         match waits {
-            _ if cause.is_gone() && self.parent.is_none() => self.on_link_gone(cause, cx),
+            _ if is_lost => self.on_link_gone(cause, cx),
             Waits::Nothing => {}
             Waits::Add => self.fail_link(cause, cx),
             Waits::Lease(before) => self.hold_free(before, cx),
@@ -339,10 +377,10 @@ impl Binding {
         }
     }
 
-    /// Sends over the window's sockets.
+    /// Sends over the window's sockets, or over those of the DHCP exchange where it has none.
     pub(super) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
         match &self.guard {
-            Some(guard) if guard.way != Way::Shared => guard.exchange.send(frames, cx),
+            Some(guard) if guard.exchange.can_send() => guard.exchange.send(frames, cx),
             Some(_) | None => self.exchange.send(frames, cx),
         }
     }
@@ -377,7 +415,7 @@ impl Binding {
     /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
     /// whether that is known: then nothing is to be released.
     pub(super) fn decline_owed(&mut self, cx: &mut Cx<'_>) -> bool {
-        let heard = self.guard.as_ref().and_then(|guard| Some((guard.window.address(), guard.heard?)));
+        let heard = self.claim();
         let client = match &mut self.life {
             Life::Acquiring(acquire) => &mut acquire.client,
             Life::Held(hold) => &mut hold.client,
@@ -386,28 +424,26 @@ impl Binding {
         let Some((address, by)) = heard else { return false };
         let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
         let frame = client.abort_in_conflict(cx.now.boot);
-        if self.exchange.can_send() {
+        if self.exchange.can_send() && self.may_decline(&lease, cx) {
             self.exchange.send(frame.into_iter().collect(), cx);
             self.declined(&lease, by, cx);
         }
         true
     }
 
-    /// Takes note that a lease was declined. After too many in a row the binding does without detection.
+    /// Records that a lease was declined.
     pub(super) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
         let (attachment, address) = (&self.attachment, lease.ip());
         tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
         self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
-        self.declines = self.declines.saturating_add(1);
-        if self.declines == MAX_DECLINES {
-            tracing::warn!(%attachment, %by, "{MAX_DECLINES} addresses in a row were in use: no conflict detection any more; does something answer ARP for all?");
-            let cause = format_args!("{MAX_DECLINES} addresses in a row were in use, the last by {by}");
-            self.note(EventKind::DetectionOff, lease, cause, cx);
+        let lan = &self.identity.lan;
+        if cx.conflicts.conflict(lan, (address, by), cx.now.boot) {
+            tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
         }
     }
 
-    fn detects(&self) -> bool {
-        self.profile.detection != Detection::Off && self.declines < MAX_DECLINES
+    pub(super) fn detects(&self) -> bool {
+        self.profile.detection != Detection::Off
     }
 
     fn guards(&self, address: Ipv4Addr) -> bool {
@@ -438,7 +474,12 @@ impl Binding {
 
     /// Nobody else uses the address.
     fn on_free(&mut self, cx: &mut Cx<'_>) {
-        self.declines = 0;
+        cx.conflicts.free(&self.identity.lan);
+        match &mut self.life {
+            Life::Acquiring(acquire) => acquire.client.is_free(),
+            Life::Held(hold) => hold.client.is_free(),
+            Life::Releasing(_) => {}
+        }
         match self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default() {
             Waits::Nothing => {}
             Waits::Add => self.make_durable(cx),
@@ -457,6 +498,9 @@ impl Binding {
         if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) {
             return;
         }
+        if self.is_of_proxy(arp, cx) {
+            return;
+        }
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) else { return };
         match guard.window.on_arp(cx.now.boot, arp) {
             Heard::Nothing => {}
@@ -464,10 +508,7 @@ impl Binding {
                 tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "somebody else claims the address, defending it");
                 self.guard_send(vec![frame], cx);
             }
-            Heard::Conflict { by } => {
-                guard.heard = Some(by);
-                self.on_conflict(by, cx);
-            }
+            Heard::Conflict { by } => self.doubt(by, arp, cx),
         }
     }
 

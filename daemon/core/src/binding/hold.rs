@@ -1,21 +1,23 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, for as long as its attachment lives.
 
+mod presence;
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::persistence::Persistence;
-use super::{Binding, Cx, Holder, Life, Permit, Report, Work};
+use super::{Binding, Cx, Holder, Life, Permit, Report, Work, told};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::event::EventKind;
-use crate::link::{Hears, LinkCause, LinkView, Sockets};
+use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{BadFrame, Frame};
 
 /// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
@@ -54,6 +56,9 @@ enum Presence {
     There,
     /// It is not, and nobody here puts it there.
     Missing,
+    /// Somebody took it off: what the container's owner wants there is not ours to say. It stays off until the next ADD, and so
+    /// does that of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
+    TakenOff,
 }
 
 /// How a held lease stood before an event.
@@ -99,12 +104,28 @@ impl Hold {
 
     /// Tells whether the leased address is on the interface, or is expected to be.
     pub(super) fn on_link(&self) -> bool {
-        self.presence != Presence::Missing
+        !matches!(self.presence, Presence::Missing | Presence::TakenOff)
+    }
+
+    /// Returns whether the leased address is known to be on the interface.
+    pub(super) fn is_there(&self) -> bool {
+        self.presence == Presence::There
     }
 
     /// Tells whether servers can answer to the leased address.
     fn is_addressed(&self) -> bool {
-        !matches!(self.presence, Presence::Missing | Presence::Awaited)
+        !matches!(self.presence, Presence::Missing | Presence::TakenOff | Presence::Awaited)
+    }
+
+    /// Returns whether somebody took the leased address off, so that none is put on.
+    pub(super) fn is_taken_off(&self) -> bool {
+        self.presence == Presence::TakenOff
+    }
+
+    /// Records that somebody took the leased address off.
+    pub(super) fn take_off(&mut self) {
+        self.presence = Presence::TakenOff;
+        self.client.set_addressed(false);
     }
 
     /// Takes note that there is an address which the daemon is to put on the interface.
@@ -124,7 +145,10 @@ impl Hold {
     }
 
     /// Takes note of what a record says of the interface: where it keeps an earlier address, the last one was never there.
-    fn recall(&mut self, former: Option<&Former>, holder: &Holder) {
+    fn recall(&mut self, former: Option<&Former>, taken_off: bool, holder: &Holder) {
+        if taken_off {
+            return self.take_off();
+        }
         let kept = former.filter(|former| holder.profile.on_change == OnChange::Keep && !former.bare);
         if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.ip() != self.last.ip()) {
             self.expect_address(false);
@@ -144,12 +168,12 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         lease: Lease,
-        former: Option<Box<Former>>,
+        (former, taken_off): (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
         let mut hold = Hold::new(resume(holder.sender(), lease.clone(), cx), lease.clone());
-        hold.recall(former.as_deref(), &holder);
+        hold.recall(former.as_deref(), taken_off, &holder);
         let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
         let lost = hold.client.lease().is_none();
         let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
@@ -169,11 +193,11 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         last: Lease,
-        former: Option<Box<Former>>,
+        (former, taken_off): (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Hold::new(seek(holder.sender(), cx), last);
-        hold.recall(former.as_deref(), &holder);
+        hold.recall(former.as_deref(), taken_off, &holder);
         let work = Work::recovered(former);
         let mut binding = Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
         binding.know_station();
@@ -237,11 +261,18 @@ impl Binding {
         }
     }
 
+    pub(super) fn hold_on_unreadable(&mut self, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
+        self.hold_event(Event::Unreadable { cause, from }, cx);
+    }
+
     pub(super) fn hold_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        if cause.is_gone() {
+        if self.is_lost(&cause, cx) {
             return self.on_link_gone(cause, cx);
         }
-        tracing::warn!(attachment = %self.attachment, %cause, "no sockets, trying again later");
+        match cause.is_unseen() {
+            true => tracing::debug!(attachment = %self.attachment, %cause, "no sockets, trying again later"),
+            false => tracing::warn!(attachment = %self.attachment, %cause, "no sockets, trying again later"),
+        }
         self.hold_event(Event::Unopened, cx);
     }
 
@@ -266,7 +297,7 @@ impl Binding {
             // The clock's.
             return;
         }
-        tracing::info!(attachment = %self.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
+        tracing::info!(attachment = %self.attachment, address = %lease.address, lost = lost.map(tracing::field::debug), "carrier is back, confirming the lease");
         let (rng, sender) = (cx.rng.fork(), self.sender());
         let Life::Held(hold) = &mut self.life else { return };
         hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
@@ -278,103 +309,19 @@ impl Binding {
         }
     }
 
-    /// Returns the address that the interface should carry by now, of the lease or of the last one where that is kept: `None`
-    /// while there is none, while it is probed for, or while the daemon itself is changing that, or is to.
-    pub(crate) fn expected_address(&self) -> Option<Ipv4Addr> {
-        let Life::Held(hold) = &self.life else { return None };
-        let changes = self.at_work() || self.is_probing() || hold.presence == Presence::Awaited;
-        let kept = || self.keeps_lost().then_some(&*hold.last);
-        hold.client.lease().or_else(kept).filter(|_| !changes).map(Lease::ip)
-    }
-
-    /// Takes note of what a look at the interface showed.
-    pub(crate) fn on_seen(&mut self, view: &LinkView, cx: &mut Cx<'_>) {
-        self.on_carrier(view.carrier, cx);
-        if let Some(address) = self.expected_address() {
-            self.on_address(view.addresses.iter().any(|there| there.addr() == address), cx);
-        }
-        // The message that told of it may be lost.
-        for there in &view.addresses {
-            self.on_address_added(there.addr(), cx);
-        }
-    }
-
-    /// Takes note that an address is on the interface.
-    pub(crate) fn on_address_added(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        self.guard_on_address(address, cx);
-        self.on_address_late(address, cx);
-    }
-
-    /// A main plugin may put an address on that is lost already: it goes again.
-    fn on_address_late(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &self.life else { return };
-        if hold.client.lease().is_some() || hold.last.ip() != address {
-            return;
-        }
-        let taken = hold.client.tally().declined.is_some_and(|(declined, _)| declined == address);
-        let last = hold.last.clone();
-        if self.lease_lost(&last, taken) {
-            self.record_again(cx);
-        }
-        self.stir();
-        self.work(cx);
-    }
-
-    /// Takes note of whether the leased address is on the interface. One that somebody took off is not put back; without
-    /// it servers cannot answer a renewal, so the lease is extended by INIT-REBOOT from there on. One that is only kept there
-    /// after its lease is nobody's loss.
-    pub(crate) fn on_address(&mut self, there: bool, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        let Some(lease) = hold.client.lease() else {
-            hold.presence = if there { Presence::There } else { Presence::Missing };
-            return hold.client.set_addressed(there);
-        };
-        let (was, address) = (hold.presence, lease.address);
-        let mut removed = None;
-        let configured = was == Presence::There || cx.now.boot.saturating_since(lease.start) > CONFIGURED;
-        match (there, was) {
-            (true, Presence::There) | (false, Presence::Missing) => return,
-            (true, Presence::Missing) => {
-                tracing::debug!(attachment = %self.attachment, %address, "leased address is on the interface again");
-            }
-            (true, Presence::Unknown | Presence::Awaited) => {}
-            (false, Presence::There | Presence::Unknown | Presence::Awaited) if configured => {
-                removed = Some(lease.clone());
-            }
-            (false, Presence::There | Presence::Unknown | Presence::Awaited) => {}
-        }
-        hold.presence = if there { Presence::There } else { Presence::Missing };
-        hold.client.set_addressed(there);
-        let is_news = hold.removal_told.as_ref().is_none_or(|told| cx.now.boot.saturating_since(**told) >= REMOVALS);
-        if let Some(lease) = removed.filter(|_| is_news) {
-            hold.removal_told = Some(Box::new(cx.now.boot));
-            tracing::warn!(attachment = %self.attachment, %address, "leased address was taken off the interface, by none of ours");
-            self.note(EventKind::AddressRemoved, &lease, "somebody took it off the interface: it is not put back", cx);
-        }
-        if !there {
-            self.guard_off_address(address.addr());
-        }
-    }
-
-    /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
-    pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
-        let probing = self.is_probing();
-        let Life::Held(hold) = &mut self.life else { return };
-        if hold.client.lease().is_none() || !hold.on_link() || probing {
-            return;
-        }
-        hold.await_address();
-        self.work_from_bare();
-        self.record_again(cx);
-        self.work(cx);
-    }
-
     /// Goes on with an exchange that waited for its permit.
     pub(super) fn hold_on_permit(&mut self, cx: &mut Cx<'_>) {
         if self.permit != Permit::Asked {
             return;
         }
         self.permit = Permit::Held;
+        self.hold_event(Event::Clock, cx);
+    }
+
+    /// Goes on with a try to extend the lease, at its turn.
+    pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
+        let Life::Held(hold) = &mut self.life else { return };
+        hold.client.extend_at(cx.now.boot, at);
         self.hold_event(Event::Clock, cx);
     }
 
@@ -389,10 +336,22 @@ impl Binding {
     fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         let before = hold.before();
+        let from = told::sender(&event);
         let mut output = hold.client.handle(cx.now.boot, event);
-        let asked = hold.client.requesting();
+        self.tell_refused(from, &output, cx);
+        let loss = self.hold_refuses(&mut output, before.used, cx);
+        let Life::Held(hold) = &self.life else { return };
+        let (asked, last) = (hold.client.requesting(), hold.last.clone());
         self.guard_request(asked, &mut output.frames, cx);
+        match &output.verdict {
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !self.may_decline(lease, cx) => output.frames.clear(),
+            Some(_) | None => {}
+        }
         self.exchange.send(std::mem::take(&mut output.frames), cx);
+        if let Some(loss) = loss {
+            output.listen = false;
+            self.hold_lost(&last, &loss, cx);
+        }
         self.hold_output(before, output, cx);
     }
 
@@ -402,7 +361,8 @@ impl Binding {
         let before = hold.before();
         let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
         let frames = std::mem::take(&mut output.frames);
-        match output.verdict {
+        match &output.verdict {
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !self.may_decline(lease, cx) => {}
             Some(Verdict::Lost(_, Loss::Conflict { .. })) => self.decline_later(frames),
             _ => self.guard_send(frames, cx),
         }
@@ -420,10 +380,7 @@ impl Binding {
 
     /// Goes on with what the client put out but its frames.
     fn hold_output(&mut self, before: Before, output: Output, cx: &mut Cx<'_>) {
-        let Output { verdict, listen, refused, .. } = output;
-        if let Some(refused) = refused {
-            cx.out.refused(&refused);
-        }
+        let Output { verdict, listen, .. } = output;
         if let Some(verdict) = verdict {
             self.hold_verdict(before, verdict, cx);
         }
@@ -433,16 +390,23 @@ impl Binding {
         }
     }
 
-    /// Opens sockets. An exchange that may end in another address waits for a permit first, after all callers: what
-    /// extends a lease is spread by its times.
+    /// Opens sockets. An exchange that may end in another address waits for a permit first, after all callers; one that
+    /// extends a lease for its turn.
     fn hold_open(&mut self, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &self.life else { return };
+        if let Some(by) = hold.client.waits_for_turn(cx.now.boot).filter(|_| self.exchange.is_closed()) {
+            return cx.out.report(self.id, Report::WantsToExtend { by });
+        }
         if hold.client.acquires() && self.exchange.is_closed() && self.permit != Permit::Held {
             if std::mem::replace(&mut self.permit, Permit::Asked) == Permit::None {
                 cx.out.report(self.id, Report::WantsPermit);
             }
             return;
         }
+        if self.exchange.is_closed() && hold.client.is_to_discover(cx.now.boot) && !self.may_try(cx) {
+            return self.end_exchange(cx);
+        }
+        let Life::Held(hold) = &self.life else { return };
         let leased = hold.client.lease().map(Lease::ip);
         let chaddr = self.identity.chaddr;
         let arp = leased.map_or(Hears::Answers, Hears::About);
@@ -456,11 +420,12 @@ impl Binding {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let fresh = before.used != Some(lease.ip());
-                match (fresh && self.probes_first(), self.is_probing()) {
-                    (true, _) => self.hold_probing(lease.ip(), before, cx),
+                match self.is_probing() {
+                    _ if fresh && self.probes_first() => self.hold_probing(lease.ip(), before, cx),
+                    _ if fresh && self.doubts(lease.ip()) => self.hold_doubting(before, cx),
                     // The same lease, extended while it is probed for.
-                    (false, true) => {}
-                    (false, false) => self.hold_extended(before, lease, cx),
+                    true => {}
+                    false => self.hold_extended(before, lease, cx),
                 }
             }
             // Only an ADD insists on an address.
@@ -477,16 +442,29 @@ impl Binding {
         self.guard_first(address, Some(before), cx);
     }
 
+    /// A lease waits for word whether a station that claims its address claims every address.
+    fn hold_doubting(&mut self, before: Before, cx: &mut Cx<'_>) {
+        if let Life::Held(hold) = &mut self.life {
+            hold.client.set_addressed(false);
+        }
+        self.hold_for_control(before, cx);
+    }
+
     /// A lease was extended, or there is one where there was none, and it may be used.
     fn hold_extended(&mut self, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
         let Life::Held(hold) = &mut self.life else { return };
         let last = std::mem::replace(&mut hold.last, lease.clone());
         let (attachment, was, address, server) = (&self.attachment, last.address, lease.address, lease.server);
-        let had = before.used.is_some();
+        let (had, unchanged) = (before.used.is_some(), before.state == "RENEWING" && lease.grants_the_same(&last));
         match (had, was == address) {
+            // No news: every lease does that for as long as it lives.
+            (true, true) if unchanged => tracing::debug!(%attachment, %address, %server, "lease extended"),
             (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
             (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
+        }
+        if self.is_taken_off() && (!had || was != address) {
+            tracing::warn!(attachment = %self.attachment, %address, "not put on the interface: somebody took the address off there, and no ADD came since");
         }
         match had {
             true => self.lease_changed(&last),
@@ -503,7 +481,7 @@ impl Binding {
         self.work(cx);
     }
 
-    fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
+    pub(super) fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // What waited for its probes was never used, but what was there before it may be there still.
         let (left, taken) = match &self.life {
@@ -518,14 +496,19 @@ impl Binding {
             self.close_guard(cx);
         }
         match loss {
-            Loss::Expired => self.note(EventKind::Expired, lease, "no server had extended it", cx),
-            Loss::Nak { .. } => self.note(EventKind::Lost, lease, loss, cx),
+            Loss::Expired { reason } => {
+                let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+                self.note(EventKind::Expired, lease, format_args!("no server had extended it{reason}"), cx);
+            }
+            Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. } => {
+                self.note(EventKind::Lost, lease, loss, cx)
+            }
             Loss::Conflict { by } => self.declined(lease, *by, cx),
         }
         self.end_exchange(cx);
         self.persistence.lost();
         self.lease_lost(&left, taken);
-        if !matches!(loss, Loss::Expired) {
+        if !matches!(loss, Loss::Expired { .. }) {
             self.await_note(cx.now.boot);
         }
         self.record_again(cx);

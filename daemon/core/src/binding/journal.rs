@@ -31,10 +31,14 @@ impl Stake {
             Change::Put(id, record) => *id == binding && record.state == RecordState::Bound,
             Change::Remove(_) | Change::Note(_) => false,
         };
+        let is_past = |change: &Change| match change {
+            Change::Put(id, record) => *id == binding && record.state == RecordState::Past,
+            Change::Remove(_) | Change::Note(_) => false,
+        };
         match self {
             Self::Nothing => true,
             Self::Bound => changes.iter().any(is_bound),
-            Self::Gone => changes.contains(&Change::Remove(binding)),
+            Self::Gone => changes.contains(&Change::Remove(binding)) || changes.iter().any(is_past),
         }
     }
 }
@@ -63,6 +67,12 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn note(&mut self, binding: BindingId, mut event: Event, stake: Stake) {
         event.cause = event::cut(event.cause);
+        // While the store takes nothing, renewals push out nothing else.
+        let before = self.waiting.iter().rposition(|note| note.binding == binding);
+        if let Some((at, run)) = before.and_then(|at| Some((at, event.continuing(&self.waiting[at].event)?))) {
+            self.waiting.remove(at);
+            event = run;
+        }
         self.waiting.push_back(Note { binding, event: Box::new(event), stake, tried: false });
         self.bound();
     }
@@ -110,8 +120,17 @@ impl Journal {
         self.own.take_if(|own| *own == op);
         let notes = self.riding.remove(&op).unwrap_or_default();
         if !done {
-            self.put_back(Ready(notes.into_iter().map(|note| Note { tried: true, ..note }).collect()));
+            notes.into_iter().rev().for_each(|note| self.put_back_tried(Note { tried: true, ..note }));
             self.bound();
+        }
+    }
+
+    /// Puts an event back before all that wait, unless one of these that came meanwhile may stand for it.
+    fn put_back_tried(&mut self, note: Note) {
+        let later = self.waiting.iter_mut().find(|later| later.binding == note.binding);
+        match later.and_then(|later| Some((later.event.continuing(&note.event)?, later))) {
+            Some((run, later)) => *later.event = run,
+            None => self.waiting.push_front(note),
         }
     }
 

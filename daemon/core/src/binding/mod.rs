@@ -8,13 +8,18 @@ mod decline;
 mod exchange;
 mod guard;
 mod hold;
+mod holders;
 mod journal;
+mod leavings;
 mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
+mod routes;
 mod sizing;
 mod survey;
+mod tenancy;
+mod told;
 mod work;
 
 use std::collections::BTreeMap;
@@ -24,27 +29,31 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-pub(crate) use self::acquire::{Abort, Acquire, Stage};
+pub(crate) use self::acquire::{Abort, Acquire, Again, Stage};
 use self::exchange::Exchange;
 use self::guard::Guard;
 pub(crate) use self::hold::Hold;
+pub(crate) use self::holders::Holders;
+pub(crate) use self::leavings::without;
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Persistence;
 pub(crate) use self::release::{Owed, Release};
 pub(crate) use self::survey::Reason;
+use self::told::Told;
 use self::work::Work;
-pub(crate) use self::work::without;
+
+use crate::conflict::lans::Lans;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, Why};
 use crate::event::EventKind;
-use crate::identity::{Attachment, Identity, IdentityKey};
+use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::Mac;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{BadFrame, Frame};
 
 /// What a binding works with while it handles one event.
 pub(crate) struct Cx<'a> {
@@ -52,9 +61,10 @@ pub(crate) struct Cx<'a> {
     pub(crate) boot: &'a BootId,
     pub(crate) out: &'a mut Outbox,
     pub(crate) rng: &'a mut Rng,
-    /// The live holder of each identity.
-    pub(crate) holders: &'a BTreeMap<IdentityKey, BindingId>,
+    pub(crate) holders: &'a Holders,
     pub(crate) by_netns: &'a ByNetns,
+    /// What conflicts have taught of each LAN.
+    pub(crate) conflicts: &'a mut Lans,
 }
 
 /// The bindings of each namespace, with the Ethernet addresses of their interfaces.
@@ -84,10 +94,10 @@ pub(crate) struct Binding {
     permit: Permit,
     /// The leased address under watch, for a few seconds.
     guard: Option<Box<Guard>>,
-    /// Addresses in a row that had to be declined.
-    declines: u8,
     /// The Ethernet addresses of those that held the identity before and that this binding took it over from.
     predecessors: Box<[Mac]>,
+    /// What was refused or dropped of answers, as far as it was told.
+    told: Told,
 }
 
 /// How an exchange for which no caller waits stands to the permits of its LAN.
@@ -134,7 +144,7 @@ impl Binding {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence) = (Exchange::default(), Persistence::default());
         let (work, permit) = (None, Permit::default());
-        let (parent, guard, declines, predecessors) = (None, None, 0, Box::default());
+        let (parent, guard, predecessors) = (None, None, Box::default());
         Self {
             id,
             attachment,
@@ -148,8 +158,8 @@ impl Binding {
             work,
             permit,
             guard,
-            declines,
             predecessors,
+            told: Told::default(),
         }
     }
 
@@ -215,7 +225,7 @@ impl Binding {
     }
 
     fn held_by_other(&self, cx: &Cx<'_>) -> bool {
-        cx.holders.get(&self.identity.key()).is_some_and(|holder| *holder != self.id)
+        cx.holders.of(&self.identity.key()).is_some_and(|holder| holder != self.id)
     }
 
     /// Returns when the clock next matters, and why.
@@ -277,6 +287,15 @@ impl Binding {
     }
 
     /// Goes on after the sockets of an exchange could not be opened, or failed.
+    /// Goes on after a frame that could not be read, and that bears what an answer does.
+    pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
+        match &self.life {
+            Life::Acquiring(_) if self.exchange.is_open(exchange) => self.acquire_on_unreadable(cause, from, cx),
+            Life::Held(_) if self.exchange.is_open(exchange) => self.hold_on_unreadable(cause, from, cx),
+            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => cx.out.refused(&cause),
+        }
+    }
+
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
         if self.is_guards(exchange) {
             return self.guard_on_broken(cause, cx);
@@ -342,6 +361,16 @@ impl Binding {
         }
     }
 
+    /// Returns whether the binding's own link is gone for good, where it could not be used. Of a held binding whose namespace was
+    /// not seen the registry decides that, which knows whether others are.
+    fn is_lost(&self, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
+        let is_doubtful = cause.is_unseen() && matches!(self.life, Life::Held(_));
+        if is_doubtful {
+            cx.out.report(self.id, Report::Unseen);
+        }
+        cause.is_gone() && !is_doubtful
+    }
+
     /// Goes on after the binding's link was found gone for good.
     pub(crate) fn on_link_gone(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
         match &self.life {
@@ -349,7 +378,9 @@ impl Binding {
             Life::Held(_) => {
                 tracing::info!(attachment = %self.attachment, %cause, "link gone, giving the lease back");
                 if let Life::Held(hold) = &self.life {
-                    self.note(EventKind::OrphanFound, hold.client.lease().unwrap_or(&hold.last), &cause, cx);
+                    let lease = hold.client.lease().unwrap_or(&hold.last);
+                    let event = self.event(EventKind::OrphanFound, lease, &cause, cx);
+                    cx.out.report(self.id, Report::Orphaned(Box::new(event)));
                 }
                 self.give_back(Leave::LinkGone, cx);
             }
@@ -390,7 +421,9 @@ impl Binding {
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&*hold.last, Owed::Nothing),
         };
-        let release = Release::new(lease.clone(), owed, why).muted(!hold.has_carrier());
+        let returns = owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::LinkGone | Leave::Yielded);
+        let kept = self.grace_from(cx.now.boot).filter(|_| returns);
+        let release = Release::new(lease.clone(), owed, why).muted(!hold.has_carrier()).kept(kept);
         let before = std::mem::replace(&mut self.life, Life::Releasing(Box::new(release)));
         if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
             release.held_before(hold, probing);
@@ -410,19 +443,25 @@ impl Binding {
             state,
             boot: cx.boot.clone(),
             since: crate::time::WallTime::from_epoch(since),
+            kept: match &self.life {
+                Life::Releasing(release) => release.kept_from_start(),
+                Life::Acquiring(_) | Life::Held(_) => None,
+            },
             former: self.former(),
+            taken_off: self.is_taken_off(),
         }
     }
 
     /// Returns what is still to be done at the interface, for the record.
     fn former(&self) -> Option<Box<Former>> {
         match &self.life {
-            // A daemon that ends before it is set leaves that to the next one.
-            Life::Acquiring(acquire) if acquire.resizes() => {
-                Some(Box::new(Former { mtu_due: true, ..Former::default() }))
+            // A daemon that ends before it is done leaves that to the next one.
+            Life::Acquiring(acquire) => {
+                let (mtu_due, routes_due) = (acquire.resizes(), acquire.leaves_routes(&self.profile));
+                (mtu_due || routes_due).then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }))
             }
             Life::Held(_) => self.work.as_ref().and_then(|work| work.former()),
-            Life::Acquiring(_) | Life::Releasing(_) => None,
+            Life::Releasing(_) => None,
         }
     }
 
@@ -431,7 +470,12 @@ impl Binding {
         let state = match &self.life {
             Life::Acquiring(acquire) => acquire.client.state(),
             Life::Held(hold) => hold.client.state(),
+            Life::Releasing(_) if self.kept_until().is_some() => "KEPT",
             Life::Releasing(_) => "RELEASING",
+        };
+        let held_up = match &self.life {
+            Life::Releasing(release) => release.held_up(now),
+            Life::Acquiring(_) | Life::Held(_) => None,
         };
         let lease = self.lease(now);
         let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
@@ -445,6 +489,8 @@ impl Binding {
             t1: times[0],
             t2: times[1],
             expires: times[2],
+            kept: until(self.kept_until()),
+            held_up,
             link: self.link.clone(),
         }
     }
@@ -465,6 +511,8 @@ pub(crate) enum Leave {
     Deleted,
     /// The ADD that got it was given up.
     Aborted,
+    /// A daemon before this one had begun.
+    Resumed,
     /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
     Undone,
     /// The link is gone; the RELEASE leaves from the host.

@@ -7,6 +7,9 @@ use super::{Binding, Cx, Leave};
 use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
 
+/// Why the address of another lease is not on the interface.
+const STAYS_OFF: &str = "not put on the interface, where somebody took the address off";
+
 impl Binding {
     /// Notes an event about a lease. It is written with the binding's record where that is to be written.
     pub(super) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
@@ -23,11 +26,12 @@ impl Binding {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
     }
 
-    fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &Cx<'_>) -> Event {
+    /// Returns an event about a lease, as it is now.
+    pub(super) fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &Cx<'_>) -> Event {
         // A lease of which nothing but the address is known yet has no server.
         let server = Some(lease.server).filter(|server| !server.is_unspecified());
         let (attachment, address) = ((*self.attachment).clone(), Some(lease.address));
-        Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string() }
+        Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string(), run: None }
     }
 
     /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before, by its
@@ -39,6 +43,8 @@ impl Binding {
             "REBOOTING" => (EventKind::Renewed, "confirmation"),
             _ => (EventKind::Acquired, "new lease after a loss"),
         };
+        let stays_off = self.is_taken_off() && (before.address != lease.address || kind == EventKind::Acquired);
+        let cause = if stays_off { format!("{cause}, {STAYS_OFF}") } else { cause.to_owned() };
         let changes = differences(before, lease);
         match changes.is_empty() {
             true => self.note_bound(kind, lease, cause, cx),
@@ -70,7 +76,8 @@ impl Leave {
     pub(super) fn cause(self) -> &'static str {
         match self {
             Self::Deleted => "its attachment was deleted",
-            Self::Aborted => "its ADD was given up, or a daemon before this one had begun",
+            Self::Aborted => "its ADD was given up",
+            Self::Resumed => "an earlier daemon had begun to give it back",
             Self::Undone => "its ADD failed at the store",
             Self::LinkGone => "its link is gone",
             Self::Displaced => "an ADD took its attachment's place under another identity",

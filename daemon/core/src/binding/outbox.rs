@@ -9,9 +9,10 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::Attachment;
-use crate::link::{Cookie, Link, Sockets, Step, Target};
+use crate::link::{Cookie, Hears, Link, LinkCause, Sockets, Step, Target};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
+use crate::wire::Mac;
 
 /// Who hears of an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(crate) enum Owner {
     Audit(BindingId),
     /// A STATUS.
     Status(RequestId),
-    /// The journal of events.
+    /// Nobody: the journal of events, or a record that goes.
     Journal,
 }
 
@@ -62,6 +63,11 @@ pub(crate) enum Purpose {
 pub(crate) enum Report {
     /// An exchange for which no caller waits wants a permit.
     WantsPermit,
+    /// A try to extend a lease wants its turn on its LAN.
+    WantsToExtend {
+        /// It waits no longer than until then.
+        by: Instant,
+    },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
     /// A RELEASE wants its turn on its LAN. `waited_for`: a caller's answer waits for it.
@@ -69,6 +75,10 @@ pub(crate) enum Report {
         /// Whether one does.
         waited_for: bool,
     },
+    /// An acquisition has no offer: all addresses of its LAN may be taken.
+    WantsRoom,
+    /// This other binding is to extend its lease now: its server has forgotten that.
+    WantsRenewed(BindingId),
     /// The lease is durable; the records of these others went with that write.
     Replaced(Vec<BindingId>),
     /// The ADD may hear of its lease. The binding is held.
@@ -87,6 +97,12 @@ pub(crate) enum Report {
     /// The store refused to note that the lease is being given back. A binding that can is held as before; any other goes
     /// on trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
+    /// The namespace of a held binding was not seen: whether it is gone, a look decides.
+    Unseen,
+    /// The link of a held binding is gone: an event where no DEL follows.
+    Orphaned(Box<Event>),
+    /// The link of a binding that is held again went while it was not.
+    LinkGone(LinkCause),
     /// Nothing is left of the binding.
     Over,
 }
@@ -147,7 +163,18 @@ impl Outbox {
         op
     }
 
+    /// Removes a record that is no binding's any more. Where that fails it is there at the next start.
+    pub(crate) fn forget_record(&mut self, record: BindingId) {
+        let op = self.mint(Owner::Journal, Purpose::Persist);
+        self.effects.push_back(Effect::Persist { op, changes: vec![Change::Remove(record)] });
+    }
+
     /// Notes an event about a binding, for the store's journal: see [`Outbox::write_notes`].
+    /// Notes an event that no write of its binding's goes with.
+    pub(crate) fn note_alone(&mut self, binding: BindingId, event: Event) {
+        self.journal.note(binding, event, Stake::Nothing);
+    }
+
     pub(crate) fn note(&mut self, binding: BindingId, event: Event, stake: Stake) {
         self.journal.note(binding, event, stake);
     }
@@ -209,6 +236,20 @@ impl Outbox {
         (op, exchange)
     }
 
+    /// Sets an ADD's link up, and opens sockets there that are nobody's yet.
+    pub(crate) fn prepare(&mut self, owner: Owner, target: Target, chaddr: Option<Mac>) -> OpId {
+        self.last_exchange += 1;
+        let exchange = ExchangeId(self.last_exchange);
+        let op = self.mint(owner, Purpose::Prepare);
+        self.effects.push_back(Effect::Prepare { op, target, exchange, chaddr });
+        op
+    }
+
+    /// Gives a binding sockets that are open and nobody's.
+    pub(crate) fn give(&mut self, exchange: ExchangeId, owner: BindingId) {
+        self.exchanges.insert(exchange, owner);
+    }
+
     /// Writes nothing, to see whether it could.
     pub(crate) fn try_store(&mut self, owner: Owner) {
         let op = self.mint(owner, Purpose::Status);
@@ -227,6 +268,10 @@ impl Outbox {
     pub(crate) fn close(&mut self, exchange: ExchangeId) {
         self.exchanges.remove(&exchange);
         self.effects.push_back(Effect::Close { exchange });
+    }
+
+    pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
+        self.effects.push_back(Effect::Hear { exchange, arp });
     }
 
     pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
@@ -274,10 +319,11 @@ impl Outbox {
         self.effects.push_back(Effect::Reply { id, answer });
     }
 
-    /// Counts something that came in and was refused.
-    pub(crate) fn refused(&mut self, cause: &dyn std::error::Error) {
-        tracing::debug!(%cause, "refused");
-        let mut cause = cause.to_string();
+    /// Counts something that came in and was refused, by its cause: what stands before the first colon. The rest is what it
+    /// was, which a sender may choose.
+    pub(crate) fn refused(&mut self, refused: &dyn std::error::Error) {
+        let text = refused.to_string();
+        let mut cause = text.split(": ").next().unwrap_or_default().to_owned();
         if self.refusals.len() >= MAX_CAUSES && !self.refusals.contains_key(&cause) {
             cause = "other causes".to_owned();
         }

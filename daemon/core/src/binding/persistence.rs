@@ -129,7 +129,7 @@ impl Binding {
             return;
         }
         // The write of the binding that took over removes this record; one that came after it would bring it back.
-        if matches!(self.life, Life::Releasing(_)) && self.persistence.want != Want::Gone && self.held_by_other(cx) {
+        if matches!(self.life, Life::Releasing(_)) && self.persistence.want != Want::Gone && self.is_held_over(cx) {
             return;
         }
         let Some(changes) = self.changes(cx) else { return };
@@ -183,6 +183,11 @@ impl Binding {
             }
             Want::Releasing => {
                 let record = self.record(lease?, RecordState::Releasing, cx);
+                Some(vec![Change::Put(self.id, Box::new(record))])
+            }
+            // The record of a successor goes before.
+            Want::Gone if self.is_to_remember() && !self.held_by_other(cx) => {
+                let record = self.record(lease?, RecordState::Past, cx);
                 Some(vec![Change::Put(self.id, Box::new(record))])
             }
             Want::Gone => Some(vec![Change::Remove(self.id)]),

@@ -1,31 +1,28 @@
-//! Releasing: note it, wait for the turn, find a way to the server, send RELEASE, forget.
+//! Releasing: note it, wait for the turn, send RELEASE, forget. `way` finds the way to the server.
 //!
-//! From inside while the link lives, else from the host's link that is the LAN. What could not be sent is tried again until
-//! the lease ends by itself. While another binding holds the identity nothing is sent (invariant 4).
+//! What could not be sent is tried again until the lease ends by itself. While another binding holds the identity nothing is
+//! sent (invariant 4).
 
+mod way;
+
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::hold::{Before, Hold};
 use super::persistence::Want;
-use super::{Binding, Cx, Holder, Leave, Life, Owner, Purpose, Report};
+use super::{Binding, Cx, Holder, Leave, Life, Report};
+use crate::conflict::stations::Question;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
-use crate::dhcpv4::release::ReleaseStep;
-use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause, Why};
 use crate::event::EventKind;
-use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
+use crate::link::LinkCause;
 use crate::record::BindingId;
 use crate::time::Instant;
-use crate::wire::Mac;
-use crate::wire::frame::Frame;
 
 /// How long a DEL waits for the RELEASE to leave once it is noted. Three ARP requests take 0.6 s.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Why nothing is sent where the network wants that.
 pub(super) const LEFT: &str = "left to end by itself, as its network wants";
@@ -39,12 +36,24 @@ pub(crate) struct Release {
     pub(crate) owed: Owed,
     why: Leave,
     stage: Stage,
+    /// It was granted, and nobody else is known to use its address.
+    good: bool,
+    /// Until when it is kept for its identity, which may return.
+    kept: Option<Instant>,
     /// The container's own link is known to be gone.
     link_gone: bool,
     /// It had no carrier when this began: the first try leaves from the host.
     mute: bool,
-    /// The way that is being tried leaves from the host.
-    from_host: bool,
+    /// The way that is being tried.
+    way: Way,
+    /// Why it leaves by no port of its own where it should.
+    no_port: Option<LinkCause>,
+    /// Since when the container's link, which is gone, has been on its way out still.
+    going: Option<Instant>,
+    /// The server, or the router before it, answered ARP.
+    answered: bool,
+    /// What keeps it from leaving from the host, and since when something has.
+    held_up: Option<Box<(Instant, String)>>,
     tries: u32,
     /// A DEL that waits was told.
     told: bool,
@@ -68,9 +77,22 @@ pub(crate) enum Owed {
 }
 
 impl Owed {
-    fn is_nothing(self) -> bool {
+    pub(super) fn is_nothing(self) -> bool {
         matches!(self, Self::Nothing | Self::Left)
     }
+}
+
+/// The way of a RELEASE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Over the container's own link.
+    Inside,
+    /// By a port of a bridge, made for it.
+    BridgePort,
+    /// By a macvlan, made for it, on the host's link with this index.
+    Macvlan(u32),
+    /// Over the host's link itself.
+    Parent,
 }
 
 /// How far a release is.
@@ -82,12 +104,15 @@ enum Stage {
     Paused { marked: bool },
     /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
     Waiting(Option<Instant>),
-    /// Other RELEASEs of the LAN go first, until this instant; `None`: it is about to be known.
+    /// Its turn comes at this instant: other RELEASEs of the LAN go first, or the container's link is on its way out still;
+    /// `None`: it is about to be known.
     Queued(Option<Instant>),
     /// The host's link is being looked for.
     Finding(OpId),
     /// Sockets are being opened.
     Opening,
+    /// It is asked whether another station has the address.
+    Asking(Box<Question>),
     /// The server's hardware address is being asked for.
     Sending(Box<dhcp::Release>),
     /// The RELEASE is on its way out.
@@ -104,14 +129,35 @@ impl Release {
             owed,
             why,
             stage: Stage::Marking,
+            good: matches!(owed, Owed::Leased | Owed::Left) && why != Leave::Undone,
+            kept: None,
             link_gone,
             mute: false,
-            from_host: false,
+            way: Way::Inside,
+            no_port: None,
+            going: None,
+            answered: false,
+            held_up: None,
             tries: 0,
             told: false,
             tell_by: None,
             held: None,
         }
+    }
+
+    /// Keeps the lease for its identity until then, if it is to be kept at all.
+    pub(super) fn kept(self, kept: Option<Instant>) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// Returns until when the lease is kept for its identity, from its start.
+    pub(super) fn kept_from_start(&self) -> Option<Duration> {
+        self.kept.map(|kept| kept.saturating_since(self.lease.start))
+    }
+
+    /// Returns until when the lease waits for its identity to return, if that is what it is at.
+    fn waits_until(&self) -> Option<Instant> {
+        self.kept.filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
     }
 
     /// Takes note that nothing which is sent on the container's own link arrives.
@@ -124,8 +170,18 @@ impl Release {
         self.held = (self.why == Leave::Deleted).then_some((hold, probing));
     }
 
+    /// Returns what keeps it from leaving from the host, and for how long something has.
+    pub(super) fn held_up(&self, now: Instant) -> Option<(Duration, String)> {
+        self.held_up.as_ref().map(|held_up| (now.saturating_since(held_up.0), held_up.1.clone()))
+    }
+
+    /// Returns whether there is nothing more to decide: the RELEASE is out, or the record is going.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
+    }
+
     pub(super) fn speaks_from_host(&self) -> bool {
-        self.from_host
+        self.way != Way::Inside
     }
 
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
@@ -135,6 +191,7 @@ impl Release {
             Stage::Marking | Stage::Forgetting => return None,
             Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening | Stage::Leaving(_) => None,
             Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
+            Stage::Asking(question) => Some((question.deadline(), Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
         let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
@@ -143,12 +200,19 @@ impl Release {
 }
 
 impl Binding {
-    /// Returns a binding whose record says that its lease is on its way back; the next try is at `at`. Where the link
-    /// is of an earlier boot it is gone.
-    pub(crate) fn releasing(id: BindingId, holder: Holder, lease: Lease, (at, link_gone): (Instant, bool)) -> Self {
+    /// Returns a binding whose record says that its lease is on its way back, at once or when it was kept for long enough.
+    /// Where the link is of an earlier boot it is gone.
+    pub(crate) fn releasing(
+        id: BindingId,
+        holder: Holder,
+        lease: Lease,
+        (kept, link_gone): (Option<Instant>, bool),
+        now: Instant,
+    ) -> Self {
         let owed = if holder.profile.release { Owed::Leased } else { Owed::Left };
-        let mut release = Release::new(lease, owed, if link_gone { Leave::LinkGone } else { Leave::Aborted });
-        release.stage = Stage::Waiting(Some(at));
+        let mut release =
+            Release::new(lease, owed, if link_gone { Leave::LinkGone } else { Leave::Resumed }).kept(kept);
+        release.stage = Stage::Waiting(Some(kept.unwrap_or(now)));
         release.told = true;
         Self::new(id, holder, Life::Releasing(Box::new(release)))
     }
@@ -161,13 +225,16 @@ impl Binding {
         binding
     }
 
-    /// A DEL asks for what is on its way already: a release that waits is tried at once.
+    /// A DEL asks for what is on its way already: a release that waits is tried at once. One that waited for its container
+    /// after a reboot is kept from here on as any other is after its DEL.
     pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        let kept = self.grace_from(cx.now.boot);
         let Life::Releasing(release) = &mut self.life else { return };
         let told = std::mem::replace(&mut release.told, false);
         match release.stage {
             Stage::Waiting(Some(_)) => {
                 release.stage = Stage::Marking;
+                release.kept = kept.filter(|_| release.owed == Owed::Leased);
                 self.persist(Want::Releasing, cx);
             }
             _ if told => self.tell(cx),
@@ -177,9 +244,38 @@ impl Binding {
             | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
+            | Stage::Asking(_)
             | Stage::Sending(_)
             | Stage::Leaving(_)
             | Stage::Forgetting => {}
+        }
+    }
+
+    /// Returns until when a lease is kept whose attachment went now, if its identity can return.
+    ///
+    /// It is not renewed meanwhile: nobody has its address, for which servers ask, and a lease that was renewed at T1 has half
+    /// of its time left. One that is shorter just ends. Who returns confirms it (INIT-REBOOT), or asks for its address.
+    pub(super) fn grace_from(&self, now: Instant) -> Option<Instant> {
+        let seconds = self.profile.grace.filter(|seconds| *seconds > 0)?;
+        Some(now + Duration::from_secs(seconds.into()))
+    }
+
+    /// Returns until when a lease is kept for its container to return.
+    pub(crate) fn kept_until(&self) -> Option<Instant> {
+        match &self.life {
+            Life::Releasing(release) => release.waits_until(),
+            Life::Acquiring(_) | Life::Held(_) => None,
+        }
+    }
+
+    /// Gives back at once what is kept.
+    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        let waits = release.waits_until().is_some();
+        release.kept = None;
+        if waits {
+            release.stage = Stage::Waiting(Some(cx.now.boot));
+            self.release_on_clock(cx);
         }
     }
 
@@ -210,13 +306,21 @@ impl Binding {
             Stage::Marking | Stage::Forgetting => {}
             _ if over => {
                 tracing::info!(attachment = %self.attachment, address = %release.lease.address, "lease ended before it could be released");
+                let cause = match release.kept {
+                    Some(_) => "was kept for its container until its end",
+                    None => "could not be given back before its end",
+                };
                 if !release.owed.is_nothing() {
-                    self.note_leave(EventKind::Expired, "could not be given back before its end", cx);
+                    self.note_leave(EventKind::Expired, cause, cx);
                 }
                 self.forget(cx);
             }
             Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
             Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(cx),
+            Stage::Asking(question) => {
+                let turn = question.on_clock(cx.now.boot);
+                self.asked(turn, cx);
+            }
             Stage::Sending(sending) => {
                 let step = sending.on_clock(cx.now.boot);
                 self.release_step(step, cx);
@@ -236,8 +340,11 @@ impl Binding {
             Stage::Marking => {
                 release.tell_by = Some(cx.now.boot + PATIENCE);
                 release.held = None;
+                release.stage = Stage::Waiting(Some(release.kept.unwrap_or(cx.now.boot)));
+                if release.kept.is_some() {
+                    self.tell(cx);
+                }
                 // The store may have taken longer than the lease lasts.
-                release.stage = Stage::Waiting(Some(cx.now.boot));
                 self.release_on_clock(cx);
             }
             Stage::Forgetting => {
@@ -249,6 +356,7 @@ impl Binding {
             | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
+            | Stage::Asking(_)
             | Stage::Sending(_)
             | Stage::Leaving(_) => {}
         }
@@ -256,11 +364,12 @@ impl Binding {
 
     /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
     pub(super) fn release_on_unpersisted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
-        let is_replaced = self.held_by_other(cx);
+        let is_replaced = self.held_by_other(cx) || self.has_tenant(cx);
         let Life::Releasing(release) = &mut self.life else { return };
         if release.told {
             return self.persist_later(&cause, cx);
         }
+        let link_gone = release.link_gone;
         if let Some((hold, probing)) = release.held.take().filter(|_| !is_replaced) {
             self.hold_again(hold, probing, cx);
             self.persistence.want_again(Want::Bound { replaces: Vec::new() });
@@ -268,11 +377,14 @@ impl Binding {
         }
         self.persist_later(&cause, cx);
         cx.out.report(self.id, Report::NotGivenBack(cause));
+        if link_gone && matches!(self.life, Life::Held(_)) {
+            cx.out.report(self.id, Report::LinkGone(LinkCause::NoLink(self.attachment.ifname.clone())));
+        }
     }
 
     /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
     fn try_release(&mut self, cx: &mut Cx<'_>) {
-        let held = self.held_by_other(cx);
+        let held = self.is_held_over(cx);
         let Life::Releasing(release) = &mut self.life else { return };
         if held {
             release.stage = Stage::Paused { marked: true };
@@ -285,6 +397,10 @@ impl Binding {
         if release.owed.is_nothing() {
             return self.forget(cx);
         }
+        if self.gives_way(cx) {
+            return;
+        }
+        let Life::Releasing(release) = &mut self.life else { return };
         release.stage = Stage::Queued(None);
         if release.link_gone {
             // Nothing that a caller waits for.
@@ -315,156 +431,6 @@ impl Binding {
         }
     }
 
-    /// Finds a way to the server and takes it.
-    fn go(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        release.tries += 1;
-        release.from_host = false;
-        if release.link_gone || std::mem::take(&mut release.mute) || self.link.in_netns().is_none() {
-            return self.find_parent(cx);
-        }
-        release.stage = Stage::Opening;
-        let want = sockets(self.identity.chaddr, release.lease.ip());
-        self.exchange.open(self.id, &self.link, want, cx);
-    }
-
-    /// Looks for the host's link that is the LAN, if the LAN is such a link.
-    fn find_parent(&mut self, cx: &mut Cx<'_>) {
-        // Nothing that a caller waits for: its link is gone already.
-        self.tell(cx);
-        let parent = self.identity.lan.parent().map(str::to_owned);
-        let Life::Releasing(release) = &mut self.life else { return };
-        match parent {
-            Some(ifname) => {
-                let target = Target::Host { ifname };
-                release.stage = Stage::Finding(cx.out.inspect(Owner::Binding(self.id), Purpose::FindParent, target));
-            }
-            None if !release.link_gone => self.release_later(cx),
-            None if release.lease.times.is_some() => release.stage = Stage::Waiting(None),
-            None => {
-                tracing::warn!(attachment = %self.attachment, address = %release.lease.address, "no way to release an endless lease");
-                self.note_leave(EventKind::Lost, "endless, and there is no way to give it back", cx);
-                self.forget(cx);
-            }
-        }
-    }
-
-    pub(super) fn on_parent(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        if !matches!(release.stage, Stage::Finding(_)) {
-            return;
-        }
-        match result {
-            // A bridge gets carrier by the port that is made.
-            Ok(view) if view.carrier || view.bridge => {
-                release.stage = Stage::Opening;
-                release.from_host = true;
-                // The server may listen on the bridge itself, where only what comes in by a port is heard. Any other link is the
-                // wire's end: what its VLAN interfaces send leaves with their tag, and so does what is sent for one of them.
-                let (ifindex, mac, vlan) = (view.ifindex, self.identity.chaddr, self.identity.lan.vlan());
-                let link = Link::Parent { ifindex, mac, vlan, port: view.bridge };
-                let want = sockets(self.identity.chaddr, release.lease.ip());
-                self.exchange.open(self.id, &link, want, cx);
-            }
-            // What is sent would be lost without a word.
-            Ok(_) | Err(_) => self.release_later(cx),
-        }
-    }
-
-    pub(super) fn release_on_opened(&mut self, cx: &mut Cx<'_>) {
-        let sender = self.sender();
-        let Life::Releasing(release) = &mut self.life else { return };
-        let lease = release.lease.clone();
-        let mut sending = dhcp::Release::new(sender, lease, cx.now.boot, cx.rng);
-        let step = sending.on_clock(cx.now.boot);
-        release.stage = Stage::Sending(Box::new(sending));
-        self.release_step(step, cx);
-    }
-
-    pub(super) fn release_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        let (Stage::Sending(sending), Frame::Arp(arp)) = (&mut release.stage, frame) else { return };
-        let step = sending.on_arp(arp);
-        self.release_step(step, cx);
-    }
-
-    fn release_step(&mut self, step: ReleaseStep, cx: &mut Cx<'_>) {
-        match step {
-            ReleaseStep::Wait => {}
-            ReleaseStep::Ask(frame) => self.exchange.send(vec![frame], cx),
-            ReleaseStep::Send(frame) => {
-                let leaving = self.exchange.send_release(self.id, frame, cx).map(Stage::Leaving);
-                let Life::Releasing(release) = &mut self.life else { return };
-                release.stage = leaving.expect("only open sockets speak");
-            }
-        }
-    }
-
-    /// What the link did not take is tried another way.
-    pub(super) fn release_on_sent(&mut self, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
-        match result {
-            Ok(()) => self.released(cx),
-            Err(cause) => self.release_on_unopened(cause, cx),
-        }
-    }
-
-    fn released(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        release.owed = Owed::Nothing;
-        tracing::info!(attachment = %self.attachment, address = %release.lease.address, server = %release.lease.server, "lease released");
-        let why = release.why;
-        self.note_leave(EventKind::Released, why.cause(), cx);
-        self.tell(cx);
-        self.forget(cx);
-    }
-
-    /// A way that failed from inside is followed by the way from the host; then comes a pause.
-    pub(super) fn release_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        match release.stage {
-            Stage::Opening | Stage::Sending(_) => {}
-            Stage::Leaving(op) => cx.out.forget(op),
-            Stage::Marking
-            | Stage::Paused { .. }
-            | Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Forgetting => return,
-        }
-        tracing::debug!(attachment = %self.attachment, %cause, "no way for the RELEASE here");
-        if release.from_host {
-            return self.release_later(cx);
-        }
-        release.link_gone |= cause.is_gone();
-        self.find_parent(cx);
-    }
-
-    pub(super) fn release_on_link_gone(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        if release.link_gone {
-            return;
-        }
-        release.link_gone = true;
-        match release.stage {
-            Stage::Opening | Stage::Sending(_) => {
-                self.exchange.close(cx);
-                self.find_parent(cx);
-            }
-            // Nothing that a caller waits for any more.
-            Stage::Queued(_) => self.tell(cx),
-            // Whether the link took the RELEASE before it went is about to be known.
-            Stage::Leaving(_) => {}
-            Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
-        }
-    }
-
-    fn release_later(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        let pause = timing::doubled(release.tries, LONGEST_PAUSE);
-        release.stage = Stage::Waiting(Some(cx.now.boot + timing::jittered(pause, cx.rng)));
-    }
-
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
         if !matches!(self.life, Life::Releasing(_)) {
@@ -474,7 +440,12 @@ impl Binding {
         self.close_guard(cx);
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
-            Stage::Waiting(_) | Stage::Queued(_) | Stage::Finding(_) | Stage::Opening | Stage::Sending(_) => {
+            Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Asking(_)
+            | Stage::Sending(_) => {
                 let before = std::mem::replace(&mut release.stage, Stage::Paused { marked: true });
                 if let Stage::Finding(op) = before {
                     cx.out.forget(op);
@@ -493,8 +464,14 @@ impl Binding {
         if let Life::Releasing(release) = &mut self.life
             && release.lease.ip() == address
         {
-            release.owed = Owed::Nothing;
+            (release.owed, release.good) = (Owed::Nothing, false);
         }
+    }
+
+    /// Returns whether the lease is to be remembered, as the last of an identity that can return.
+    pub(crate) fn is_to_remember(&self) -> bool {
+        let good = matches!(&self.life, Life::Releasing(release) if release.good);
+        good && self.profile.returns()
     }
 
     /// Goes: the write of another has taken its record out. Tells whether that is all; a write of its own that came after that
@@ -509,12 +486,21 @@ impl Binding {
         false
     }
 
-    /// Goes on: nobody holds the identity any more.
+    /// Goes on if nobody holds the identity any more, or who does has another address: then its wait is over.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
+        if self.is_held_over(cx) {
+            return;
+        }
+        if self.held_by_other(cx) {
+            self.end_grace(cx);
+        }
         let Life::Releasing(release) = &mut self.life else { return };
         match release.stage {
             Stage::Paused { .. } if release.owed.is_nothing() => self.forget(cx),
-            Stage::Paused { marked: true } => self.try_release(cx),
+            Stage::Paused { marked: true } => {
+                release.stage = Stage::Waiting(Some(release.kept.unwrap_or(cx.now.boot)));
+                self.release_on_clock(cx);
+            }
             Stage::Paused { marked: false } => {
                 release.stage = Stage::Marking;
                 self.persist(Want::Releasing, cx);
@@ -524,6 +510,7 @@ impl Binding {
             | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
+            | Stage::Asking(_)
             | Stage::Sending(_)
             | Stage::Leaving(_)
             | Stage::Forgetting => {}
@@ -538,7 +525,14 @@ impl Binding {
         }
     }
 
-    fn note_leave(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
+    /// Ends without a word to the server.
+    pub(super) fn end_unsaid(&mut self, cx: &mut Cx<'_>) {
+        let Life::Releasing(release) = &mut self.life else { return };
+        (release.owed, release.good) = (Owed::Nothing, false);
+        self.forget(cx);
+    }
+
+    fn note_leave(&self, kind: EventKind, cause: impl fmt::Display, cx: &mut Cx<'_>) {
         let Life::Releasing(release) = &self.life else { return };
         self.note(kind, &release.lease, cause, cx);
     }
@@ -551,8 +545,4 @@ impl Binding {
         }
         self.persist(Want::Gone, cx);
     }
-}
-
-fn sockets(chaddr: Mac, leased: Ipv4Addr) -> Sockets {
-    Sockets { chaddr, arp: Hears::About(leased), hold_port: None }
 }

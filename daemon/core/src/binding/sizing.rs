@@ -5,7 +5,7 @@
 
 use super::{Acquire, Binding, Cx, Life, Stage};
 use crate::effect::Outcome;
-use crate::link::{LinkCause, Step};
+use crate::link::LinkCause;
 
 impl Acquire {
     /// Returns the MTU that the lease names.
@@ -20,6 +20,13 @@ impl Acquire {
 }
 
 impl Binding {
+    /// Records which MTU the interface of a held lease has: what the client asks for from here on fits it.
+    pub(super) fn know_mtu(&mut self, mtu: u32) {
+        if let Life::Held(hold) = &mut self.life {
+            hold.client.set_mtu(mtu);
+        }
+    }
+
     /// Sets the MTU, if the server gave one.
     pub(super) fn make_fit(&mut self, cx: &mut Cx<'_>) {
         let Life::Acquiring(acquire) = &mut self.life else { return };
@@ -46,7 +53,7 @@ impl Binding {
         if mtu == acquire.mtu {
             return self.sized(Ok(mtu), cx);
         }
-        self.apply(vec![Step::Mtu(mtu)], None, false, cx);
+        self.apply_mtu(mtu, cx);
     }
 
     /// Goes on after the look at the LAN's link, or the change.
@@ -61,13 +68,24 @@ impl Binding {
         }
     }
 
+    /// Keeps the outcome until it is known whether somebody else uses the address.
+    fn size_in_doubt(&mut self, result: Result<u32, LinkCause>) {
+        if let Life::Acquiring(acquire) = &mut self.life {
+            acquire.sized = Some(Box::new(result));
+        }
+    }
+
     /// Goes on after the MTU was set, or could not be: that is tried again, no ADD fails for it.
-    fn sized(&mut self, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) {
+    pub(super) fn sized(&mut self, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) {
         self.work = None;
         let Life::Acquiring(acquire) = &mut self.life else { return };
         if acquire.stage != Stage::Sizing {
             return;
         }
+        if self.is_in_doubt() {
+            return self.size_in_doubt(result);
+        }
+        let Life::Acquiring(acquire) = &mut self.life else { return };
         let noted = acquire.resizes();
         if let Ok(mtu) = &result {
             acquire.mtu = *mtu;

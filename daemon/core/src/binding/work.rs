@@ -20,7 +20,7 @@ use ipnet::Ipv4Net;
 
 use super::{Binding, Cx, Life, Owner, Purpose};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
+use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::dhcpv4::timing;
 use crate::effect::Outcome;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
@@ -49,21 +49,23 @@ const MAX_DISPLACED: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// What the interface may carry; empty and not bare when it carries what the lease says.
-    former: Former,
-    stage: Stage,
+    pub(super) former: Former,
+    pub(super) stage: Stage,
     failures: u32,
     retry: Option<Instant>,
     /// Until then nothing is taken off for good while the store writes that its lease is lost.
     patience: Option<Instant>,
     /// Steps that the kernel refused, and that the rest can do without.
-    refused: Vec<Step>,
+    pub(super) refused: Vec<Step>,
     /// Something of a former lease came onto the interface during the change under way.
     stirred: bool,
+    /// Of the routes that are due a main plugin adds the others at this moment: only those that it is not told of are put on.
+    pub(super) only_late: bool,
 }
 
 /// How far it is.
 #[derive(Debug, Default)]
-enum Stage {
+pub(super) enum Stage {
     /// Nothing is under way.
     #[default]
     Idle,
@@ -77,7 +79,8 @@ enum Stage {
     Noting,
     /// The interface is being changed for this lease. `short`: its MTU has to be smaller than it could be, as nobody knows
     /// the one of the LAN's link.
-    Applying { steps: Vec<Step>, next: Option<Box<Lease>>, short: bool },
+    /// `routed`: with all of its routes.
+    Applying { steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, routed: bool },
 }
 
 impl Work {
@@ -106,7 +109,7 @@ impl Work {
     }
 
     /// Tells whether what the interface carries, beside its MTU, may be something else than what the lease says.
-    fn differs(&self) -> bool {
+    pub(super) fn differs(&self) -> bool {
         self.former.bare || !self.former.leases.is_empty()
     }
 
@@ -177,6 +180,9 @@ impl Binding {
     /// Takes note that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
     pub(super) fn lease_changed(&mut self, was: &Lease) {
         let Life::Held(hold) = &self.life else { return };
+        if hold.is_taken_off() {
+            return;
+        }
         let Some(next) = hold.client.lease().filter(|next| !plan::same(was, next, &self.profile)) else { return };
         let missing = !hold.on_link();
         // What somebody took off by hand is not put back.
@@ -209,6 +215,9 @@ impl Binding {
 
     /// Takes note that there is a lease where there was none; `last` is the one before.
     pub(super) fn lease_returned(&mut self, last: &Lease) {
+        if self.is_taken_off() {
+            return;
+        }
         if self.keeps_lost() {
             return self.lease_changed(last);
         }
@@ -253,28 +262,12 @@ impl Binding {
         self.wanted().filter(|next| next.is_some() || !patient || !self.persistence.busy())
     }
 
-    /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
-    /// another binding takes its place there.
-    pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
-        let Life::Held(hold) = &self.life else { return Vec::new() };
-        let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
-        let stays = self.profile.on_expiry == OnExpiry::Keep || (is_held && self.profile.on_change == OnChange::Keep);
-        let former = self.work.iter().flat_map(|work| &work.former.leases);
-        let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
-        let leases: Vec<_> = there.cloned().collect();
-        let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
-        if leases.is_empty() || stays && !taken {
-            return Vec::new();
-        }
-        plan::difference(&Before { leases: &leases, bare: false, addresses }, None, &self.profile)
-    }
-
     /// Takes note that nothing may be on the interface, though there is a lease.
     pub(super) fn work_from_bare(&mut self) {
         self.due().expect_bare(true);
     }
 
-    fn due(&mut self) -> &mut Work {
+    pub(super) fn due(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
 
@@ -286,12 +279,12 @@ impl Binding {
         let former = &work.former;
         let is_durable = |next: &Lease| self.persistence.holds(|held| plan::same(held, next, &self.profile));
         let usable = |next: &Lease| !self.is_probing() && is_durable(next);
-        match hold.client.lease() {
+        match hold.client.lease().filter(|_| !hold.is_taken_off()) {
             None => (self.profile.on_expiry == OnExpiry::Remove || former.taken).then_some(None),
-            // The MTU that came with the ADD is no change.
+            // The MTU that came with the ADD is no change, nor are routes that are missing.
             Some(next) if self.keeps_changed() => match former.leases.first() {
-                Some(kept) => former.mtu_due.then_some(Some(kept)),
-                None => (former.mtu_due && usable(next)).then_some(Some(next)),
+                Some(kept) => (former.mtu_due || former.routes_due).then_some(Some(kept)),
+                None => ((former.mtu_due || former.routes_due) && usable(next)).then_some(Some(next)),
             },
             Some(next) if usable(next) => Some(Some(next)),
             // What was lost before it does not wait for it.
@@ -367,6 +360,10 @@ impl Binding {
         }
         let Some(next) = self.wanted_now() else { return };
         let resizes = work.mtu(next).is_some();
+        let is_there = matches!(&self.life, Life::Held(hold) if hold.is_there());
+        if !(work.differs() || resizes || is_there || !work.former.displaced.is_empty()) {
+            return;
+        }
         let parent = self.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
         match parent {
             Some(ifname) => self.look_at_parent(ifname, cx),
@@ -377,7 +374,7 @@ impl Binding {
     /// Tells whether nothing is left to be done, nor anything there that is to be known later.
     fn is_settled(&self) -> bool {
         let (Life::Held(hold), Some(work)) = (&self.life, &self.work) else { return false };
-        if !work.former.displaced.is_empty() {
+        if !work.former.displaced.is_empty() || (work.former.routes_due && hold.client.lease().is_some()) {
             return false;
         }
         let kept = hold.client.lease().filter(|_| self.keeps_changed() && !self.is_probing());
@@ -401,10 +398,15 @@ impl Binding {
         self.due().stage = Stage::Looking { most, asked };
     }
 
-    pub(super) fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, cx: &mut Cx<'_>) {
+    fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, routed: bool, cx: &mut Cx<'_>) {
         let target = Target::Known(self.link.clone());
         cx.out.apply(Owner::Binding(self.id), Purpose::Work, target, steps.clone());
-        self.due().stage = Stage::Applying { steps, next, short };
+        self.due().stage = Stage::Applying { steps, next, short, routed };
+    }
+
+    /// Sets the MTU, before there is anything else on the interface.
+    pub(super) fn apply_mtu(&mut self, mtu: u32, cx: &mut Cx<'_>) {
+        self.apply(vec![Step::Mtu(mtu)], None, false, false, cx);
     }
 
     /// Goes on after a look or a change.
@@ -421,11 +423,14 @@ impl Binding {
             (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), true, cx),
             (Stage::Looking { most, asked }, Outcome::Inspected(Ok(view))) => self.change(&view, most, asked, cx),
             (Stage::Looking { .. }, Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
-            (Stage::Applying { next, short, .. }, Outcome::Applied { result: Ok(view), .. }) => {
-                self.applied(next, short, &view.addresses, cx);
+            (Stage::Applying { next, short, routed, .. }, Outcome::Applied { result: Ok(view), .. }) => {
+                self.know_mtu(view.mtu);
+                self.applied(next, (short, routed), &view.addresses, cx);
             }
-            (Stage::Applying { steps, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
+            (Stage::Applying { steps, routed, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
+                    // The link went down meanwhile.
+                    Some(Step::AddRoute(_)) if !routed => self.work(cx),
                     Some(step) => self.do_without(step, &cause, cx),
                     None => self.work_failed(&cause, cx),
                 }
@@ -443,8 +448,14 @@ impl Binding {
     }
 
     /// Goes on after the interface was changed for `next`, and had these addresses after that.
-    fn applied(&mut self, next: Option<Box<Lease>>, short: bool, addresses: &[Ipv4Net], cx: &mut Cx<'_>) {
-        tracing::info!(attachment = %self.attachment, address = ?next.as_ref().map(|l| l.address), "interface changed");
+    fn applied(
+        &mut self,
+        next: Option<Box<Lease>>,
+        (short, routed): (bool, bool),
+        addresses: &[Ipv4Net],
+        cx: &mut Cx<'_>,
+    ) {
+        tracing::info!(attachment = %self.attachment, address = next.as_ref().map(|lease| tracing::field::display(lease.address)), "interface changed");
         let Life::Held(hold) = &mut self.life else { return };
         let arrived = next.as_deref().map(Lease::ip).filter(|address| hold.put_on(*address));
         let current = hold.client.shared();
@@ -454,15 +465,17 @@ impl Binding {
         let work = self.due();
         let refused = work.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
+        let routes_due = work.former.routes_due && !routed;
         let again = work.back(next.as_deref(), addresses);
         let comes_back = !again.is_empty();
         let taken = work.former.taken && (comes_back || next.is_some() && !still);
         let leases = again.into_iter().chain(next.filter(|_| !agrees).map(|next| *next)).collect();
-        work.former = Former { leases, bare, taken, mtu_due, displaced: Vec::new() };
+        work.former = Former { leases, bare, taken, mtu_due, routes_due, displaced: Vec::new() };
         arrived.into_iter().for_each(|address| self.announce(address, cx));
         match (comes_back, mtu_due) {
             (true, _) => self.work_later(&"an address came back", LONGEST_PAUSE, cx),
             (false, true) => self.work_later(&"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
+            (false, false) if routes_due => self.work_later(&"its link takes no routes yet", LONGEST_PAUSE, cx),
             (false, false) => self.work(cx),
         }
         // Where the profile keeps what is there, that nothing is, or something else, does not go without saying.
@@ -502,32 +515,48 @@ impl Binding {
         let short = asked && most.is_none() && mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
-        let steps = match work.differs() {
+        let differs = work.differs();
+        let is_on = next.as_ref().is_some_and(|next| differs || addresses.contains(&next.address));
+        let mut steps = match differs || (work.former.routes_due && is_on && view.up) {
             true => plan::difference(&before, next.as_ref(), &self.profile),
             false => Vec::new(),
         };
+        if let (Some(next), false, true) = (&next, differs, work.only_late) {
+            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !plan::is_late(route, next)));
+        }
+        // The kernel takes no route on a link that is down.
+        let routes = steps.len();
+        steps.retain(|step| view.up || !matches!(step, Step::AddRoute(_)));
+        let (put_off, routed) = (steps.len() < routes, view.up && (is_on || next.is_none()));
         let displaced = work.former.displaced.iter().filter(|address| !addresses.contains(address));
         let back: Vec<_> = displaced.copied().map(Step::AddAddress).filter(|step| !steps.contains(step)).collect();
         let steps = resize.into_iter().chain(steps).chain(back);
         let steps = steps.chain(makeshifts.into_iter().map(Step::RemoveAddress));
         let steps: Vec<_> = steps.filter(|step| !work.refused.contains(step)).collect();
+        // What is waited for is an event, not a look.
+        if steps.is_empty() && !differs && !routed && !work.former.mtu_due {
+            return;
+        }
+        if put_off {
+            self.due().lacks_routes();
+        }
         let store_works = self.persistence.works();
         if self.due().displace(&steps, next.as_ref()) && store_works {
             self.due().stage = Stage::Noting;
             return self.record_again(cx);
         }
-        self.apply(steps, next.map(Box::new), short, cx);
+        self.apply(steps, next.map(Box::new), short, routed, cx);
     }
 
     /// Goes on without a step that the kernel refuses: one bad route of a server's is no reason to keep an old address.
     fn do_without(&mut self, step: Step, cause: &LinkCause, cx: &mut Cx<'_>) {
-        tracing::warn!(attachment = %self.attachment, ?step, %cause, "not done at the interface");
+        tracing::warn!(attachment = %self.attachment, %step, %cause, "not done at the interface");
         self.due().refused.push(step);
         self.work(cx);
     }
 
     fn work_failed(&mut self, cause: &LinkCause, cx: &mut Cx<'_>) {
-        if cause.is_gone() {
+        if self.is_lost(cause, cx) {
             return self.on_link_gone(cause.clone(), cx);
         }
         if matches!(self.life, Life::Held(_)) {
@@ -558,17 +587,8 @@ impl Binding {
 
 impl Work {
     fn before<'a>(&'a self, addresses: &'a [Ipv4Net]) -> Before<'a> {
-        Before { leases: &self.former.leases, bare: self.former.bare, addresses }
-    }
-}
-
-/// Returns the steps that take an address off an interface with these addresses, which no binding holds, where the profile
-/// does not keep what is there.
-pub(crate) fn without(address: Ipv4Net, addresses: &[Ipv4Net], profile: &Profile) -> Vec<Step> {
-    let stays = profile.on_expiry == OnExpiry::Keep || profile.on_change == OnChange::Keep;
-    match stays || !addresses.contains(&address) {
-        true => Vec::new(),
-        false => plan::without(address, addresses),
+        let Former { leases, bare, routes_due: unrouted, .. } = &self.former;
+        Before { leases, bare: *bare, unrouted: *unrouted, addresses }
     }
 }
 

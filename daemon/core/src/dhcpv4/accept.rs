@@ -5,15 +5,34 @@
 //! | value | outcome |
 //! |---|---|
 //! | yiaddr 0.0.0.0, 127/8, 224/4, 240/4, the network or broadcast address of its own mask | refused whole |
+//! | yiaddr equal to the server identifier, or to giaddr | refused whole: who answers has it, and conflict detection may be off |
+//! | yiaddr equal to siaddr, or to a router | taken: the boot server or router may be a DHCP client itself |
 //! | subnet mask missing or not contiguous | the mask of the address's class (RFC 950), as other clients do |
-//! | lease time missing or 0 | refused whole |
-//! | T1, T2 reversed or past the end | the defaults (`timing::times`) |
+//! | lease time missing, or below 6 s | refused whole |
+//! | T1, T2 reversed or past the end, T1 below 3 s | the defaults (`timing::times`) |
 //! | router outside the subnet | kept: valid with an on-link route |
+//! | router that is the network or broadcast address of the subnet | that route dropped |
 //! | router, DNS or NTP server equal to the leased address | that one dropped |
-//! | MTU below 1280 | dropped: IPv6 would stop on the link (RFC 8200 §5) |
+//! | 121 or 249 of which no route is left | as if absent |
+//! | MTU below 1280 | dropped, and told of: IPv6 would stop on the link (RFC 8200 §5) by the word of any server of the LAN |
 //! | server identifier missing | refused whole (RFC 2131 table 3: MUST) |
+//!
+//! # What an ACK leaves out
+//! Some servers (MikroTik's) answer a renewal with the lease's times alone, though the client asks for everything again. Taken
+//! at its word such an ACK turns a /16 into its class's /8 and takes the default route and the name servers away, which is what
+//! becomes of the clients that read each ACK by itself (systemd-networkd, n-dhcp4). So as long as the address stays:
+//! * An ACK that says *nothing* of the interface's configuration extends the lease and changes nothing else.
+//! * An ACK without a mask (1) leaves the mask as it was: no address is without one, so it cannot have been withdrawn.
+//! * From an ACK that says anything else, what is missing has been withdrawn, and goes. It is the answer to the parameter
+//!   request list, which holds everything that a lease can have, and a server MUST return what it is configured with for it
+//!   (RFC 2131 §4.3.1). To keep single values as well would make it impossible to take a route, a name server or an MTU back
+//!   from containers that run.
+//!
+//! What counts as before is the lease that is extended or confirmed, and for the first ACK the offer (RFC 2131 §4.3.1: the two
+//! SHOULD NOT conflict).
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
@@ -22,9 +41,12 @@ use super::timing;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::message::{Message, MessageType};
-use crate::wire::option::{Options, WireRoute};
+use crate::wire::option::{BadOption, DroppedOption, Options, WireRoute, can_be_host, code};
 
-/// Why an answer, well formed, is not believed.
+/// IPv6 wants this much of every link (RFC 8200 §5).
+const MIN_MTU: u16 = 1280;
+
+/// Why an answer, well formed, is not believed: the cause, and behind a colon what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
     /// It answers another transaction.
@@ -33,39 +55,63 @@ pub enum Refusal {
     /// It is for another client.
     #[error("chaddr of another client")]
     OtherChaddr,
+    /// It is for another port than a client's (RFC 2131 §4.1).
+    #[error("answer to another UDP port than a client's, 68: {0}")]
+    OtherPort(u16),
     /// It repeats a client identifier that is not ours (RFC 6842 §3).
     #[error("client identifier of another client")]
     OtherClientId,
     /// The message is not one that the state waits for.
-    #[error("message type not waited for")]
-    Unexpected,
+    #[error("message type not waited for: {kind} while {state}")]
+    Unexpected {
+        /// The message.
+        kind: MessageType,
+        /// The client's state.
+        state: &'static str,
+    },
     /// No server identifier (RFC 2131 table 3).
     #[error("server identifier missing")]
     NoServerId,
     /// The network's configuration does not allow its server.
-    #[error("server not allowed by the configuration")]
-    Untrusted,
+    #[error("server not allowed by the network's configuration (`servers`): {0}")]
+    Untrusted(Ipv4Addr),
     /// It is from another server than the one asked.
-    #[error("answer of a server that was not asked")]
-    OtherServer,
+    #[error("answer of a server that was not asked: {server} answered, {asked} was asked")]
+    OtherServer {
+        /// Its server identifier.
+        server: Ipv4Addr,
+        /// That of the server that was asked.
+        asked: Ipv4Addr,
+    },
     /// yiaddr is no address that a host can have.
-    #[error("yiaddr is not a host's address")]
-    BadAddress,
+    #[error("yiaddr is not a host's address: {0}")]
+    BadAddress(Ipv4Addr),
     /// yiaddr is the network or broadcast address of its own mask.
-    #[error("yiaddr is the network's or broadcast address of its mask")]
-    NetworkAddress,
+    #[error("yiaddr is the network's or broadcast address of its mask: {0}")]
+    NetworkAddress(Ipv4Net),
+    /// yiaddr is the server identifier.
+    #[error("yiaddr is the server's own address: {0}")]
+    OfServer(Ipv4Addr),
+    /// yiaddr is giaddr.
+    #[error("yiaddr is the address of the relay that it came by: {0}")]
+    OfRelay(Ipv4Addr),
     /// The server acknowledged another address than was asked for.
-    #[error("acknowledged another address than was asked for")]
-    OtherAddress,
+    #[error("acknowledged another address than was asked for: {acknowledged}, not {asked}")]
+    OtherAddress {
+        /// What the ACK grants.
+        acknowledged: Ipv4Addr,
+        /// What the REQUEST asked for.
+        asked: Ipv4Addr,
+    },
     /// No lease time (RFC 2131 table 3).
     #[error("lease time missing")]
     NoLeaseTime,
     /// The lease had ended before its ACK came.
     #[error("acknowledged a lease that has ended since")]
     Ended,
-    /// A lease of no time.
-    #[error("lease time zero")]
-    ZeroLeaseTime,
+    /// A lease of so few seconds.
+    #[error("a lease time of {0} s, too short to hold: 6 s is the least")]
+    ShortLease(u32),
 }
 
 /// Whose answers are ours.
@@ -89,71 +135,112 @@ pub(crate) fn addressee(message: &Message, expect: &Expect<'_>) -> Result<Ipv4Ad
     message.options.server_id.ok_or(Refusal::NoServerId)
 }
 
-/// Returns the lease that an OFFER or ACK describes, as of a REQUEST sent at `start`.
-pub(crate) fn lease(message: &Message, server: Ipv4Addr, server_mac: Mac, start: Instant) -> Result<Lease, Refusal> {
+/// Returns the lease that an OFFER or ACK describes, as of a REQUEST sent at `start`. `before`: what the client was granted or
+/// offered before.
+pub(crate) fn lease(
+    message: &Message,
+    server: Ipv4Addr,
+    server_mac: Mac,
+    start: Instant,
+    before: Option<&Lease>,
+) -> Result<Lease, Refusal> {
     let options = &message.options;
-    let address = address(message.yiaddr, options.subnet_mask)?;
+    let before = before.filter(|before| before.ip() == message.yiaddr);
+    let address = address(message.yiaddr, options.subnet_mask.or(before.map(|before| before.address.prefix_len())))?;
+    match message.yiaddr {
+        own if own == server => return Err(Refusal::OfServer(own)),
+        own if own == message.giaddr => return Err(Refusal::OfRelay(own)),
+        _ => {}
+    }
     let seconds = match options.lease_time.ok_or(Refusal::NoLeaseTime)? {
-        0 => return Err(Refusal::ZeroLeaseTime),
+        short if Duration::from_secs(short.into()) < timing::SHORTEST_LEASE => return Err(Refusal::ShortLease(short)),
         seconds => seconds,
     };
-    let (gateway, routes) = routes(options, address.addr());
+    let times = timing::times(seconds, options.t1, options.t2);
+    if let Some(before) = before.filter(|_| is_bare(options)) {
+        return Ok(Lease { server, server_mac, start, times, ..before.clone() });
+    }
+    let (gateway, routes) = routes(options, address);
     let others = |list: &[Ipv4Addr]| list.iter().copied().filter(|a| *a != address.addr()).collect::<Vec<_>>();
     Ok(Lease {
         address,
         server,
         server_mac,
         start,
-        times: timing::times(seconds, options.t1, options.t2),
+        times,
         gateway,
         routes,
         dns: others(&options.dns),
         domain: options.domain.clone(),
         search: options.search.clone(),
         ntp: others(&options.ntp),
-        mtu: options.mtu.filter(|mtu| *mtu >= 1280),
+        mtu: options.mtu.filter(|mtu| *mtu >= MIN_MTU),
         hostname: options.hostname.clone(),
     })
 }
 
+/// Returns what is dropped of an answer from which this lease comes, beside what was malformed.
+pub(crate) fn dropped(options: &Options, lease: &Lease) -> Vec<DroppedOption> {
+    let small = options.mtu.filter(|mtu| *mtu < MIN_MTU).map(|mtu| (code::INTERFACE_MTU, BadOption::MtuForIpv6(mtu)));
+    let of_all = options.routers.iter().filter(|router| is_of_all(**router, lease.address));
+    let routers = of_all.map(|router| (code::ROUTER, BadOption::NotAHost(*router)));
+    small.into_iter().chain(routers).map(|(code, cause)| DroppedOption { code, cause }).collect()
+}
+
+/// Returns whether an answer says nothing of the interface's configuration.
+fn is_bare(options: &Options) -> bool {
+    let Options { subnet_mask, routers, dns, ntp, hostname, domain, search, mtu, .. } = options;
+    let Options { broadcast_address, static_routes, classless_routes, microsoft_routes, .. } = options;
+    let addresses = [routers, dns, ntp].into_iter().all(Vec::is_empty);
+    let names = hostname.is_none() && domain.is_none() && search.is_empty();
+    let subnet = subnet_mask.is_none() && broadcast_address.is_none() && mtu.is_none();
+    let routes = static_routes.is_empty() && classless_routes.is_none() && microsoft_routes.is_none();
+    addresses && names && subnet && routes
+}
+
 /// Returns yiaddr with its prefix, if a host can have it.
 fn address(yiaddr: Ipv4Addr, mask: Option<u8>) -> Result<Ipv4Net, Refusal> {
-    let first = yiaddr.octets()[0];
-    if first == 0 || first == 127 || first >= 224 {
-        return Err(Refusal::BadAddress);
+    if !can_be_host(yiaddr) {
+        return Err(Refusal::BadAddress(yiaddr));
     }
-    let prefix = mask.unwrap_or(match first {
+    let prefix = mask.unwrap_or(match yiaddr.octets()[0] {
         0..128 => 8,
         128..192 => 16,
         _ => 24,
     });
-    let address = Ipv4Net::new(yiaddr, prefix).map_err(|_| Refusal::BadAddress)?;
-    // A /31 has no network and broadcast address (RFC 3021), a /32 is a host.
-    if prefix < 31 && (yiaddr == address.network() || yiaddr == address.broadcast()) {
-        return Err(Refusal::NetworkAddress);
+    let address = Ipv4Net::new(yiaddr, prefix).map_err(|_| Refusal::BadAddress(yiaddr))?;
+    match is_of_all(yiaddr, address) {
+        true => Err(Refusal::NetworkAddress(address)),
+        false => Ok(address),
     }
-    Ok(address)
+}
+
+/// Returns whether an address is the subnet's own, or that of all its hosts. A /31 has neither (RFC 3021), a /32 is a host.
+fn is_of_all(address: Ipv4Addr, subnet: Ipv4Net) -> bool {
+    subnet.prefix_len() < 31 && (address == subnet.network() || address == subnet.broadcast())
 }
 
 /// Returns the default router and all routes: from 121, else 249, else 33 and 3 (RFC 3442: 121 replaces both).
-fn routes(options: &Options, own: Ipv4Addr) -> (Option<Ipv4Addr>, Vec<Route>) {
-    let is_default = |r: &Route| r.destination.prefix_len() == 0;
-    if let Some(classless) = options.classless_routes.as_deref().or(options.microsoft_routes.as_deref()) {
-        let routes: Vec<_> = classless.iter().filter(|r| r.via != Some(own)).map(route).collect();
-        let gateway = routes.iter().find(|r| is_default(r)).and_then(|r| r.via);
+fn routes(options: &Options, own: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Route>) {
+    let usable = |router: Ipv4Addr| router != own.addr() && !is_of_all(router, own);
+    let read = |list: &[WireRoute]| -> Vec<Route> {
+        list.iter().filter(|route| route.via.is_none_or(usable)).map(route).collect()
+    };
+    let classless = [&options.classless_routes, &options.microsoft_routes].into_iter().flatten();
+    if let Some(routes) = classless.map(|list| read(list)).find(|routes| !routes.is_empty()) {
+        let gateway = routes.iter().find(|route| route.destination.prefix_len() == 0).and_then(|route| route.via);
         return (gateway, routes);
     }
-    let gateway = options.routers.iter().copied().find(|r| *r != own);
+    let gateway = options.routers.iter().copied().find(|router| usable(*router));
     let default = gateway.map(|via| Route { destination: Ipv4Net::default(), via: Some(via) });
-    let statics = options.static_routes.iter().filter(|r| r.via != Some(own)).map(route);
-    (gateway, default.into_iter().chain(statics).collect())
+    (gateway, default.into_iter().chain(read(&options.static_routes)).collect())
 }
 
 fn route(wire: &WireRoute) -> Route {
     Route { destination: wire.destination, via: wire.via }
 }
 
-/// Tells whether a message is of one of the kinds that a state waits for.
-pub(crate) fn expect_kind(message: &Message, kinds: &[MessageType]) -> Result<(), Refusal> {
-    if kinds.contains(&message.kind) { Ok(()) } else { Err(Refusal::Unexpected) }
+/// Refuses a message that is of none of the kinds that a state waits for.
+pub(crate) fn expect_kind(message: &Message, kinds: &[MessageType], state: &'static str) -> Result<(), Refusal> {
+    if kinds.contains(&message.kind) { Ok(()) } else { Err(Refusal::Unexpected { kind: message.kind, state }) }
 }

@@ -1,19 +1,23 @@
 //! What a client makes of an answer, by state (RFC 2131 §4.4.1 to §4.4.5).
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::accept::{self, Expect, Refusal};
+use super::extend::Step;
 use super::lease::Lease;
-use super::state::{Attempt, State, Transaction};
+use super::message::CLIENT_PORT;
+use super::state::{Nak, State, Transaction};
 use super::timing;
 use super::{Client, Loss, Output, Refused, Verdict};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, Udp};
-use crate::wire::message::{Message, MessageType};
+use crate::wire::message::{BadMessage, Message, MessageType};
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
-        let State::Renewing { attempt: Attempt::Resolving(resolver, _), .. } = &self.state else { return };
+        let State::Renewing { extension, .. } = &self.state else { return };
+        let Step::Resolving(resolver) = &extension.step else { return };
         if let Some(mac) = resolver.on_arp(arp) {
             self.send_renewal(now, Some(mac), out);
         }
@@ -21,19 +25,35 @@ impl Client {
 
     pub(super) fn on_udp(&mut self, now: Instant, udp: &Udp<'_>, out: &mut Output) {
         if let Err(refused) = self.answer(now, udp, out) {
-            // Another client's traffic is no answer to this one.
-            if !matches!(refused, Refused::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr)) {
-                let tally = self.count();
+            self.on_refused(refused, out);
+        }
+    }
+
+    pub(super) fn on_refused(&mut self, refused: Refused, out: &mut Output) {
+        let tally = self.count();
+        match refused {
+            Refused::Unbelieved(stray @ (Refusal::OtherXid | Refusal::OtherChaddr)) => {
+                tally.strays += 1;
+                tally.last_stray = Some(stray);
+            }
+            // What a client sent, and a bridge or an access point gives back; and a second server's offer.
+            Refused::Malformed(BadMessage::NotAReply(_))
+            | Refused::Unbelieved(Refusal::Unexpected { kind: MessageType::Offer, .. }) => {}
+            Refused::Unbelieved(_) | Refused::Malformed(_) | Refused::Unreadable(_) => {
                 tally.answers += 1;
                 tally.refused += 1;
                 tally.last_refusal = Some(refused.clone());
             }
-            out.refused = Some(refused);
         }
+        out.refused = Some(refused);
     }
 
     fn answer(&mut self, now: Instant, udp: &Udp<'_>, out: &mut Output) -> Result<(), Refused> {
         let message = Message::decode(udp.payload)?;
+        if udp.destination_port != CLIENT_PORT {
+            return Err(Refusal::OtherPort(udp.destination_port).into());
+        }
+        let state = self.state.name();
         match &self.state {
             State::Selecting { tx, wanted, second } => {
                 let (tx, wanted, waits) = (*tx, *wanted, second.is_some());
@@ -42,13 +62,18 @@ impl Client {
                 {
                     return self.settle_rapid(now, &message, udp, tx.began, out);
                 }
-                accept::expect_kind(&message, &[MessageType::Offer])?;
-                let offer = accept::lease(&message, server, udp.source_mac, now)?;
+                accept::expect_kind(&message, &[MessageType::Offer], state)?;
+                let offer = accept::lease(&message, server, udp.source_mac, now, None)?;
                 self.count().answers += 1;
                 self.sender.is_answered();
                 if self.insists.or(wanted).is_some_and(|wanted| wanted != offer.ip()) {
-                    if let (State::Selecting { second, .. }, false) = (&mut self.state, waits) {
-                        *second = Some((Box::new(offer), now + timing::CHOICE));
+                    match (&mut self.state, self.insists) {
+                        // The right server may look first whether anybody uses it, for three seconds as dnsmasq does.
+                        (_, Some(_)) => self.count().unwanted = Some((server, offer.ip())),
+                        (State::Selecting { second, .. }, None) if !waits => {
+                            *second = Some((Box::new(offer), now + timing::CHOICE));
+                        }
+                        _ => {}
                     }
                     return Ok(());
                 }
@@ -59,9 +84,9 @@ impl Client {
             State::Requesting { tx, offer, taken } => {
                 let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
                 let server = self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
                 if server != offer.server {
-                    return Err(Refusal::OtherServer.into());
+                    return Err(Refusal::OtherServer { server, asked: offer.server }.into());
                 }
                 self.settle(now, &message, udp, began, Some(offer), out)?;
                 if let (Some(by), Some(lease)) = (taken, self.state.lease().cloned()) {
@@ -71,35 +96,40 @@ impl Client {
             }
             State::Rebooting { tx, lease, .. } => {
                 let (xid, began, lease) = (tx.xid, tx.began, lease.clone());
-                self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
-                self.settle(now, &message, udp, began, Some(lease), out)
-            }
-            State::Renewing {
-                lease,
-                attempt: Attempt::Sent { xid, at, .. } | Attempt::Resolving(_, Some((xid, at))),
-            } => {
-                let (xid, at, lease) = (*xid, *at, lease.clone());
                 let server = self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
-                // Without the address on the interface all servers were asked; but only its own may refuse the lease yet.
-                let any = !self.addressed && message.kind == MessageType::Ack;
-                if server != lease.server && !any {
-                    return Err(Refusal::OtherServer.into());
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
+                match message.kind == MessageType::Nak && server != lease.server {
+                    true => self.keep_nak(server, &message),
+                    false => self.settle(now, &message, udp, began, Some(lease), out)?,
                 }
-                self.settle(now, &message, udp, at, self.confirms(lease), out)
+                Ok(())
             }
-            State::Rebinding { lease, attempt: Attempt::Sent { xid, at, .. } } => {
-                let (xid, at, lease) = (*xid, *at, lease.clone());
-                self.addressee(&message, xid)?;
-                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak])?;
-                self.settle(now, &message, udp, at, self.confirms(lease), out)
+            State::Renewing { lease, extension } if let Some((xid, start)) = extension.asked => {
+                let lease = lease.clone();
+                let server = self.addressee(&message, xid)?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
+                // Of a pair either may answer (RFC 2131 §4.4.5 goes by the xid). Only its own server was asked, or may refuse the
+                // lease yet.
+                if message.kind == MessageType::Nak && server != lease.server {
+                    return Err(Refusal::OtherServer { server, asked: lease.server }.into());
+                }
+                self.settle(now, &message, udp, start, self.confirms(lease), out)
+            }
+            State::Rebinding { lease, extension } if let Some((xid, start)) = extension.asked => {
+                let lease = lease.clone();
+                let server = self.addressee(&message, xid)?;
+                accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
+                match message.kind == MessageType::Nak && server != lease.server {
+                    true => self.keep_nak(server, &message),
+                    false => self.settle(now, &message, udp, start, self.confirms(lease), out)?,
+                }
+                Ok(())
             }
             State::Init { .. }
             | State::InitReboot { .. }
             | State::Bound { .. }
             | State::Renewing { .. }
-            | State::Rebinding { .. } => Err(Refusal::Unexpected.into()),
+            | State::Rebinding { .. } => Err(Refusal::Unexpected { kind: message.kind, state }.into()),
         }
     }
 
@@ -122,8 +152,8 @@ impl Client {
             return self.settle(now, message, udp, start, None, out);
         };
         let server = message.options.server_id.ok_or(Refusal::NoServerId)?;
-        let lease = accept::lease(message, server, udp.source_mac, start)?;
-        out.verdict = Some(Verdict::Unwanted { wanted, offered: lease.ip() });
+        let lease = accept::lease(message, server, udp.source_mac, start, None)?;
+        out.verdict = Some(Verdict::Unwanted { server, wanted, offered: lease.ip() });
         self.asked = Some(Arc::new(lease));
         Ok(())
     }
@@ -146,14 +176,19 @@ impl Client {
             self.on_nak(now, server, message.options.message.clone(), asked, out);
             return Ok(());
         }
-        let lease = accept::lease(message, server, udp.source_mac, start)?;
-        if asked.as_ref().is_some_and(|a| a.ip() != lease.ip()) {
-            return Err(Refusal::OtherAddress.into());
+        let before = asked.as_ref().or(self.state.lease());
+        let mut lease = accept::lease(message, server, udp.source_mac, start, before.map(|lease| &**lease))?;
+        if let Some(asked) = asked.as_ref().map(|asked| asked.ip()).filter(|asked| *asked != lease.ip()) {
+            return Err(Refusal::OtherAddress { acknowledged: lease.ip(), asked }.into());
         }
         if lease.expired(now) {
+            self.state.forget_xid();
             return Err(Refusal::Ended.into());
         }
+        lease.times = lease.times.map(|times| timing::spread(times, &mut self.rng));
         (self.asked, self.insists) = (None, None);
+        out.dropped.clone_from(&message.options.dropped);
+        out.dropped.extend(accept::dropped(&message.options, &lease));
         let lease = Arc::new(lease);
         let extended = self.state.lease().is_some() && asked.is_none();
         self.tally = None;
@@ -162,12 +197,32 @@ impl Client {
         Ok(())
     }
 
+    /// Keeps a NAK of another server than the lease's. It is right where the client has come to another LAN (RFC 2131 §3.2),
+    /// which its own server does not reach; else it is a stray server's, and often the first answer.
+    fn keep_nak(&mut self, server: Ipv4Addr, message: &Message) {
+        let Some(kept) = self.state.kept_nak() else { return };
+        *kept = Some(Box::new(Nak { server, message: message.options.message.clone() }));
+        self.sender.is_answered();
+    }
+
+    /// Obeys a NAK of another server, if the lease's own has had its time to answer.
+    pub(super) fn obey_kept_nak(&mut self, now: Instant, out: &mut Output) {
+        if !self.state.has_heard_out(now) {
+            return;
+        }
+        let (State::Rebooting { lease, .. } | State::Rebinding { lease, .. }) = &self.state else { return };
+        let lease = lease.clone();
+        if let Some(nak) = self.state.kept_nak().and_then(Option::take) {
+            self.on_nak(now, nak.server, nak.message, Some(lease), out);
+        }
+    }
+
     /// Goes back to INIT (RFC 2131 §3.1 step 4, §3.2 step 3). The first time at once; a server that refuses what it
     /// has just offered is asked again after a growing pause.
     fn on_nak(
         &mut self,
         now: Instant,
-        server: std::net::Ipv4Addr,
+        server: Ipv4Addr,
         message: Option<String>,
         asked: Option<Arc<Lease>>,
         out: &mut Output,
@@ -189,9 +244,9 @@ impl Client {
         tally.nak = address.map(|address| (server, address, message));
     }
 
-    fn addressee(&self, message: &Message, xid: u32) -> Result<std::net::Ipv4Addr, Refusal> {
+    fn addressee(&self, message: &Message, xid: u32) -> Result<Ipv4Addr, Refusal> {
         let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: self.sender.client_id.as_bytes() };
         let server = accept::addressee(message, &expect)?;
-        if self.sender.profile.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted) }
+        if self.sender.profile.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted(server)) }
     }
 }

@@ -1,5 +1,6 @@
 //! What a server granted.
 
+use std::cmp::Reverse;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -139,14 +140,17 @@ impl Lease {
         self.expires().is_some_and(|end| now >= end)
     }
 
-    /// Returns where a packet for the server goes first: the server itself when it is on the lease's subnet, else the
-    /// lease's router, if it has one.
+    /// Returns where a packet for the server goes first, as the kernel would have it: by the longest prefix among the lease's
+    /// subnet and its routes, of several by the first. `None` where none of them leads there.
     pub fn next_hop(&self) -> Option<Ipv4Addr> {
-        if self.on_link() { Some(self.server) } else { self.gateway }
+        let subnet = Route { destination: self.address, via: None };
+        let leading = std::iter::once(&subnet).chain(&self.routes).filter(|r| r.destination.contains(&self.server));
+        let route = leading.min_by_key(|route| Reverse(route.destination.prefix_len()))?;
+        Some(route.via.unwrap_or(self.server))
     }
 
-    /// Tells whether the server is on the lease's own subnet.
+    /// Returns whether the server is on the lease's own link.
     pub fn on_link(&self) -> bool {
-        self.address.contains(&self.server)
+        self.next_hop() == Some(self.server)
     }
 }

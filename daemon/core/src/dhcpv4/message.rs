@@ -29,11 +29,17 @@ use crate::wire::option::{self, code};
 /// The options that a client asks for (55), in this order on the wire: 121 before 249 before 3 and 33 (RFC 3442).
 pub const REQUEST_LIST: [u8; 16] = [1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12];
 
-/// The largest DHCP message that a client takes (57): what fits a frame of 1,500 bytes after IP and UDP headers.
-const MAX_SIZE: u16 = 1472;
+/// The least that a client may say of the size of a message (57) (RFC 2132 §9.10): every host takes that much, in fragments.
+const LEAST_SIZE: u16 = 576;
+
+/// The largest DHCP message that a client asks for (57): what fits a frame of 1,500 bytes after IP and UDP headers.
+const MOST_SIZE: u16 = 1472;
+
+/// Bytes of the headers of IP and UDP.
+const HEADERS: u32 = 28;
 
 const SERVER_PORT: u16 = 67;
-const CLIENT_PORT: u16 = 68;
+pub(super) const CLIENT_PORT: u16 = 68;
 
 /// What every message of one client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
@@ -46,6 +52,8 @@ pub struct Sender {
     by_station: bool,
     /// What was asked last has no answer yet.
     unanswered: bool,
+    /// The largest DHCP message that the interface takes whole (57).
+    max_size: u16,
     /// The client identifier (61).
     pub client_id: ClientId,
     /// What the client says and wants beside.
@@ -65,12 +73,19 @@ impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
         let (client_id, by_station, unanswered) = (client_id.clone(), false, false);
-        Self { chaddr, station: chaddr, by_station, unanswered, client_id, profile }
+        Self { chaddr, station: chaddr, by_station, unanswered, max_size: MOST_SIZE, client_id, profile }
     }
 
     /// Returns the sender of a client whose interface has another Ethernet address by now.
     pub fn from_station(self, station: Mac) -> Self {
         Self { station, ..self }
+    }
+
+    /// Has servers told the largest message that fits an interface with this MTU, in bytes (RFC 2132 §9.10). More than fits
+    /// one of 1,500 bytes is not asked for: routers on the way may have less.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        let fits = u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(MOST_SIZE);
+        self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
     }
 
     /// Takes note that something is about to be asked: from the other Ethernet address than before, if that had no answer.
@@ -148,7 +163,7 @@ impl Sender {
     /// A DISCOVER or REQUEST: it says what the client wants to hear.
     fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
-        let (broadcast, max_size) = (self.profile.broadcast || self.station != self.chaddr, Some(MAX_SIZE));
+        let (broadcast, max_size) = (self.profile.broadcast || self.station != self.chaddr, Some(self.max_size));
         ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
     }
 

@@ -6,9 +6,11 @@
 
 pub mod accept;
 mod answer;
+mod extend;
 pub mod lease;
 pub mod message;
 pub mod profile;
+mod refuse;
 pub mod release;
 mod resolve;
 mod state;
@@ -19,25 +21,25 @@ pub mod timing;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 use self::accept::Refusal;
+use self::extend::Extension;
 use self::lease::Lease;
-use self::message::{Hop, Sender};
+use self::message::Sender;
 use self::profile::Wanted;
-use self::resolve::{Resolver, Search};
 pub use self::state::Silence;
-use self::state::{Attempt, State, Transaction};
+use self::state::{State, Transaction};
 pub use self::tally::Tally;
 use self::tally::UNTRIED;
 use self::timing::{Phase, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, Udp};
+use crate::wire::frame::{Arp, BadFrame, Udp};
 use crate::wire::message::BadMessage;
+use crate::wire::option::DroppedOption;
 
 /// What happened to a client.
 #[derive(Debug)]
@@ -50,6 +52,13 @@ pub enum Event<'a> {
     Unopened,
     /// A UDP datagram to port 68 came in.
     Udp(&'a Udp<'a>),
+    /// A frame came in that is no datagram of IPv4 which can be read. It bears what an answer to this client does.
+    Unreadable {
+        /// Why it cannot be read.
+        cause: BadFrame,
+        /// Its Ethernet source.
+        from: Mac,
+    },
     /// An ARP packet came in.
     Arp(&'a Arp),
     /// Somebody else uses the address that is asked for or held.
@@ -70,6 +79,15 @@ pub struct Output {
     pub listen: bool,
     /// Why the answer that came in was refused.
     pub refused: Option<Refused>,
+    /// What was dropped of the ACK that a verdict comes of.
+    pub dropped: Vec<DroppedOption>,
+}
+
+impl Output {
+    /// Puts what another event leads to in the place of what this one did.
+    pub(crate) fn replace(&mut self, later: Self) {
+        (self.frames, self.verdict, self.listen) = (later.frames, later.verdict, later.listen);
+    }
 }
 
 /// A turning point in the life of a lease.
@@ -81,11 +99,13 @@ pub enum Verdict {
     Kept(Arc<Lease>),
     /// There is no lease any more. The client looks for a new one, over other sockets: those that are open are closed.
     Lost(Arc<Lease>, Loss),
-    /// Another address than the wanted one was offered, and none but that would do.
+    /// Another address than the wanted one was committed, and none but that would do.
     Unwanted {
+        /// The server.
+        server: Ipv4Addr,
         /// The address that was asked for.
         wanted: Ipv4Addr,
-        /// The address that was offered.
+        /// The address that was committed.
         offered: Ipv4Addr,
     },
 }
@@ -94,8 +114,11 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
     /// It ended, and no server had extended it.
-    #[error("expired")]
-    Expired,
+    #[error("expired{}", .reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    Expired {
+        /// What is known of why, for a person.
+        reason: Option<String>,
+    },
     /// A server refused it.
     #[error("server {server} sent NAK{}", .message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default())]
     Nak {
@@ -103,6 +126,20 @@ pub enum Loss {
         server: Ipv4Addr,
         /// Its message (56), escaped.
         message: Option<String>,
+    },
+    /// A server granted an address in its place that another client of this host has.
+    #[error("server {server} granted {address} in its place, which another attachment has")]
+    Misplaced {
+        /// The server.
+        server: Ipv4Addr,
+        /// What it granted.
+        address: Ipv4Addr,
+    },
+    /// Another client of this host has the address, too.
+    #[error("{holder} has the address, too")]
+    Double {
+        /// Which.
+        holder: String,
     },
     /// Somebody else uses the address. The server was told (DECLINE).
     #[error("{by} uses the address")]
@@ -115,6 +152,9 @@ pub enum Loss {
 /// Why an answer was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
+    /// Its frame cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] BadFrame),
     /// It is no well-formed answer.
     #[error(transparent)]
     Malformed(#[from] BadMessage),
@@ -147,6 +187,8 @@ pub struct Client {
     rng: Rng,
     /// The leased address is on the interface, or is about to be.
     addressed: bool,
+    /// DECLINEs in a row.
+    declines: u8,
 }
 
 impl Client {
@@ -174,8 +216,12 @@ impl Client {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
             Phase::Held { .. } => State::Bound { lease },
-            Phase::Renewing { until } => State::Renewing { attempt: Attempt::Due(due(Some(until), &mut rng)), lease },
-            Phase::Rebinding { until } => State::Rebinding { attempt: Attempt::Due(due(Some(until), &mut rng)), lease },
+            Phase::Renewing { until } => {
+                State::Renewing { extension: Extension::due(due(Some(until), &mut rng)), lease }
+            }
+            Phase::Rebinding { until } => {
+                State::Rebinding { extension: Extension::due(due(Some(until), &mut rng)), lease }
+            }
             Phase::Over => State::Init { at: due(None, &mut rng), wanted: Some(lease.ip()) },
         };
         Self::new(sender, state, false, rng)
@@ -208,8 +254,8 @@ impl Client {
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
-        let (tally, line, addressed) = (None, Line::Closed, true);
-        Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed }
+        let (tally, line, addressed, declines) = (None, Line::Closed, true, 0);
+        Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed, declines }
     }
 
     /// Takes an event in.
@@ -220,6 +266,7 @@ impl Client {
             Event::Opened => self.line = Line::Open,
             Event::Unopened => self.on_unopened(now),
             Event::Udp(udp) => self.on_udp(now, udp, &mut out),
+            Event::Unreadable { cause, from: _ } => self.on_refused(cause.into(), &mut out),
             Event::Arp(arp) => {
                 // After a suspend it may come before the clock is served: no RENEW follows the lease's end, or T2.
                 self.on_lease_clock(now, &mut out);
@@ -264,6 +311,28 @@ impl Client {
         }
     }
 
+    /// Returns whether the client waits for an offer.
+    pub fn selects(&self) -> bool {
+        matches!(self.state, State::Selecting { .. })
+    }
+
+    /// Returns whether the client is about to look for an address that it does not know yet.
+    pub fn is_to_discover(&self, now: Instant) -> bool {
+        matches!(self.state, State::Init { at, .. } if now >= at)
+    }
+
+    /// Puts off looking for one until `at`. The sockets are to be closed.
+    pub fn hold_back(&mut self, at: Instant) {
+        if let State::Init { at: due, .. } = &mut self.state {
+            (*due, self.line) = (at, Line::Closed);
+        }
+    }
+
+    /// Tells the client that nobody else uses its address: the next conflict is the first in a row.
+    pub fn is_free(&mut self) {
+        self.declines = 0;
+    }
+
     /// Tells the client whether the leased address is on the interface. Where it is not, no server can answer to it (ARP
     /// for it finds nobody): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
     pub fn set_addressed(&mut self, addressed: bool) {
@@ -273,6 +342,11 @@ impl Client {
     /// Tells the client which Ethernet address its interface has. Others are to know the leased address by no other.
     pub fn set_station(&mut self, station: Mac) {
         self.sender.station = station;
+    }
+
+    /// Tells the client which MTU its interface has, in bytes: answers are to fit it.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.sender.set_mtu(mtu);
     }
 
     /// Returns the lease that may be used now.
@@ -304,6 +378,13 @@ impl Client {
         self.tally.as_deref().unwrap_or(&UNTRIED)
     }
 
+    /// Records that the link did not take a message, and why.
+    pub fn on_unsent(&mut self, cause: String) {
+        let tally = self.count();
+        tally.unsent += 1;
+        tally.last_unsent = Some(cause);
+    }
+
     fn count(&mut self) -> &mut Tally {
         self.tally.get_or_insert_default()
     }
@@ -326,23 +407,6 @@ impl Client {
         Some(&**lease).filter(|lease| !lease.expired(now))
     }
 
-    /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
-    /// sent on the same sockets at once.
-    pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let lease = self.owed(now)?;
-        let (leased, hop) = (lease.ip(), Hop { server: lease.server, mac: lease.server_mac });
-        Some(self.sender.release(self.rng.u32(..), leased, hop))
-    }
-
-    /// Does the same where somebody else is known to use that address: returns the DECLINE of it. A RELEASE would tell the
-    /// server that it is free for others.
-    pub fn abort_in_conflict(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let lease = self.owed(now)?;
-        let (address, server) = (lease.ip(), lease.server);
-        self.asked = None;
-        Some(self.sender.decline(self.rng.u32(..), address, server))
-    }
-
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.
@@ -350,6 +414,7 @@ impl Client {
             return;
         }
         self.on_lease_clock(now, out);
+        self.obey_kept_nak(now, out);
         if self.line != Line::Open || !self.state.listens(now) {
             return;
         }
@@ -361,7 +426,7 @@ impl Client {
             State::Selecting { second: Some((_, until)), .. } if now >= *until => self.choose(now, out),
             State::Selecting { tx, wanted, second: None } if now >= tx.next => {
                 let (tx, wanted) = (*tx, *wanted);
-                self.discover(now, wanted, Some(tx), out);
+                self.discover(now, wanted, Some(tx).filter(|tx| tx.sent > 0), out);
             }
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
@@ -375,7 +440,7 @@ impl Client {
                 let (lease, silence) = (lease.clone(), *silence);
                 self.reboot(now, lease, silence, None, out);
             }
-            State::Rebooting { tx, lease, silence } if now >= tx.next => {
+            State::Rebooting { tx, lease, silence, .. } if now >= tx.next => {
                 let (tx, lease, silence) = (*tx, lease.clone(), *silence);
                 self.reboot(now, lease, silence, Some(tx), out);
             }
@@ -391,16 +456,22 @@ impl Client {
             let Some(lease) = self.state.lease() else { return };
             let phase = timing::phase(lease, now);
             let lease = lease.clone();
-            match (&self.state, phase) {
+            match (&mut self.state, phase) {
                 (_, Phase::Over) => {
-                    self.lose(now, lease, Loss::Expired, out);
+                    let reason = self.tally().reason();
+                    self.lose(now, lease, Loss::Expired { reason }, out);
                     return;
                 }
                 (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
-                    self.state = State::Renewing { lease, attempt: Attempt::Due(now) };
+                    self.state = State::Renewing { lease, extension: Extension::due(now) };
                 }
-                (State::Renewing { .. }, Phase::Rebinding { .. }) => {
-                    self.state = State::Rebinding { lease, attempt: Attempt::Due(now) };
+                (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
+                    let extension = extension.rebinding(now);
+                    self.state = State::Rebinding { lease, extension };
+                }
+                // It was asked for before its time, in vain: T1 comes.
+                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.is_unanswered(now) => {
+                    self.state = State::Bound { lease };
                 }
                 _ => return,
             }
@@ -410,7 +481,7 @@ impl Client {
     /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
-        self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired).then(|| lease.ip()) };
+        self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()) };
         let naks = self.tally().naks;
         self.tally = (naks > 0).then(|| Box::new(Tally { naks, ..Tally::default() }));
         out.verdict = Some(Verdict::Lost(lease, loss));
@@ -433,15 +504,12 @@ impl Client {
         self.state = State::Init { at: now + pause, wanted: None };
     }
 
-    /// Makes do with the offer of another address than the wanted one, or not.
+    /// Makes do with the offer of another address than the wanted one.
     fn choose(&mut self, now: Instant, out: &mut Output) {
         let State::Selecting { tx, second, .. } = &mut self.state else { return };
         let tx = *tx;
         let Some((offer, _)) = second.take() else { return };
-        match self.insists {
-            Some(wanted) => out.verdict = Some(Verdict::Unwanted { wanted, offered: offer.ip() }),
-            None => self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out),
-        }
+        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
     }
 
     /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
@@ -468,12 +536,13 @@ impl Client {
         }
     }
 
-    /// Refuses an address that was granted, and goes back to INIT: at once while a caller waits, whose time is short.
+    /// Refuses an address that was granted, and goes back to INIT, for a pause that grows with each in a row.
     fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
         out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
         self.lose(now, lease, Loss::Conflict { by }, out);
-        let pause = if self.waited_for { Duration::ZERO } else { timing::DECLINE_WAIT };
+        self.declines = self.declines.saturating_add(1);
+        let pause = timing::decline_wait(self.declines.into(), self.waited_for);
         self.state = State::Init { at: now + pause, wanted: None };
         self.asked = None;
         self.count().declined = Some((address, by));
@@ -497,7 +566,8 @@ impl Client {
         }
         let tx = self.transact(now, before);
         out.frames.push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
-        self.state = State::Rebooting { tx, lease, silence };
+        let nak = if let State::Rebooting { nak, .. } = &mut self.state { nak.take() } else { None };
+        self.state = State::Rebooting { tx, lease, silence, nak };
     }
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
@@ -505,76 +575,10 @@ impl Client {
         self.sender.asks();
         let (xid, began, sent) =
             before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
-        let secs = now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16;
+        let secs = timing::secs(began, now);
         let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
         Transaction { xid, began, secs, sent, next, until }
-    }
-
-    /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
-    fn renew(&mut self, now: Instant, out: &mut Output) {
-        let State::Renewing { lease, attempt } = &mut self.state else { return };
-        let before = match attempt {
-            Attempt::Sent { next, .. } if now < *next => return,
-            Attempt::Sent { xid, at, .. } => Some((*xid, *at)),
-            Attempt::Due(_) | Attempt::Resolving(..) => None,
-        };
-        if !self.addressed {
-            let (Some(t1), Some(t2), address) = (lease.t1(), lease.t2(), lease.ip()) else { return };
-            let next = timing::next_extension(now, t1, t2);
-            let xid = self.rng.u32(..);
-            let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
-            self.sender.asks();
-            out.frames.push(self.sender.reboot(xid, secs, address));
-            *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
-            return;
-        }
-        if let Attempt::Due(_) | Attempt::Sent { .. } = attempt {
-            let Some(hop) = lease.next_hop() else {
-                return self.send_renewal(now, None, out);
-            };
-            *attempt = Attempt::Resolving(Resolver::new((self.sender.station, lease.ip()), hop, now), before);
-        }
-        let Attempt::Resolving(resolver, _) = attempt else { return };
-        match resolver.on_clock(now) {
-            Search::Ask(frame) => out.frames.push(frame),
-            Search::Wait => {}
-            Search::Unresolved => self.send_renewal(now, None, out),
-        }
-    }
-
-    /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
-    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
-    /// though no router forwards one.
-    fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
-        let State::Renewing { lease, attempt } = &mut self.state else { return };
-        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
-        let early = now.saturating_since(t1) < t2.saturating_since(now);
-        let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
-        let next = timing::next_extension(now, t1, t2);
-        let xid = self.rng.u32(..);
-        let secs = now.saturating_since(t1).as_secs().min(u16::MAX.into()) as u16;
-        self.sender.asks();
-        out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
-        *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
-    }
-
-    /// Asks all servers (RFC 2131 §4.4.5).
-    fn rebind(&mut self, now: Instant, out: &mut Output) {
-        let State::Rebinding { lease, attempt } = &mut self.state else { return };
-        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
-        if matches!(attempt, Attempt::Sent { next, .. } if now < *next) {
-            return;
-        }
-        let next = timing::next_extension(now, t2, end);
-        let xid = self.rng.u32(..);
-        let secs = now.saturating_since(t2).as_secs().min(u16::MAX.into()) as u16;
-        self.sender.asks();
-        out.frames.push(match self.addressed {
-            true => self.sender.rebind(xid, secs, lease.ip()),
-            false => self.sender.reboot(xid, secs, lease.ip()),
-        });
-        *attempt = Attempt::Sent { xid, at: now, until: next.min(now + timing::RECEIVE_WINDOW), next };
     }
 
     /// Puts off what waits for sockets that are not to be had.

@@ -42,6 +42,10 @@ pub struct Profile {
     pub deny: Vec<Ipv4Addr>,
     /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
     pub release: bool,
+    /// For how many seconds the lease is kept when its attachment goes, for its identity, which may return. `None`: that is
+    /// its container's, and ends with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace: Option<u32>,
     /// Whether it is looked for others that use the leased address.
     #[serde(skip_serializing_if = "is_default")]
     pub detection: Detection,
@@ -60,6 +64,10 @@ pub struct Profile {
     /// The server's default route and gateway are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suppress_default_route: bool,
+    /// The main plugin cannot add a route onto the link, nor one by a router outside of the subnet. It is not told of them:
+    /// the daemon adds them once the address is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub late_routes: bool,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -141,17 +149,24 @@ impl Default for Profile {
             allow: Vec::new(),
             deny: Vec::new(),
             release: true,
+            grace: None,
             detection: Detection::default(),
             on_change: OnChange::default(),
             on_expiry: OnExpiry::default(),
             metric: None,
             routes: Vec::new(),
             suppress_default_route: false,
+            late_routes: false,
         }
     }
 }
 
 impl Profile {
+    /// Returns whether the client's identity may come back with another container, on another host too.
+    pub fn returns(&self) -> bool {
+        self.grace.is_some()
+    }
+
     /// Tells whether a server's answers are believed.
     pub fn trusts(&self, server: Ipv4Addr) -> bool {
         (self.allow.is_empty() || self.allow.contains(&server)) && !self.deny.contains(&server)

@@ -25,14 +25,19 @@ pub enum ReleaseStep {
     Ask(Vec<u8>),
     /// Wait until the deadline or an answer.
     Wait,
-    /// Send this frame, the RELEASE: that was all.
-    Send(Vec<u8>),
+    /// Send this, the RELEASE: that was all.
+    Send {
+        /// The frame.
+        frame: Vec<u8>,
+        /// Whether the server, or the router before it, answered ARP.
+        answered: bool,
+    },
 }
 
 impl Release {
-    /// Begins to give `lease` back.
-    pub fn new(sender: Sender, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
-        let resolver = lease.next_hop().map(|hop| Resolver::new((sender.station, lease.ip()), hop, now));
+    /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP.
+    pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
+        let resolver = lease.next_hop().map(|hop| Resolver::new((asker, lease.ip()), hop, now));
         Self { sender, lease, resolver, xid: rng.u32(..) }
     }
 
@@ -42,15 +47,15 @@ impl Release {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
             Some(Search::Ask(frame)) => ReleaseStep::Ask(frame),
             Some(Search::Wait) => ReleaseStep::Wait,
-            Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST),
-            Some(Search::Unresolved) | None => self.send(self.lease.server_mac),
+            Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST, false),
+            Some(Search::Unresolved) | None => self.send(self.lease.server_mac, false),
         }
     }
 
     /// Goes on with an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) -> ReleaseStep {
         match self.resolver.as_ref().and_then(|resolver| resolver.on_arp(arp)) {
-            Some(mac) => self.send(mac),
+            Some(mac) => self.send(mac, true),
             None => ReleaseStep::Wait,
         }
     }
@@ -60,7 +65,8 @@ impl Release {
         self.resolver.as_ref().map(|resolver| resolver.next)
     }
 
-    fn send(&self, mac: Mac) -> ReleaseStep {
-        ReleaseStep::Send(self.sender.release(self.xid, self.lease.ip(), Hop { server: self.lease.server, mac }))
+    fn send(&self, mac: Mac, answered: bool) -> ReleaseStep {
+        let hop = Hop { server: self.lease.server, mac };
+        ReleaseStep::Send { frame: self.sender.release(self.xid, self.lease.ip(), hop), answered }
     }
 }

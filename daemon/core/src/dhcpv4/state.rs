@@ -3,13 +3,13 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use super::extend::{Extension, Step};
 use super::lease::Lease;
-use super::resolve::Resolver;
 use super::timing::{self, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// A state of the client.
+/// A state of the client. Boxed is what hardly any lease is at.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     /// No lease; discovery begins at `at`, asking for `wanted`.
@@ -20,14 +20,22 @@ pub(crate) enum State {
     Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<Mac> },
     /// A lease of before is to be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
-    /// REQUEST in INIT-REBOOT form is out.
-    Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence },
+    /// REQUEST in INIT-REBOOT form is out. `nak`: what another server than the lease's said.
+    Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence, nak: Option<Box<Nak>> },
     /// A lease is held.
     Bound { lease: Arc<Lease> },
     /// T1 has passed.
-    Renewing { lease: Arc<Lease>, attempt: Attempt },
+    Renewing { lease: Arc<Lease>, extension: Box<Extension> },
     /// T2 has passed.
-    Rebinding { lease: Arc<Lease>, attempt: Attempt },
+    Rebinding { lease: Arc<Lease>, extension: Box<Extension> },
+}
+
+/// A NAK of another server than the one that granted the lease, which waits for that one's answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Nak {
+    pub(crate) server: Ipv4Addr,
+    /// Its message (56), escaped.
+    pub(crate) message: Option<String>,
 }
 
 /// What a client does when nobody answers its INIT-REBOOT.
@@ -53,26 +61,6 @@ pub(crate) struct Transaction {
     pub(crate) next: Instant,
     /// Until when an answer is listened for.
     pub(crate) until: Instant,
-}
-
-/// One try to extend a lease.
-#[derive(Clone, Debug)]
-pub(crate) enum Attempt {
-    /// Begins at this instant.
-    Due(Instant),
-    /// The server's Ethernet address is looked for. The try before, by its xid and when it was sent, may still be
-    /// answered.
-    Resolving(Resolver, Option<(u32, Instant)>),
-    /// REQUEST is out.
-    Sent {
-        xid: u32,
-        /// When it was sent: the lease counts from there.
-        at: Instant,
-        /// Until when an answer is listened for.
-        until: Instant,
-        /// When the next try begins.
-        next: Instant,
-    },
 }
 
 impl State {
@@ -110,11 +98,45 @@ impl State {
                 now < tx.until || now >= tx.next
             }
             Self::Bound { .. } => false,
-            Self::Renewing { attempt, .. } | Self::Rebinding { attempt, .. } => match attempt {
-                Attempt::Due(at) => now >= *at,
-                Attempt::Resolving(..) => true,
-                Attempt::Sent { until, next, .. } => now < *until || now >= *next,
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &extension.step {
+                Step::Due(at) => now >= *at,
+                Step::Resolving(_) => true,
+                Step::Sent { until, next, .. } => now < *until || now >= *next,
             },
+        }
+    }
+
+    /// Returns where a NAK of another server than the lease's waits, if it may.
+    pub(crate) fn kept_nak(&mut self) -> Option<&mut Option<Box<Nak>>> {
+        match self {
+            Self::Rebooting { nak, .. } => Some(nak),
+            Self::Rebinding { extension, .. } => match &mut extension.step {
+                Step::Sent { nak, .. } => Some(nak),
+                Step::Due(_) | Step::Resolving(_) => None,
+            },
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::Requesting { .. }
+            | Self::InitReboot { .. }
+            | Self::Bound { .. }
+            | Self::Renewing { .. } => None,
+        }
+    }
+
+    /// Returns whether the server of a lease has had its time to answer by `now`: in REBINDING the window of that try; in
+    /// REBOOTING all tries, as one lost frame must not cost a lease that is in use. Where a caller waits for any lease, one.
+    pub(crate) fn has_heard_out(&self, now: Instant) -> bool {
+        match self {
+            Self::Rebooting { tx, silence, .. } => {
+                now >= tx.next && (tx.sent >= timing::MAX_REBOOTS || *silence == Silence::Discover)
+            }
+            Self::Rebinding { extension, .. } => matches!(extension.step, Step::Sent { until, .. } if now >= until),
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::Requesting { .. }
+            | Self::InitReboot { .. }
+            | Self::Bound { .. }
+            | Self::Renewing { .. } => false,
         }
     }
 
@@ -145,13 +167,13 @@ impl State {
             }
             Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
             Self::Bound { .. } => {}
-            Self::Renewing { lease, attempt } => {
+            Self::Renewing { lease, extension } => {
                 let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
-                *attempt = Attempt::Due(timing::next_extension(now, t1, t2));
+                extension.put_off(timing::next_extension(now, t1, t2));
             }
-            Self::Rebinding { lease, attempt } => {
+            Self::Rebinding { lease, extension } => {
                 let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
-                *attempt = Attempt::Due(timing::next_extension(now, t2, end));
+                extension.put_off(timing::next_extension(now, t2, end));
             }
         }
     }
@@ -179,11 +201,11 @@ impl State {
                 (window(tx.until, tx.next, Timer::Retransmit), self.lease().and_then(|lease| lease.expires()))
             }
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
-            Self::Renewing { attempt, lease } | Self::Rebinding { attempt, lease } => {
-                let own = match attempt {
-                    Attempt::Due(at) => due(*at, Timer::Retransmit),
-                    Attempt::Resolving(resolver, _) => (!opening).then_some((resolver.next, Timer::Resolve)),
-                    Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
+            Self::Renewing { extension, lease } | Self::Rebinding { extension, lease } => {
+                let own = match &extension.step {
+                    Step::Due(at) => due(*at, Timer::Retransmit),
+                    Step::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
+                    Step::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let renewing = matches!(self, Self::Renewing { .. });
                 let limit = if renewing { lease.t2().map(|t2| (t2, Timer::Rebind)) } else { None };

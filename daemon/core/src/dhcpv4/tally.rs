@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::Refused;
+use super::accept::Refusal;
 use crate::wire::Mac;
 
 /// What was tried since there last was a lease, for whoever has to explain that there is none.
@@ -16,8 +17,18 @@ pub struct Tally {
     pub refused: u32,
     /// Why the last one was.
     pub last_refusal: Option<Refused>,
+    /// Answers that came in and were to no message of these, or for another client.
+    pub strays: u32,
+    /// What told the last one from an answer.
+    pub last_stray: Option<Refusal>,
+    /// Messages that the link did not take.
+    pub unsent: u32,
+    /// Why it did not take the last one.
+    pub last_unsent: Option<String>,
     /// The last offer that was taken, and the REQUESTs sent for it.
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
+    /// The last offer of another address than the only one that will do: server, address.
+    pub unwanted: Option<(Ipv4Addr, Ipv4Addr)>,
     /// The last NAK: server, address, message.
     pub nak: Option<(Ipv4Addr, Ipv4Addr, Option<String>)>,
     /// The last address that was declined, and who uses it.
@@ -28,13 +39,54 @@ pub struct Tally {
     pub(super) in_vain: u32,
 }
 
+impl Tally {
+    /// Returns what is known of why nothing came of the messages sent, for a person; `None`: nothing is.
+    pub fn reason(&self) -> Option<String> {
+        let last = |cause: &Option<String>| cause.as_ref().map(|cause| format!(", the last because: {cause}"));
+        match self {
+            Self { unsent: 1.., .. } => Some(format!(
+                "{} could not be sent{}: does a rule of nftables (netdev, egress) or a full queue (tc) stop them?",
+                number(self.unsent, "message"),
+                last(&self.last_unsent).unwrap_or_default()
+            )),
+            Self { refused: 1.., .. } => {
+                let cause = self.last_refusal.as_ref().map(ToString::to_string);
+                Some(format!(
+                    "{} of {} refused{}",
+                    self.refused,
+                    number(self.answers, "answer"),
+                    last(&cause).unwrap_or_default()
+                ))
+            }
+            Self { answers: 0, strays: 1.., .. } => {
+                let cause = self.last_stray.as_ref().map(ToString::to_string);
+                Some(format!(
+                    "{} came that answered none of these messages{}",
+                    number(self.strays, "answer"),
+                    last(&cause).unwrap_or_default()
+                ))
+            }
+            Self { .. } => None,
+        }
+    }
+}
+
+fn number(count: u32, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The tally of who has not tried anything.
 pub(super) static UNTRIED: Tally = Tally {
     discovers: 0,
     answers: 0,
     refused: 0,
     last_refusal: None,
+    strays: 0,
+    last_stray: None,
+    unsent: 0,
+    last_unsent: None,
     requested: None,
+    unwanted: None,
     nak: None,
     declined: None,
     naks: 0,

@@ -12,10 +12,34 @@ use crate::time::Instant;
 /// A slow server behind a relay answers within a second; the sockets of an idle lease are closed after this.
 pub(crate) const RECEIVE_WINDOW: Duration = Duration::from_secs(4);
 
-/// From a DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
-pub(crate) const DECLINE_WAIT: Duration = Duration::from_secs(10);
+/// The shortest lease that is held.
+///
+/// One of a second would be extended twice a second for as long as its container lives, at the cost of two exchanges and
+/// two writes to disk, and be lost with the first answer that is. To use an address beyond the time for which it was
+/// granted, as clients with a least lease time of their own do, breaks RFC 2131 §4.4.5. So such a lease is not taken, and
+/// the ADD says why.
+pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(6);
 
-/// How long an offer of another address than the wanted one waits for a better one.
+/// The earliest T1: no server makes its clients extend a lease more often. A shorter one is as good as none.
+const EARLIEST_T1: Duration = Duration::from_secs(3);
+
+/// How long a client listens after a try to extend a lease at most, however many had no answer.
+///
+/// Known servers are up to 15 s late: dnsmasq, which pings an address before it offers it.
+const LONGEST_WINDOW: Duration = Duration::from_secs(32);
+
+/// From the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
+const DECLINE_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest time from a DECLINE to the next DISCOVER, when no caller waits: known servers keep a declined address for
+/// that long at least (dnsmasq: ten minutes).
+const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
+
+/// The same while a caller waits, whose time is short: from the first DECLINE on, and at most.
+const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// How long an offer of another address than the wanted one waits for a better one, where it will do. Where it will not, the
+/// better one is waited for as long as the caller waits.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 
 /// REQUESTs to one server before its offer is given up.
@@ -60,6 +84,13 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
+/// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 2 s, so that ten
+/// of them fit into the time of an ADD; else 10, 20, 40 s … ten minutes.
+pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
+    let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
+    (first * (1 << count.saturating_sub(1).min(8))).min(most)
+}
+
 /// Returns a second, doubled so many `times`, and `most` at most: the pause after another try that failed.
 pub(crate) fn doubled(times: u32, most: Duration) -> Duration {
     Duration::from_secs(1 << times.min(16)).min(most)
@@ -69,6 +100,11 @@ pub(crate) fn doubled(times: u32, most: Duration) -> Duration {
 pub(crate) fn jittered(base: Duration, rng: &mut Rng) -> Duration {
     let micros = base.as_micros() as u64;
     Duration::from_micros(micros - micros / 8 + rng.u64(0..=micros / 4))
+}
+
+/// Returns what `secs` of a message says of a process that began then (RFC 2131 table 1).
+pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
+    now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16
 }
 
 /// Returns when an extension is asked for again after a REQUEST at `now`, in the phase (RENEWING or REBINDING) that
@@ -83,9 +119,15 @@ pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Inst
     (now + half.max(floor)).min(end)
 }
 
+/// Returns how long an answer to the `sent`-th try to extend a lease (1 is the first) is listened for: it doubles with each
+/// that had none. One that is answered at once costs nothing by that.
+pub(crate) fn extension_window(sent: u32) -> Duration {
+    (RECEIVE_WINDOW * (1 << sent.saturating_sub(1).min(8))).min(LONGEST_WINDOW)
+}
+
 /// Returns a lease's times from what the server sent, in seconds; `None` for the infinite lease 0xffffffff.
 ///
-/// Without T1 or T2, or with an order other than 0 < T1 < T2 < lease time, both get the defaults, half and seven
+/// Without T1 or T2, or with an order other than 3 s ≤ T1 < T2 < lease time, both get the defaults, half and seven
 /// eighths (RFC 2131 §4.4.5).
 pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option<Times> {
     if lease_time == u32::MAX {
@@ -101,11 +143,25 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
         (None, None) => return Some(default),
     };
     let (t1, t2) = sane;
-    if 0 < t1 && t1 < t2 && t2 < lease_time {
+    if EARLIEST_T1.as_secs() <= t1.into() && t1 < t2 && t2 < lease_time {
         Some(Times { t1: Duration::from_secs(t1.into()), t2: Duration::from_secs(t2.into()), end })
     } else {
         Some(default)
     }
+}
+
+/// Returns the times with T1 and T2 earlier by chance, by up to a sixteenth of what leads to them: leases that were granted
+/// together are not renewed together for ever (RFC 2131 §4.4.5).
+///
+/// Never later than their server wants it. ISC dhcpd gives who renews early no more than the remaining time, but only in the
+/// first quarter of a lease (`dhcp-cache-threshold`).
+pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
+    let mut earlier = |at: Duration, after: Duration| {
+        let most = at.saturating_sub(after).as_micros() as u64 / 16;
+        at.saturating_sub(Duration::from_micros(rng.u64(0..=most)))
+    };
+    let t1 = earlier(times.t1, Duration::ZERO).max(times.t1.min(EARLIEST_T1));
+    Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
 }
 
 /// Returns how far the work that is overdue after a restart is put off, so that many leases do not ask at once: a
@@ -187,6 +243,24 @@ mod tests {
     }
 
     #[test]
+    fn t1_and_t2_are_spread_a_little_and_never_late() {
+        let mut rng = Rng::with_seed(1);
+        for seconds in [60, 3600, u32::MAX - 1] {
+            let given = times(seconds, None, None).expect("finite");
+            let spread: Vec<_> = (0..100).map(|_| spread(given, &mut rng)).collect();
+            for times in &spread {
+                assert!(given.t1 - given.t1 / 16 <= times.t1 && times.t1 <= given.t1, "{times:?}");
+                assert!(given.t2 - (given.t2 - given.t1) / 16 <= times.t2 && times.t2 <= given.t2, "{times:?}");
+                assert_eq!(times.end, given.end);
+            }
+            let late = spread.iter().filter(|times| times.t1 > given.t1 - given.t1 / 32).count();
+            assert!((30..70).contains(&late), "{late} of 100 in the second half");
+        }
+        let shortest = times(6, None, None).expect("finite");
+        assert_eq!(spread(shortest, &mut rng).t1, EARLIEST_T1);
+    }
+
+    #[test]
     fn times_are_the_servers_where_they_are_sane() {
         let seconds = |t: Times| (t.t1.as_secs_f64(), t.t2.as_secs_f64(), t.end.as_secs_f64());
         for (lease, t1, t2, want) in [
@@ -195,11 +269,13 @@ mod tests {
             (1000, Some(200), Some(100), (500.0, 875.0, 1000.0)),
             (1000, Some(100), Some(1000), (500.0, 875.0, 1000.0)),
             (1000, Some(0), Some(900), (500.0, 875.0, 1000.0)),
+            (1000, Some(2), Some(900), (500.0, 875.0, 1000.0)),
+            (1000, Some(3), Some(900), (3.0, 900.0, 1000.0)),
             (1000, Some(100), None, (100.0, 875.0, 1000.0)),
             (1000, Some(900), None, (500.0, 875.0, 1000.0)),
             (1000, None, Some(600), (500.0, 600.0, 1000.0)),
             (1000, None, Some(400), (500.0, 875.0, 1000.0)),
-            (1, None, None, (0.5, 0.875, 1.0)),
+            (6, None, None, (3.0, 5.25, 6.0)),
             (u32::MAX - 1, None, None, (2147483647.0, 3758096382.25, 4294967294.0)),
         ] {
             assert_eq!(seconds(times(lease, t1, t2).expect("finite")), want, "{lease} {t1:?} {t2:?}");

@@ -46,7 +46,7 @@ fn steps(before: &Before<'_>, next: Option<&Lease>, profile: &Profile) -> Vec<St
 }
 
 fn from(leases: &[Lease]) -> Before<'_> {
-    Before { leases, bare: false, addresses: &[] }
+    Before { leases, bare: false, unrouted: false, addresses: &[] }
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_interface_of_which_nothing_is_certain_gets_everything() {
     let lost = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]);
     let all = ["+192.0.2.50/24", "+0.0.0.0/0 via 192.0.2.1"];
     for leases in [Vec::new(), vec![lost.clone()]] {
-        let before = Before { leases: &leases, bare: true, addresses: &[] };
+        let before = Before { bare: true, ..from(&leases) };
         assert_eq!(steps(&before, Some(&lost), &Profile::default()), all);
     }
 }
@@ -170,7 +170,7 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
     let (a, b) = (lease("192.0.2.50/24", &[]), lease("192.0.2.51/24", &[]));
     let addresses: Vec<Ipv4Net> =
         ["192.0.2.50/24", "192.0.2.99/24", "10.0.0.1/8"].map(|a| a.parse().expect("an address")).into();
-    let before = Before { leases: std::slice::from_ref(&a), bare: false, addresses: &addresses };
+    let before = Before { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
     let swapped = [
         "+192.0.2.51/32",
         "+192.0.2.99/32",
@@ -191,7 +191,7 @@ fn a_crowd_of_others_costs_little_more_than_being_put_back() {
     let crowd =
         (2..100_000_u32).map(|host| Ipv4Net::new((0x0a00_0000 + host).into(), 8).expect("8 is a prefix length"));
     let addresses: Vec<_> = [a.address].into_iter().chain(crowd).collect();
-    let before = Before { leases: std::slice::from_ref(&a), bare: false, addresses: &addresses };
+    let before = Before { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
     assert_eq!(difference(&before, None, &Profile::default()).len(), addresses.len() + 2 * MAX_MEANWHILE);
 }
 
@@ -199,7 +199,7 @@ fn a_crowd_of_others_costs_little_more_than_being_put_back() {
 fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_short() {
     let [a, b, c] = ["192.0.2.50/24", "192.0.2.51/24", "198.51.100.7/24"].map(|address| lease(address, &[]));
     let addresses = ["192.0.2.50/24", "192.0.2.51/32"].map(|a| a.parse().expect("an address"));
-    let again = Before { leases: std::slice::from_ref(&a), bare: false, addresses: &addresses };
+    let again = Before { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
     let swapped = ["+192.0.2.51/32", "-192.0.2.50/24", "+192.0.2.51/24", "-192.0.2.51/32"];
     assert_eq!(steps(&again, Some(&b), &Profile::default()), swapped);
     let on = Before { leases: &[a.clone(), b], ..again };
@@ -250,6 +250,66 @@ fn a_profile_shapes_the_routes() {
     assert!(!gone.iter().any(|step| step.contains("0.0.0.0/0") || step.contains("10.3")), "{gone:?}");
     let told = ["-10.1.0.0/16 via 192.0.2.9 metric 7", "-10.1.0.0/16 via 192.0.2.9"];
     assert_eq!(gone[..2], told, "a main plugin may not have known of metrics");
+}
+
+#[test]
+fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
+    let twice = ["0.0.0.0/0 192.0.2.1", "0.0.0.0/0 192.0.2.2", "10.0.0.0/8 192.0.2.3", "10.0.0.0/8 192.0.2.3"];
+    let more = ["192.0.2.0/24", "203.0.113.1/32", "198.51.100.0/24 203.0.113.1", "172.16.0.0/12 192.0.2.4"];
+    let given = lease("192.0.2.50/24", &[&twice[..], &more].concat());
+    let own = ExtraRoute {
+        destination: "172.16.9.9/12".parse().expect("a subnet"),
+        gateway: Some("192.0.2.9".parse().expect("an address")),
+        metric: None,
+        mtu: None,
+        advmss: None,
+        table: None,
+        scope: None,
+    };
+    let elsewhere = [ExtraRoute { metric: Some(7), ..own.clone() }, ExtraRoute { table: Some(9), ..own.clone() }];
+    let profile = Profile { routes: [vec![own], elsewhere.into()].concat(), ..Profile::default() };
+    let show = |r: &Route| {
+        let via = r.via.map(|via| via.to_string()).unwrap_or_default();
+        format!("{} {via} {:?} {:?}", r.destination, r.metric, r.table)
+    };
+    let expected = [
+        "203.0.113.1/32  None None",
+        "0.0.0.0/0 192.0.2.1 None None",
+        "10.0.0.0/8 192.0.2.3 None None",
+        "198.51.100.0/24 203.0.113.1 None None",
+        "172.16.9.9/12 192.0.2.9 None None",
+        "172.16.9.9/12 192.0.2.9 Some(7) None",
+        "172.16.9.9/12 192.0.2.9 None Some(9)",
+    ];
+    assert_eq!(routes(&given, &profile).iter().map(show).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
+    let late = Profile { late_routes: true, ..Profile::default() };
+    let told = |lease: &Lease, profile: &Profile| {
+        let show = |r: &Route| format!("{} {}", r.destination, r.via.map(|via| via.to_string()).unwrap_or_default());
+        (told(lease, profile).iter().map(show).collect::<Vec<_>>(), has_late(lease, profile))
+    };
+    let off_link = ["203.0.113.1/32 ".to_owned(), "0.0.0.0/0 203.0.113.1".to_owned()];
+    for address in ["192.0.2.50/32", "192.0.2.50/24"] {
+        let lease = lease(address, &["0.0.0.0/0 203.0.113.1"]);
+        assert_eq!(told(&lease, &late), (vec![], true), "{address}");
+        assert_eq!(told(&lease, &Profile::default()), (off_link.to_vec(), false), "{address}");
+    }
+    let mixed = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "10.0.0.0/8", "172.16.0.0/12 10.0.0.1"]);
+    assert_eq!(told(&mixed, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], true));
+    let plain = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]);
+    assert_eq!(told(&plain, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], false));
+}
+
+#[test]
+fn routes_that_may_be_missing_are_all_put_on_and_the_address_is_left_alone() {
+    let given = lease("192.0.2.50/24", &["0.0.0.0/0 203.0.113.1"]);
+    let all = ["+203.0.113.1/32", "+0.0.0.0/0 via 203.0.113.1"];
+    let unrouted = |leases| Before { unrouted: true, ..from(leases) };
+    assert_eq!(steps(&unrouted(&[]), Some(&given), &Profile::default()), all);
+    assert_eq!(steps(&unrouted(std::slice::from_ref(&given)), Some(&given), &Profile::default()), all);
 }
 
 #[test]

@@ -10,15 +10,16 @@ use super::Registry;
 use super::cni::Operation;
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage, without};
+use crate::binding::{Acquire, Again, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage, without};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Add, Adoptee, Answer, Failure, OpId, RequestId, Why};
+use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, OpId, RequestId, Why};
 use crate::identity::{Attachment, Identity};
-use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target};
+use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, whole_millis};
+use crate::wire::Mac;
 
 /// An ADD before it has a binding.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Admission {
     cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     adopts: Option<Ipv4Net>,
+    /// The Ethernet address by which its server knows it then, if that is known.
+    known_by: Option<Mac>,
     /// The address that the interface may have already, of a container that could not be adopted.
     ran_with: Option<Ipv4Net>,
 }
@@ -59,7 +62,14 @@ impl Admission {
     }
 
     fn target(&self) -> Target {
-        target(&self.add)
+        target(&self.add, self.known_by)
+    }
+
+    /// Returns whether an interface lacks the address that its container is to be adopted with. One to which another link stands
+    /// in, under its name, was bereft of it: KubeVirt does so for its virtual machines.
+    fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
+        let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.attachment.ifname;
+        self.adopts.filter(|address| !view.addresses.contains(address) && !is_hidden)
     }
 
     fn link_failure(&self, cause: LinkCause) -> Failure {
@@ -96,27 +106,44 @@ impl Admission {
 }
 
 /// Returns the interface that an ADD is for.
-fn target(add: &Add) -> Target {
-    Target::Named { netns: add.netns.clone(), ifname: add.attachment.ifname.clone(), host_too: add.host_netns }
+fn target(add: &Add, known_by: Option<Mac>) -> Target {
+    let (netns, ifname, host_too) = (add.netns.clone(), add.attachment.ifname.clone(), add.host_netns);
+    match known_by {
+        Some(mac) => Target::OfServer { netns, ifname, mac, host_too },
+        None => Target::Named { netns, ifname, host_too },
+    }
+}
+
+/// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
+#[derive(Debug)]
+pub(super) struct Spare {
+    pub(super) exchange: ExchangeId,
+    pub(super) attachment: Attachment,
 }
 
 impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
         let attachment = add.attachment.clone();
-        let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add), vec![Step::Up]);
+        let (owner, target) = (Owner::Operation(attachment.clone()), target(&add, None));
+        // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
+        let op = match !add.profile.on_parent && self.pacing.has_room(&add.lan) {
+            true => self.out.prepare(owner, target, add.chaddr),
+            false => self.out.apply(owner, Purpose::Prepare, target, vec![Step::Up]),
+        };
         let step = Ready::Preparing(op);
-        let admission = Admission { request, add, began, step, cleared: false, adopts: None, ran_with };
+        let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
     /// Begins the ADD of a container that runs already: its link is looked at, not changed.
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
-        let Adoptee { add, address } = adoptee;
+        let Adoptee { add, address, mac: known_by } = adoptee;
         let attachment = add.attachment.clone();
-        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add));
+        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add, known_by));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
-        let admission = Admission { request, add, began: now.boot, step, cleared: false, adopts, ran_with: None };
+        let admission =
+            Admission { request, add, began: now.boot, step, cleared: false, adopts, known_by, ran_with: None };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -127,8 +154,7 @@ impl Registry {
                 let failure = admission.link_failure(cause);
                 self.refuse(now, attachment, failure);
             }
-            Ok(view) if admission.adopts.is_some_and(|address| !view.addresses.contains(&address)) => {
-                let Some(address) = admission.adopts else { return };
+            Ok(view) if let Some(address) = admission.lacks_address(&view) => {
                 let (attachment, ifname) = (attachment.clone(), view.ifname);
                 self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
             }
@@ -241,13 +267,14 @@ impl Registry {
         let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.get(attachment).and_then(|slot| slot.holder);
-        let rivals = [own, self.holders.get(&identity.key()).copied()];
+        let rivals = [own, self.holders.of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
             let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
             let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if will_do(wanted, &lease) {
+                    self.bindings.get_mut(&rival).into_iter().for_each(|binding| binding.route_again());
                     return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
                 }
                 return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
@@ -306,7 +333,7 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let Ready::AwaitingRival(_, view) = &admission.step else { return };
         let (view, identity) = (view.clone(), admission.identity(view));
-        let gone = matches!(&seen, Err(cause) if cause.is_gone());
+        let gone = matches!(&seen, Err(cause) if cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)));
         match self.bindings.get(&rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
@@ -323,6 +350,14 @@ impl Registry {
             }
             None => self.settle_rivals(now, attachment, view),
         }
+    }
+
+    /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
+    fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let operation = self.slots.get(attachment).and_then(|slot| slot.operation.as_ref());
+        let Some(Operation::Adding(admission)) = operation else { return false };
+        let path = self.bindings.get(&rival).and_then(|binding| binding.netns_path());
+        path.is_some_and(|path| directory_of(&path) == directory_of(&admission.add.netns))
     }
 
     /// Takes off the interface what is there from before, then looks at it once more.
@@ -352,18 +387,31 @@ impl Registry {
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
         let profile = admission.add.profile.clone();
+        let tenant = |address| self.holders.tenant(&identity.lan, address, BindingId(0), now.boot);
+        if let Some((address, tenant)) = adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?))) {
+            let holder = (*tenant.attachment).clone();
+            return self.refuse(now, attachment, Failure::AddressHeld { server: None, address, holder, shared: None });
+        }
         let profile = self.profiles.share(profile);
-        let replaces: Vec<_> = self.releasing.get(&identity.key()).into_iter().flatten().copied().collect();
+        let replaces = self.holders.leaving(&identity.key());
         let holder = Holder { attachment: self.shared(attachment), identity, profile, link };
-        let predecessors = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac()).collect();
+        let key = holder.identity.key();
+        let replaced = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac());
+        let predecessors = replaced.chain(self.departed.of(&key, now.boot)).collect();
         let lease = self.lease_to_take_over(&replaces, now.boot);
+        let lan = &holder.identity.lan;
+        let lease = lease.filter(|lease| self.holders.tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
+        let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
+        let given_back = replaces.iter().filter_map(|id| self.bindings.get(id)).filter(|old| old.is_to_remember());
+        let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
+        let asks = given_back.or(last.map(|last| last.address)).map(|address| Wanted { address, preferred: true });
         let mut client = match lease.filter(|lease| will_do(wanted, lease)) {
             _ if adopts.is_some() => {
                 let Some(address) = adopts else { return };
                 Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
             }
             Some(lease) => Client::reacquire(holder.sender(), lease.into(), now.boot, self.rng.fork()),
-            None => Client::acquire(holder.sender(), wanted, now.boot, self.rng.fork()),
+            None => Client::acquire(holder.sender(), wanted.or(asks), now.boot, self.rng.fork()),
         };
         let urgency = match adopts {
             Some(_) => {
@@ -373,22 +421,43 @@ impl Registry {
             None => Urgency::Caller,
         };
         let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
+        client.set_mtu(mtu);
         let insists = match adopts {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
+        let taken_off = adopts.is_some_and(|address| !view.addresses.contains(&address));
         let (adopts, reason) = (adopts.is_some(), Reason::NotLookedFor(view.received));
-        let (since, queued, taken_over) = (now.boot, Duration::ZERO, replaces.clone());
-        let acquire =
-            Acquire { client, began, limit, since, queued, mtu, replaces: taken_over, adopts, insists, reason, stage };
+        let taken_over = replaces.iter().copied().chain(last.map(|last| last.record)).collect();
+        let (since, queued) = (now.boot, Duration::ZERO);
+        let acquire = Acquire {
+            client,
+            began,
+            limit,
+            since,
+            queued,
+            mtu,
+            replaces: taken_over,
+            adopts,
+            insists,
+            room_at: None,
+            taken_off,
+            reason,
+            taken: Vec::new(),
+            declined: Vec::new(),
+            sized: None,
+            again: Again::default(),
+            stage,
+        };
         let id = self.mint_binding();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
-        self.insert(Binding::acquiring(id, holder, acquire, predecessors));
+        self.insert(now, Binding::acquiring(id, holder, acquire, predecessors));
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
         if self.pacing.ask(&lan, id, urgency) {
-            self.with(now, id, |binding, cx| binding.on_permit(cx));
+            let sockets = self.spare.take_if(|spare| spare.attachment == *attachment).map(|spare| spare.exchange);
+            self.with(now, id, |binding, cx| binding.on_permit(sockets, cx));
         }
     }
 
@@ -413,6 +482,7 @@ impl Registry {
             self.out.resolvers.insert(attachment.clone());
         }
         self.audit_new(id, began);
+        self.saw(id);
         self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
     }
 

@@ -15,6 +15,7 @@ use super::{Errand, Registry};
 use crate::dhcpv4::timing;
 use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
 use crate::identity::Attachment;
+use crate::link::directory_of;
 use crate::time::Now;
 
 /// The longest pause between two tries.
@@ -94,7 +95,7 @@ impl Registry {
     fn adoption_failed(&mut self, now: Now, attachment: Attachment, failure: &Failure) {
         let Some(mut adoption) = self.adoptions.remove(&attachment) else { return };
         self.not_adopted.insert(attachment.clone(), reason(failure));
-        if !may_live(failure) {
+        if !self.may_live(&adoption, failure) {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
         }
@@ -110,17 +111,22 @@ impl Registry {
     }
 }
 
-/// Returns why an adoption failed. What an ADD could do about it an adoption cannot: no other address is taken.
-fn reason(failure: &Failure) -> String {
-    match failure {
-        Failure::NotWanted { wanted, offered } => {
-            format!("{offered} was offered instead of {wanted}, which it has: no server confirms that")
-        }
-        failure => failure.to_string(),
+impl Registry {
+    /// Returns whether a container may still run whose adoption failed so. One whose namespace is not seen is gone where the
+    /// next look does not find it either, and another namespace with a lease is seen in the same directory.
+    fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
+        let Failure::Link { cause, .. } = failure else { return true };
+        let blind = adoption.tries == 0 || !self.sees(directory_of(&adoption.adoptee.add.netns));
+        if cause.is_missing() { blind } else { !cause.is_gone() }
     }
 }
 
-/// Tells whether a container may still run whose adoption failed so.
-fn may_live(failure: &Failure) -> bool {
-    !matches!(failure, Failure::Link { cause, .. } if cause.is_gone())
+/// Returns why an adoption failed. What an ADD could do about it an adoption cannot: no other address is taken.
+fn reason(failure: &Failure) -> String {
+    match failure {
+        Failure::NotWanted { server, wanted, offered } => {
+            format!("{server} offered {offered} instead of {wanted}, which it has: no server confirms that")
+        }
+        failure => failure.to_string(),
+    }
 }

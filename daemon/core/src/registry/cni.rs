@@ -31,6 +31,8 @@ pub(super) struct Slot {
     pub(super) holder: Option<BindingId>,
     pub(super) operation: Option<Operation>,
     pub(super) waiting: VecDeque<Waiting>,
+    /// Those that wait are being begun, one after the other.
+    turning: bool,
 }
 
 /// A call that waits for the operation before it.
@@ -86,23 +88,29 @@ impl Registry {
 
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
     fn next_call(&mut self, now: Now, attachment: &Attachment) {
-        while let Some(slot) = self.slots.get_mut(attachment) {
-            if slot.operation.is_some() {
-                return;
-            }
-            let Some(Waiting { id, call, since, ran_with }) = slot.waiting.pop_front() else {
-                if slot.holder.is_none() {
-                    self.slots.remove(attachment);
-                }
-                return;
-            };
-            match call {
-                Call::Add(add) => self.begin_add(id, add, since, ran_with),
-                Call::Del { .. } => self.begin_delete(now, attachment, id),
-                Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
-                Call::Collect { .. } | Call::Status { .. } | Call::List => {}
+        // A call that is answered at once ends in here. The next one is begun by the loop, however many there are.
+        let Some(slot) = self.slots.get_mut(attachment).filter(|slot| !slot.turning) else { return };
+        slot.turning = true;
+        while self.begin_next(now, attachment) {}
+        if let Some(slot) = self.slots.get_mut(attachment) {
+            slot.turning = false;
+            if slot.operation.is_none() && slot.holder.is_none() {
+                self.slots.remove(attachment);
             }
         }
+    }
+
+    /// Begins a call; false where one is under way or none waits.
+    fn begin_next(&mut self, now: Now, attachment: &Attachment) -> bool {
+        let Some(slot) = self.slots.get_mut(attachment).filter(|slot| slot.operation.is_none()) else { return false };
+        let Some(Waiting { id, call, since, ran_with }) = slot.waiting.pop_front() else { return false };
+        match call {
+            Call::Add(add) => self.begin_add(id, add, since, ran_with),
+            Call::Del { .. } => self.begin_delete(now, attachment, id),
+            Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
+            Call::Collect { .. } | Call::Status { .. } | Call::List => {}
+        }
+        true
     }
 
     /// Tells whether a call waits until a binding has no more to do with its attachment.
@@ -141,7 +149,7 @@ impl Registry {
 
     pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, purpose: Purpose, outcome: Outcome) {
         let view = match outcome {
-            Outcome::Applied { result, .. } | Outcome::Inspected(result) => result,
+            Outcome::Applied { result, .. } | Outcome::Prepared { result, .. } | Outcome::Inspected(result) => result,
             Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Sent(_) | Outcome::Surveyed(_) => return,
         };
         match purpose {
@@ -165,6 +173,7 @@ impl Registry {
     /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
         self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
+        self.orphans.claim(&attachment);
         let slot = self.slot(&attachment);
         let (adds, others) =
             std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
@@ -213,7 +222,13 @@ impl Registry {
             return self.end(now, attachment);
         };
         self.begin(attachment, Operation::Deleting(vec![id], holder));
-        self.with(now, holder, |binding, cx| binding.give_back(Leave::Deleted, cx));
+        let collected = matches!(self.errands.get(&id), Some(Errand::Collect(..)));
+        self.with(now, holder, |binding, cx| {
+            binding.give_back(Leave::Deleted, cx);
+            if collected {
+                binding.end_grace(cx);
+            }
+        });
     }
 
     /// A binding has no more to do with its attachment.
@@ -239,11 +254,9 @@ impl Registry {
         let Some(binding) = self.bindings.get(&id) else { return };
         let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
         if binding.is_live() {
-            super::remove_from(&mut self.releasing, &key, id);
-            for other in self.releasing.get(&key).cloned().unwrap_or_default() {
+            for other in self.holders.leaving(&key) {
                 self.with(now, other, |binding, cx| binding.pause(cx));
             }
-            self.holders.insert(key, id);
             // What the kernel told meanwhile was not a held binding's.
             self.audit_one(id);
         }

@@ -27,6 +27,10 @@ impl Registry {
             };
             attachment.door == Door::Cni && attachment.network == network && !keep.iter().any(valid)
         };
+        let stale_bindings = self.bindings.values().filter(|binding| stale(&binding.attachment));
+        for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
+            self.with(now, id, |binding, cx| binding.end_grace(cx));
+        }
         let left: BTreeSet<_> = self.slots.keys().filter(|known| stale(known)).map(|known| (**known).clone()).collect();
         self.forget_adoptions(stale);
         if left.is_empty() {

@@ -18,18 +18,19 @@ impl Registry {
     pub fn kept(&self) -> Vec<Kept> {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
-        let releasing = self.releasing.values().map(|ids| ids.len()).sum();
+        let [holders, leaving, identities, claims, unsettled] = self.holders.sizes();
         // Each has an errand and a deadline. There are no more of them than a start named.
         let adoptions = self.adoptions.len();
         let mut kept = vec![
             of_bindings("bindings", self.bindings.len()),
-            of_bindings("holders", self.holders.len()),
+            of_bindings("holders", holders),
             of_bindings("attachments", self.slots.len()),
             of_bindings("bindings by namespace", self.by_netns.len()),
-            of_bindings("bindings on their way back", releasing),
-            of_bindings("identities on their way back", self.releasing.len()),
-            of_bindings("deadlines", self.timers.len().saturating_sub(adoptions)),
-            under_way("freed identities", self.freed.len()),
+            of_bindings("bindings on their way back", leaving),
+            of_bindings("identities on their way back", identities),
+            of_bindings("claims on addresses", claims),
+            of_bindings("deadlines", self.timers.len().saturating_sub(adoptions + self.orphans.len().min(1))),
+            under_way("holders that came or went", unsettled),
             under_way("touched bindings", self.touched.len()),
             under_way("requests", self.requests.len()),
             under_way("collections", self.collections.len()),
@@ -43,6 +44,8 @@ impl Registry {
             under_way("interfaces to put right after the start", self.resuming.len()),
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),
+            under_way("links that went and wait for their DEL", self.orphans.len()),
+            under_way("namespaces that are not seen", self.sight.unseen()),
         ];
         kept.extend(self.out.sizes().map(|(what, count)| under_way(what, count)));
         kept

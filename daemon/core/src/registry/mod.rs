@@ -2,20 +2,24 @@
 //!
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
-//! per identity, permits and turns per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its binding,
+//! per identity and address, permits and turns per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its binding,
 //! `check` a CHECK, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover`
-//! the start with records, `watch` what the kernel tells, `pacing` the permits and turns, `profiles` what many bindings have
-//! in common.
+//! the start with records, `watch` what the kernel tells, `sight` whether what is missing is gone, `departed` whose interface is
+//! on its way out, `pacing` the permits and turns, `profiles` what many bindings have in common.
 
 mod add;
 mod adopt;
 mod check;
 mod cni;
 mod collect;
+mod departed;
 mod kept;
+mod orphans;
 mod pacing;
+mod past;
 mod profiles;
 mod recover;
+mod sight;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -28,17 +32,23 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use self::add::Spare;
 use self::adopt::Adoption;
 use self::cni::Slot;
 use self::collect::Collection;
+use self::departed::Departed;
 pub use self::kept::Kept;
+use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
+use self::past::{Last, Past};
 use self::profiles::Profiles;
 use self::recover::Resuming;
+use self::sight::Sight;
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
-use crate::binding::{Binding, ByNetns, Cx, Outbox, Owner, Report};
+use crate::binding::{Binding, ByNetns, Cx, Holders, Outbox, Owner, Report};
+use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::LinkCause;
@@ -96,12 +106,8 @@ pub struct Registry {
     /// Boxed: the nodes of a map are half empty.
     bindings: BTreeMap<BindingId, Box<Binding>>,
     last_binding: u64,
-    /// The live holder of each identity (invariant 4).
-    holders: BTreeMap<IdentityKey, BindingId>,
-    /// The bindings on their way back, by identity.
-    releasing: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
-    /// Identities that lost their holder during the input at hand.
-    freed: BTreeSet<IdentityKey>,
+    /// Who holds which identity, and which address (invariant 4).
+    holders: Holders,
     by_netns: ByNetns,
     slots: BTreeMap<Arc<Attachment>, Slot>,
     /// The ADDs that wait for a change of their interface to end.
@@ -119,14 +125,22 @@ pub struct Registry {
     /// Why the last try to adopt a container failed.
     not_adopted: BTreeMap<Attachment, String>,
     pacing: Pacing,
+    departed: Departed,
     turns: Turns,
+    extensions: Turns,
+    past: Past,
+    orphans: Orphans,
+    conflicts: Lans,
     profiles: Profiles,
     timers: Timers,
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
     audit: Audit,
+    sight: Sight,
     resuming: Resuming,
     unknown: u64,
+    /// Open during the input at hand.
+    spare: Option<Spare>,
 }
 
 impl Registry {
@@ -140,9 +154,7 @@ impl Registry {
             out: Outbox::default(),
             bindings: BTreeMap::new(),
             last_binding: 0,
-            holders: BTreeMap::new(),
-            releasing: BTreeMap::new(),
-            freed: BTreeSet::new(),
+            holders: Holders::default(),
             by_netns: ByNetns::new(),
             slots: BTreeMap::new(),
             awaiting_change: BTreeSet::new(),
@@ -155,13 +167,20 @@ impl Registry {
             adoptions: BTreeMap::new(),
             not_adopted: BTreeMap::new(),
             pacing,
-            turns: Turns::default(),
+            departed: Departed::default(),
+            turns: Turns::of_releases(),
+            extensions: Turns::of_extensions(),
+            past: Past::default(),
+            orphans: Orphans::default(),
+            conflicts: Lans::default(),
             profiles: Profiles::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
             audit: Audit::default(),
+            sight: Sight::default(),
             resuming: Resuming::default(),
             unknown: 0,
+            spare: None,
         }
     }
 
@@ -174,6 +193,7 @@ impl Registry {
             Input::Done { op, outcome } => self.done(now, op, outcome),
             Input::Frame { exchange, bytes, meta } => self.frame(now, exchange, bytes, meta),
             Input::Broken { exchange, cause } => self.broken(now, exchange, cause),
+            Input::Unsent { exchange, cause } => self.unsent(now, exchange, &cause),
             Input::Kernel(event) => self.kernel(now, event),
         }
         self.settle(now);
@@ -187,6 +207,7 @@ impl Registry {
                 Key::Call(id) => self.call_timed_out(now, id),
                 Key::Audit(id) => self.audit_again(id),
                 Key::Adoption(id) => self.adopt_again(now, id),
+                Key::Orphans => {}
             }
         }
         self.settle(now);
@@ -200,11 +221,6 @@ impl Registry {
     /// Returns when the clock next matters, and why; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
         self.timers.next()
-    }
-
-    /// Returns how often what came in was refused, by cause; causes beyond a bound are counted together.
-    pub fn refusals(&self) -> &BTreeMap<String, u64> {
-        self.out.refusals()
     }
 
     /// Returns how many events were dropped because the store did not take them.
@@ -229,7 +245,8 @@ impl Registry {
                 let mut rows: Vec<_> = self.bindings.values().map(|binding| binding.row(now.boot)).collect();
                 rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
                 let not_adopted = self.not_adopted.clone().into_iter().collect();
-                return self.out.reply(id, Answer::Bindings { rows, not_adopted });
+                let refused = self.out.refusals().clone();
+                return self.out.reply(id, Answer::Bindings { rows, not_adopted, refused });
             }
             Call::Collect { network, keep } => return self.collect(now, id, network, keep),
             Call::Status { parent } => return self.status(now, id, parent.clone()),
@@ -245,15 +262,23 @@ impl Registry {
             self.out.written(op, result.is_ok());
         }
         let changed = self.out.changed(op);
+        let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
         match self.out.take(op) {
             Some((Owner::Binding(id), purpose)) => {
                 self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
             }
-            Some((Owner::Operation(attachment), purpose)) => self.operation_done(now, attachment, purpose, outcome),
+            Some((Owner::Operation(attachment), purpose)) => {
+                self.spare = sockets.map(|exchange| Spare { exchange, attachment: attachment.clone() });
+                self.operation_done(now, attachment, purpose, outcome);
+                self.spare.take().into_iter().for_each(|spare| self.out.close(spare.exchange));
+            }
             Some((Owner::Audit(id), _)) => self.audited(now, id, outcome),
             Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
             Some((Owner::Journal, _)) => {}
-            None => self.unknown += 1,
+            None => {
+                self.unknown += 1;
+                sockets.into_iter().for_each(|exchange| self.out.close(exchange));
+            }
         }
         if let Some((cookie, ifindex)) = changed {
             self.link_changed(now, cookie, ifindex);
@@ -273,7 +298,10 @@ impl Registry {
         }
         match frame::decode(bytes, meta) {
             Ok(frame) => self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx)),
-            Err(cause) => self.out.refused(&cause),
+            Err(cause) => match frame::ipv4_source(bytes) {
+                Some(from) => self.with(now, id, |binding, cx| binding.on_unreadable(exchange, cause, from, cx)),
+                None => self.out.refused(&cause),
+            },
         }
     }
 
@@ -284,21 +312,22 @@ impl Registry {
         }
     }
 
+    fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
+        match self.out.exchange(exchange) {
+            Some(id) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
+            None => self.unknown += 1,
+        }
+    }
+
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
         let Some(binding) = self.bindings.get_mut(&id) else { return };
         let (out, rng) = (&mut self.out, &mut self.rng);
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders, by_netns: &self.by_netns };
+        let (holders, by_netns, conflicts) = (&self.holders, &self.by_netns, &mut self.conflicts);
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, by_netns, conflicts };
         f(binding, &mut cx);
+        self.holders.note(binding, now.boot);
         self.touched.insert(id);
-        if !binding.is_live() {
-            let key = binding.identity.key();
-            if self.holders.get(&key) == Some(&id) {
-                self.holders.remove(&key);
-                self.freed.insert(key.clone());
-            }
-            self.releasing.entry(key).or_default().insert(id);
-        }
     }
 
     /// Carries out what follows from the input at hand, until nothing more does.
@@ -307,24 +336,29 @@ impl Registry {
             while let Some((id, report)) = self.out.reports.pop_front() {
                 self.reported(now, id, report);
             }
-            let Some(key) = self.freed.pop_first() else {
-                if self.resume_next(now) || self.resume_checks(now) {
-                    continue;
-                }
+            if !self.settle_holders(now) && !self.resume_next(now) && !self.resume_checks(now) {
                 break;
-            };
-            if !self.holders.contains_key(&key) {
-                for id in self.releasing.get(&key).cloned().unwrap_or_default() {
-                    self.with(now, id, |binding, cx| binding.unpause(cx));
-                }
             }
         }
+        self.tell_of_orphans(now);
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(&id).is_some_and(|binding| binding.record_is_due()));
         for id in std::mem::take(&mut self.touched) {
             let deadline = self.bindings.get(&id).and_then(|binding| binding.deadline());
             self.timers.set(Key::Binding(id), deadline);
         }
+    }
+
+    /// Lets bindings that leave go on, or give way, as those that live have come or gone. Returns whether there was anything.
+    fn settle_holders(&mut self, now: Now) -> bool {
+        if let Some(id) = self.holders.next_settled() {
+            let beside = self.lan(id).map(|lan| self.holders.leaving_beside(&lan, id)).unwrap_or_default();
+            beside.into_iter().for_each(|other| self.with(now, other, |binding, cx| binding.give_way(cx)));
+            return true;
+        }
+        let Some(key) = self.holders.next_stirred() else { return false };
+        self.holders.leaving(&key).into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.unpause(cx)));
+        true
     }
 
     /// Returns what the durable lease of a next attachment says of name servers, whichever of its bindings that is by now.
@@ -341,8 +375,16 @@ impl Registry {
         match report {
             Report::WantsPermit => self.want_permit(now, id),
             Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
+            Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
-            Report::Replaced(replaced) => replaced.into_iter().for_each(|old| self.replaced(now, old)),
+            Report::WantsRoom => self.make_room(now, id),
+            Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
+            Report::Replaced(replaced) => {
+                if let Some(binding) = self.bindings.get(&id) {
+                    self.past.forget(&binding.identity.key());
+                }
+                replaced.into_iter().for_each(|old| self.replaced(now, old));
+            }
             Report::Leased { lease, began } => self.leased(now, id, *lease, began),
             Report::Undone(address, others) => {
                 for other in others {
@@ -356,6 +398,9 @@ impl Registry {
                 }
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
+            Report::Orphaned(event) => self.orphans.add(id, event, now.boot),
+            Report::Unseen => self.audit_one(id),
+            Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx)),
             Report::Over => self.over(now, id),
         }
     }
@@ -363,9 +408,23 @@ impl Registry {
     /// Removes a binding of which nothing is left; who waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
         let attachment = self.attachment(id);
+        if let Some(binding) = self.bindings.get(&id).filter(|binding| binding.is_to_remember()) {
+            let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
+            // A successor writes what it has itself.
+            let last = lease.map(|lease| Last { record: id, address: lease.ip() });
+            if let Some(last) = last.filter(|_| self.holders.of(&key).is_none()) {
+                self.remember(key, last);
+            }
+        }
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, &attachment);
+        }
+    }
+
+    fn remember(&mut self, key: IdentityKey, last: Last) {
+        if let Some(record) = self.past.remember(key, last) {
+            self.out.forget_record(record);
         }
     }
 
@@ -380,14 +439,32 @@ impl Registry {
     fn want_permit(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         if self.pacing.ask(&lan, id, Urgency::Background) {
-            self.with(now, id, |binding, cx| binding.on_permit(cx));
+            self.with(now, id, |binding, cx| binding.on_permit(None, cx));
         }
+    }
+
+    fn want_to_extend(&mut self, now: Now, id: BindingId, by: Instant) {
+        let Some(lan) = self.lan(id) else { return };
+        let at = self.extensions.take_by(lan, now.boot, by);
+        self.with(now, id, |binding, cx| binding.hold_on_turn(at, cx));
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         if let Some(next) = self.pacing.leave(&lan, id) {
-            self.with(now, next, |binding, cx| binding.on_permit(cx));
+            self.with(now, next, |binding, cx| binding.on_permit(None, cx));
+        }
+    }
+
+    /// Gives back the lease that has been kept longest on a binding's LAN.
+    fn make_room(&mut self, now: Now, id: BindingId) {
+        let Some(lan) = self.lan(id) else { return };
+        let others = self.bindings.values().filter(|binding| binding.identity.lan == lan);
+        // Of one network they are kept for equally long.
+        let longest = others.filter_map(|binding| Some((binding.kept_until()?, binding.id))).min();
+        if let Some((_, kept)) = longest {
+            tracing::info!(binding = id.0, kept = kept.0, "no offer: giving back what is kept");
+            self.with(now, kept, |binding, cx| binding.end_grace(cx));
         }
     }
 
@@ -402,13 +479,9 @@ impl Registry {
     }
 
     /// Adds a binding and what is known of it elsewhere.
-    fn insert(&mut self, binding: Binding) {
-        let (id, key) = (binding.id, binding.identity.key());
-        if binding.is_live() {
-            self.holders.insert(key, id);
-        } else {
-            self.releasing.entry(key).or_default().insert(id);
-        }
+    fn insert(&mut self, now: Now, binding: Binding) {
+        let id = binding.id;
+        self.holders.note(&binding, now.boot);
         if let Some((cookie, _)) = binding.link.in_netns() {
             self.by_netns.insert((cookie, id), binding.link.mac());
         }
@@ -422,19 +495,16 @@ impl Registry {
     /// Removes a binding and all that is known of it elsewhere.
     fn remove(&mut self, now: Now, id: BindingId) {
         self.give_permit_back(now, id);
+        self.doubt_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         let Some(binding) = self.bindings.remove(&id) else { return };
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
         }
-        let key = binding.identity.key();
-        if self.holders.get(&key) == Some(&id) {
-            self.holders.remove(&key);
-            self.freed.insert(key.clone());
-        }
-        remove_from(&mut self.releasing, &key, id);
+        self.holders.remove(&binding);
         if let Some((cookie, _)) = binding.link.in_netns() {
             self.by_netns.remove(&(cookie, id));
+            self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);
         }
         self.touched.insert(id);
     }
@@ -480,15 +550,6 @@ impl Registry {
         }
         if self.requests.remove(&id).is_some() {
             self.out.reply(id, answer);
-        }
-    }
-}
-
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<BindingId>>, key: &K, id: BindingId) {
-    if let Some(ids) = index.get_mut(key) {
-        ids.remove(&id);
-        if ids.is_empty() {
-            index.remove(key);
         }
     }
 }

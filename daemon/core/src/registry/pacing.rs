@@ -1,10 +1,11 @@
 //! Permits: how many exchanges of one LAN that may end in an address talk to its servers at once, oldest first. And turns:
-//! how soon after each other the RELEASEs of one LAN leave.
+//! how soon after each other the RELEASEs of one LAN leave, and its leases are extended.
 //!
 //! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
 //! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most: what no
 //! server answers holds its own for long. A RELEASE has no answer: what a server cannot take in at once is lost, and its
-//! lease stays.
+//! lease stays. What extends a lease has no permit, which a server that is away would keep for as long as it is waited for: all
+//! leases would wait behind a few, and some would end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,12 +14,13 @@ use crate::identity::Lan;
 use crate::record::BindingId;
 use crate::time::Instant;
 
-/// RELEASEs of one LAN that leave at once; a server's socket holds about twice as many (`net.core.rmem_default`).
-const CROWD: u32 = 128;
+/// RELEASEs of one LAN leave so: a server's socket holds about twice as many (`net.core.rmem_default`), and one that works at
+/// each for 20 ms has taken in half of 500 when the last one comes.
+const RELEASES: Pace = Pace { at_once: 128, apart: Duration::from_millis(10) };
 
-/// The time between two RELEASEs of one LAN beyond that. A server that works at each for 20 ms has so taken in half of 500
-/// when the last one comes, and its socket holds the others.
-const PACE: Duration = Duration::from_millis(10);
+/// Leases of one LAN are extended so, where many are due: a host that was suspended has all of them. A server that works at an
+/// answer for 30 ms has answered each a second later, and 10,000 leases have been asked for after five minutes.
+const EXTENSIONS: Pace = Pace { at_once: 32, apart: Duration::from_millis(30) };
 
 /// The longest that a caller waits for the turn of its RELEASE.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -70,6 +72,11 @@ impl Pacing {
         false
     }
 
+    /// Returns whether a caller that asked now would get a permit at once.
+    pub(super) fn has_room(&self, lan: &Lan) -> bool {
+        self.lans.get(lan).is_none_or(|queue| queue.has_room(self.permits, Urgency::Caller))
+    }
+
     /// Takes a permit or a wish for one back. Returns who gets the permit next.
     pub(super) fn leave(&mut self, lan: &Lan, binding: BindingId) -> Option<BindingId> {
         let queue = self.lans.get_mut(lan)?;
@@ -105,25 +112,57 @@ impl Queue {
     }
 }
 
-/// The turns of RELEASEs, by LAN. Those for which a caller waits do not wait for the others.
-#[derive(Debug, Default)]
+/// How messages of one kind leave on one LAN.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// So many in one moment,
+    at_once: u32,
+    /// those beyond so far apart.
+    apart: Duration,
+}
+
+/// The turns of messages of one kind, by LAN. Those for which a caller waits do not wait for the others.
+#[derive(Debug)]
 pub(super) struct Turns {
+    pace: Pace,
     /// Until when those that have left, or wait, fill the pace.
     filled: BTreeMap<(Urgency, Lan), Instant>,
 }
 
 impl Turns {
+    /// Returns the turns of RELEASEs.
+    pub(super) fn of_releases() -> Self {
+        Self { pace: RELEASES, filled: BTreeMap::new() }
+    }
+
+    /// Returns the turns of what extends a lease.
+    pub(super) fn of_extensions() -> Self {
+        Self { pace: EXTENSIONS, filled: BTreeMap::new() }
+    }
+
     /// Takes the next turn; returns when it comes.
     pub(super) fn take(&mut self, lan: Lan, urgency: Urgency, now: Instant) -> Instant {
-        // What is past leaves no trace: there are no more of them than RELEASEs of the last moments.
-        self.filled.retain(|_, filled| *filled > now);
+        let at = self.next(&lan, urgency, now);
         let filled = self.filled.entry((urgency, lan)).or_insert(now);
-        let at = now + filled.saturating_since(now).saturating_sub(PACE * (CROWD - 1));
-        *filled = *filled + PACE;
+        *filled = *filled + self.pace.apart;
         match urgency {
             Urgency::Caller => at.min(now + PATIENCE),
             Urgency::Background => at,
         }
+    }
+
+    /// Takes the next turn, if it comes by `latest`.
+    pub(super) fn take_by(&mut self, lan: Lan, now: Instant, latest: Instant) -> Option<Instant> {
+        let comes = self.next(&lan, Urgency::Background, now) <= latest;
+        comes.then(|| self.take(lan, Urgency::Background, now))
+    }
+
+    /// Returns when the next turn comes. What is past leaves no trace: there is no more of it than messages of the last moments.
+    fn next(&mut self, lan: &Lan, urgency: Urgency, now: Instant) -> Instant {
+        self.filled.retain(|_, filled| *filled > now);
+        let filled =
+            self.filled.get(&(urgency, lan.clone())).map_or(Duration::ZERO, |until| until.saturating_since(now));
+        now + filled.saturating_sub(self.pace.apart * (self.pace.at_once - 1))
     }
 }
 
@@ -176,7 +215,7 @@ mod tests {
     fn a_crowd_of_releases_leaves_one_after_the_other_and_a_few_at_once() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let (lan, other) = (Lan::Network("a".to_owned()), Lan::Network("b".to_owned()));
-        let mut turns = Turns::default();
+        let mut turns = Turns::of_releases();
         let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), Background, at(1000))).collect();
         assert!(taken[..128].iter().all(|turn| *turn == at(1000)));
         assert_eq!((taken[128], taken[129], taken[299]), (at(1010), at(1020), at(2720)));
@@ -188,6 +227,16 @@ mod tests {
         assert_eq!(turns.filled.len(), 1, "what is past is forgotten");
         let last = (0..1000).map(|_| turns.take(other.clone(), Caller, at(20_000))).last();
         assert_eq!(last, Some(at(25_000)), "no DEL waits longer");
+    }
+
+    #[test]
+    fn who_cannot_wait_for_its_turn_takes_none() {
+        let at = |millis| Instant::from_boot(Duration::from_millis(millis));
+        let lan = Lan::Network("a".to_owned());
+        let mut turns = Turns::of_extensions();
+        let mut take = |latest| turns.take_by(lan.clone(), at(0), at(latest));
+        assert!((0..32).all(|_| take(0) == Some(at(0))));
+        assert_eq!([take(29), take(30), take(59), take(60)], [None, Some(at(30)), None, Some(at(60))]);
     }
 
     #[test]

@@ -7,8 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Registry;
+use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::record::{BindingId, Record, RecordState};
@@ -40,11 +42,19 @@ impl Registry {
     ) {
         self.boot = boot;
         self.last_binding = records.iter().map(|(id, _)| id.0).max().unwrap_or(0);
+        let (mut past, records): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|(_, record)| record.state == RecordState::Past);
+        past.sort_unstable_by_key(|(_, record)| record.since);
+        for (id, record) in past {
+            self.remember(record.identity.key(), Last { record: id, address: record.lease.ip() });
+        }
         let count = records.len();
         // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
         let mut latest_first = records;
         latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
         latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
+        // Nor does ours leave two that live with one address: a daemon before it could.
+        self.holders.doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
         self.audit_all();
@@ -54,33 +64,39 @@ impl Registry {
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
-        let Record { attachment, identity, profile, link, lease, state, former, .. } = record;
+        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
+        let left = (former, taken_off);
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.
         let known = self.slots.get(&attachment).is_some_and(|slot| slot.holder.is_some());
-        let taken = known || self.holders.contains_key(&identity.key());
+        let taken = known || self.holders.of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
         }
         let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders: &self.holders, by_netns: &self.by_netns };
+        let (holders, by_netns, conflicts) = (&self.holders, &self.by_netns, &mut self.conflicts);
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, by_netns, conflicts };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, former, &mut cx),
-            (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, former, &mut cx),
+            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, left, &mut cx),
+            (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),
             (RecordState::Bound, false) => {
                 // No container can come back before there is a daemon.
-                Binding::releasing(id, holder, lease, (now.boot + self.config.reboot_grace, true))
+                let kept = now.boot + self.config.reboot_grace;
+                Binding::releasing(id, holder, lease, (Some(kept), true), now.boot)
             }
             (RecordState::Seeking, _) => Binding::forgotten(id, holder, lease, &mut cx),
-            (RecordState::Bound | RecordState::Releasing, _) => {
-                Binding::releasing(id, holder, lease, (now.boot, !same_boot))
+            (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
+                // A wall clock that went back over a reboot makes no wait longer than it was at first.
+                let longest = Duration::from_secs(holder.profile.grace.unwrap_or(0).into());
+                let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
+                Binding::releasing(id, holder, lease, (kept, !same_boot), now.boot)
             }
         };
         if binding.awaits_turn() {
             self.resuming.waiting.push_back(id);
         }
-        self.insert(binding);
+        self.insert(now, binding);
     }
 
     /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Tells whether it was.

@@ -51,6 +51,7 @@ impl Registry {
             | Outcome::Sent(_)
             | Outcome::Inspected(Ok(_))
             | Outcome::Applied { .. }
+            | Outcome::Prepared { .. }
             | Outcome::Surveyed(_) => None,
         };
         let Some(check) = self.status.get_mut(&id) else { return };

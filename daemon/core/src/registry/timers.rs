@@ -17,6 +17,8 @@ pub(super) enum Key {
     Audit(BindingId),
     /// The pause before an adoption that failed is tried again.
     Adoption(RequestId),
+    /// The next link that went is taken for one without a DEL.
+    Orphans,
 }
 
 /// The deadlines of the registry.

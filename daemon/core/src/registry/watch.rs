@@ -9,7 +9,7 @@ use super::timers::Key;
 use crate::binding::{Life, Owner, Purpose, of_netns};
 use crate::dhcpv4::timing;
 use crate::effect::{Outcome, Why};
-use crate::link::{Cookie, KernelEvent, LinkCause, Target};
+use crate::link::{Cookie, KernelEvent, Link, LinkCause, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -45,6 +45,11 @@ impl Audit {
         self.failures.len()
     }
 
+    /// Has these looked at, after those that wait already.
+    pub(super) fn wait(&mut self, ids: impl IntoIterator<Item = BindingId>) {
+        self.waiting.extend(ids);
+    }
+
     /// Makes a look that is under way count for nothing but that the link is there: what it shows may be older than what is
     /// known by now. It is repeated.
     fn outdate(&mut self, id: BindingId) -> bool {
@@ -60,7 +65,10 @@ impl Registry {
             KernelEvent::Carrier { cookie, ifindex, up } => {
                 for id in self.of_link(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
-                    self.with(now, id, |binding, cx| binding.on_carrier(up, cx));
+                    self.with(now, id, |binding, cx| {
+                        binding.on_carrier(up, cx);
+                        binding.work(cx);
+                    });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
                     if self.bindings.get(&id).is_some_and(|binding| binding.is_to_announce()) {
                         self.audit_one(id);
@@ -68,6 +76,12 @@ impl Registry {
                 }
                 if up {
                     self.carrier_up(now, cookie, ifindex);
+                }
+            }
+            KernelEvent::Down { cookie, ifindex } => {
+                for id in self.of_link(cookie, Some(ifindex)) {
+                    self.audit.outdate(id);
+                    self.with(now, id, |binding, _| binding.on_down());
                 }
             }
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
@@ -99,13 +113,12 @@ impl Registry {
         }
     }
 
-    /// Takes note of the Ethernet address of a binding's interface.
+    /// Takes note of the Ethernet address of a binding's interface, which is mostly the one that is known.
     fn has_ethernet(&mut self, now: Now, id: BindingId, mac: Mac) {
+        let link = self.bindings.get(&id).map(|binding| &binding.link).filter(|link| link.mac() != mac);
+        let Some((cookie, _)) = link.and_then(Link::in_netns) else { return };
         self.with(now, id, |binding, _| binding.on_ethernet(mac));
-        let link = self.bindings.get(&id).and_then(|binding| binding.link.in_netns());
-        if let Some((cookie, _)) = link {
-            self.by_netns.insert((cookie, id), mac);
-        }
+        self.by_netns.insert((cookie, id), mac);
     }
 
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
@@ -181,7 +194,12 @@ impl Registry {
 
     fn audit_next(&mut self) {
         while self.audit.under_way.len() < self.config.audits.max(1) {
-            let Some(id) = self.audit.waiting.pop_front() else { return };
+            let Some(id) = self.audit.waiting.pop_front() else {
+                if self.audit.under_way.is_empty() && self.seek_witnesses() {
+                    continue;
+                }
+                return;
+            };
             match self.bindings.get(&id).filter(|binding| matches!(binding.life, Life::Held(_))) {
                 // Two at once could come back in any order.
                 Some(_) if self.audit.outdate(id) => {}
@@ -189,7 +207,10 @@ impl Registry {
                     self.audit.under_way.insert(id, false);
                     self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
                 }
-                None => drop(self.audit.failures.remove(&id)),
+                None => {
+                    self.audit.failures.remove(&id);
+                    self.doubt_no_more(id);
+                }
             }
         }
     }
@@ -197,25 +218,43 @@ impl Registry {
     pub(super) fn audited(&mut self, now: Now, id: BindingId, outcome: Outcome) {
         let outdated = self.audit.under_way.remove(&id).unwrap_or(false);
         let failures = self.audit.failures.remove(&id).unwrap_or(0);
+        let counts = !outdated && self.sight.takes_voucher(id);
         self.timers.set(Key::Audit(id), None);
         match outcome {
-            Outcome::Inspected(Err(cause)) if cause.is_gone() => {
+            Outcome::Inspected(Err(cause)) if cause.is_gone() && (counts || !cause.is_missing()) => {
+                self.doubt_no_more(id);
+                if !cause.is_missing() {
+                    self.saw(id);
+                }
                 self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx));
             }
             Outcome::Inspected(_) if outdated => self.audit_one(id),
             // What it lacks by now is not somebody else's doing.
-            Outcome::Inspected(Ok(_)) if self.gives_way(id) => {}
+            Outcome::Inspected(Ok(_)) if self.gives_way(id) => self.saw(id),
             Outcome::Inspected(Ok(view)) => {
+                self.saw(id);
                 self.has_ethernet(now, id, view.mac);
                 self.with(now, id, |binding, cx| {
                     binding.on_seen(&view, cx);
+                    match view.up {
+                        true => binding.work(cx),
+                        false => binding.on_down(),
+                    }
                     binding.announce_moved(cx);
                 });
             }
             Outcome::Inspected(Err(cause)) if self.bindings.contains_key(&id) => {
                 let pause = timing::doubled(failures, LONGEST_PAUSE);
                 let at = now.boot + timing::jittered(pause, &mut self.rng);
-                tracing::warn!(binding = id.0, %cause, ?pause, "link not looked at, trying again");
+                let attachment = self.attachment(id).map(tracing::field::display);
+                // What nothing is seen of is told once for all in its directory.
+                match cause.is_unseen() {
+                    true => tracing::debug!(attachment, %cause, ?pause, "namespace not seen, looking again"),
+                    false => tracing::warn!(attachment, %cause, ?pause, "link not looked at, trying again"),
+                }
+                if cause.is_unseen() && !counts {
+                    self.doubt(id);
+                }
                 self.audit.failures.insert(id, failures + 1);
                 self.timers.set(Key::Audit(id), Some((at, Why::Work)));
             }
@@ -224,6 +263,7 @@ impl Registry {
             | Outcome::Opened(_)
             | Outcome::Sent(_)
             | Outcome::Applied { .. }
+            | Outcome::Prepared { .. }
             | Outcome::Surveyed(_) => {}
         }
         self.audit_next();

@@ -21,6 +21,8 @@ pub struct FrameMeta {
     pub vlan: u16,
     /// The frame was addressed to another host's Ethernet address (`PACKET_OTHERHOST`).
     pub other_host: bool,
+    /// The frame was longer than any that is taken, and its end is missing.
+    pub cut: bool,
 }
 
 /// A frame that was understood.
@@ -80,23 +82,26 @@ pub struct Arp {
     pub target: Ipv4Addr,
 }
 
-/// Why a frame was refused.
+/// Why a frame was refused: the cause, and behind a colon what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadFrame {
     /// No whole Ethernet header.
     #[error("frame too short for an Ethernet header")]
     TooShort,
+    /// Longer than any message for a client.
+    #[error("frame too long")]
+    TooLong,
     /// The kernel took a VLAN tag out of it.
-    #[error("frame of VLAN {0}")]
+    #[error("frame of another VLAN: {0}")]
     Vlan(u16),
     /// A tag is in its bytes: 802.1Q, or a second one behind the one that the kernel took out.
     #[error("frame with a VLAN tag inside")]
     Tagged,
     /// Its source is a group address, which sends nothing (IEEE 802.3 §3.2.3).
-    #[error("frame from the group address {0}")]
+    #[error("frame from a group address: {0}")]
     GroupSource(Mac),
     /// Neither IPv4 nor ARP.
-    #[error("neither IPv4 nor ARP but EtherType {0:#06x}")]
+    #[error("neither IPv4 nor ARP: EtherType {0:#06x}")]
     EtherType(u16),
     /// No whole ARP packet.
     #[error("ARP packet too short")]
@@ -105,19 +110,19 @@ pub enum BadFrame {
     #[error("ARP not for IPv4 on Ethernet")]
     ArpFamily,
     /// Neither an ARP request nor a reply.
-    #[error("ARP operation {0}")]
+    #[error("neither an ARP request nor a reply: operation {0}")]
     ArpOperation(u16),
     /// No whole IPv4 header without options.
     #[error("IPv4 packet too short for its header")]
     Ipv4TooShort,
     /// EtherType says IPv4, the header another version.
-    #[error("IP version {0} in an IPv4 frame")]
+    #[error("another IP version in an IPv4 frame: {0}")]
     IpVersion(u8),
     /// The header length is below 20 bytes, or its options reach past the packet.
-    #[error("IPv4 header length of {0} bytes")]
+    #[error("impossible IPv4 header length: {0} bytes")]
     Ipv4HeaderLength(usize),
     /// The total length is below the header's, or reaches past the frame.
-    #[error("IPv4 total length of {0} bytes")]
+    #[error("impossible IPv4 total length: {0} bytes")]
     Ipv4TotalLength(u16),
     /// The IPv4 header checksum is wrong.
     #[error("wrong IPv4 header checksum")]
@@ -126,13 +131,13 @@ pub enum BadFrame {
     #[error("IPv4 fragment")]
     Fragment,
     /// Another protocol than UDP.
-    #[error("IP protocol {0}, not UDP")]
+    #[error("not UDP: IP protocol {0}")]
     Protocol(u8),
     /// No whole UDP header.
     #[error("UDP datagram too short for its header")]
     UdpTooShort,
     /// The UDP length is below its header's, or reaches past the IPv4 packet.
-    #[error("UDP length of {0} bytes")]
+    #[error("impossible UDP length: {0} bytes")]
     UdpLength(u16),
     /// The UDP checksum is wrong.
     #[error("wrong UDP checksum")]
@@ -169,6 +174,9 @@ pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
     if meta.vlan != 0 {
         return Err(BadFrame::Vlan(meta.vlan));
     }
+    if meta.cut {
+        return Err(BadFrame::TooLong);
+    }
     let mut reader = Reader(bytes);
     let mut header = || Some((reader.mac()?, reader.mac()?, reader.u16()?));
     let (destination_mac, source_mac, ethertype) = header().ok_or(BadFrame::TooShort)?;
@@ -193,6 +201,13 @@ pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
         tag if ETHERTYPES_TAG.contains(&tag) => Err(BadFrame::Tagged),
         other => Err(BadFrame::EtherType(other)),
     }
+}
+
+/// Returns the Ethernet source of a frame that bears IPv4, readable or not.
+pub fn ipv4_source(bytes: &[u8]) -> Option<Mac> {
+    let mut reader = Reader(bytes);
+    let (_, source, ethertype) = (reader.mac()?, reader.mac()?, reader.u16()?);
+    (ethertype == ETHERTYPE_IPV4).then_some(source)
 }
 
 /// An IPv4 packet whose payload is UDP.

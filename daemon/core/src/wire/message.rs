@@ -1,12 +1,9 @@
 //! DHCP messages (RFC 2131 §2): a server's from bytes, a client's to bytes.
 //!
-//! Decoding is all our own, encoding leans on dhcproto for the options. Which message may be sent when, and which
-//! reply is believed, is not known here.
+//! Which message may be sent when, and which reply is believed, is not known here.
 
+use std::fmt;
 use std::net::Ipv4Addr;
-
-use dhcproto::Encodable;
-use dhcproto::v4::{DhcpOption, DhcpOptions, OptionCode, UnknownOption};
 
 use super::Mac;
 use super::option::{Fields, MAX_TEXT, Options, code};
@@ -56,6 +53,21 @@ impl MessageType {
     }
 }
 
+impl fmt::Display for MessageType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discover => "DISCOVER",
+            Self::Offer => "OFFER",
+            Self::Request => "REQUEST",
+            Self::Decline => "DECLINE",
+            Self::Ack => "ACK",
+            Self::Nak => "NAK",
+            Self::Release => "RELEASE",
+            Self::Inform => "INFORM",
+        })
+    }
+}
+
 /// A message of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -81,20 +93,20 @@ pub struct Message {
     pub options: Options,
 }
 
-/// Why bytes are no message of a server to a client on Ethernet.
+/// Why bytes are no message of a server to a client on Ethernet: the cause, and behind a colon what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadMessage {
     /// No whole header with its cookie.
     #[error("DHCP message too short")]
     TooShort,
     /// A client's message, or neither side's.
-    #[error("op {0}, not a reply")]
+    #[error("not a reply: op {0}")]
     NotAReply(u8),
     /// Another hardware than Ethernet.
-    #[error("hardware type {0}, not Ethernet")]
+    #[error("hardware other than Ethernet: type {0}")]
     HardwareType(u8),
     /// Another length than an Ethernet address's.
-    #[error("hardware address of {0} bytes")]
+    #[error("hardware address of a length other than Ethernet's: {0} bytes")]
     HardwareLength(u8),
     /// BOOTP without DHCP, or something else.
     #[error("no DHCP magic cookie")]
@@ -103,7 +115,7 @@ pub enum BadMessage {
     #[error("message type missing")]
     NoMessageType,
     /// A type that no server sends to a client that knows RFC 2131 alone.
-    #[error("message type {0}, not a server's")]
+    #[error("message type that no server sends: {0}")]
     MessageType(u8),
 }
 
@@ -222,8 +234,8 @@ pub struct ClientMessage<'a> {
     pub max_size: Option<u16>,
     /// A message for who reads the server's log (56), cut to 255 bytes; empty: absent.
     pub message: Option<&'a str>,
-    /// Further options, as bytes. What is named by a field above cannot be set here, and what would make the message
-    /// longer than [`ClientMessage::MAX`] is left out.
+    /// Further options, as bytes, each code once. What is named by a field above cannot be set here, and what would make
+    /// the message longer than [`ClientMessage::MAX`] is left out.
     pub extra: &'a [(u8, Vec<u8>)],
 }
 
@@ -239,14 +251,12 @@ impl ClientMessage<'_> {
     /// Returns the UDP payload, padded to [`ClientMessage::MIN`].
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.header();
-        let options = self.options().to_vec().expect("an option is written to memory, in pieces of at most 255 bytes");
-        bytes.extend(options);
+        self.write_options(&mut bytes);
+        bytes.push(code::END);
         bytes.resize(bytes.len().max(Self::MIN), code::PAD);
         bytes
     }
 
-    /// Writes the header. Not with dhcproto's `Message`: making one draws an xid from the system's random source,
-    /// which the core has no business with and which can panic.
     fn header(&self) -> Vec<u8> {
         let flags = if self.broadcast { BROADCAST } else { 0 };
         let mut bytes = Vec::with_capacity(Self::MIN);
@@ -264,33 +274,50 @@ impl ClientMessage<'_> {
         bytes
     }
 
-    /// Returns the options, the end marker not among them: dhcproto writes it.
-    fn options(&self) -> DhcpOptions {
-        let one = |code: u8, value: &[u8]| (OptionCode::from(code), raw(code, &value[..value.len().min(255)]));
+    /// Writes the options. RFC 2131 asks for no order, but some servers do: one that offers and never acknowledges where the
+    /// message type (53) is not the first is in use at a provider. What says who asks for what follows, as most clients
+    /// have it.
+    fn write_options(&self, bytes: &mut Vec<u8>) {
+        let [requested, server_id] = [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
+        let (kind, max_size) = ([self.kind.to_wire()], self.max_size.map(u16::to_be_bytes));
         let text = self.message.map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
         let own = [
-            Some(one(code::MESSAGE_TYPE, &[self.kind.to_wire()])),
-            self.requested.map(|address| one(code::REQUESTED_ADDRESS, &address.octets())),
-            self.server_id.map(|address| one(code::SERVER_ID, &address.octets())),
-            Some(one(code::PARAMETER_REQUEST_LIST, self.request_list)),
-            text.map(|text| one(code::MESSAGE, text.as_bytes())),
-            self.max_size.map(|size| one(code::MAX_MESSAGE_SIZE, &size.to_be_bytes())),
-            Some(one(code::CLIENT_ID, self.client_id)),
+            (code::MESSAGE_TYPE, &kind[..]),
+            (code::CLIENT_ID, self.client_id),
+            (code::REQUESTED_ADDRESS, requested.as_slice().as_flattened()),
+            (code::SERVER_ID, server_id.as_slice().as_flattened()),
+            (code::MAX_MESSAGE_SIZE, max_size.as_slice().as_flattened()),
+            (code::PARAMETER_REQUEST_LIST, self.request_list),
+            (code::MESSAGE, text.unwrap_or_default().as_bytes()),
         ];
-        own.into_iter().flatten().chain(self.extra()).collect()
+        for (code, value) in own.into_iter().filter(|(_, value)| !value.is_empty()) {
+            write_option(bytes, code, &value[..value.len().min(255)]);
+        }
+        for (code, value) in self.extra() {
+            write_option(bytes, code, value);
+        }
     }
 
-    /// Returns the further options that may be sent.
-    fn extra(&self) -> impl Iterator<Item = (OptionCode, DhcpOption)> {
+    /// Returns the further options that may be sent. An option without bytes is none, but for rapid commit (80).
+    fn extra(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut room = Self::EXTRA;
         self.extra.iter().filter_map(move |(code, value)| {
-            if is_own(*code) {
+            if is_own(*code) || (value.is_empty() && *code != code::RAPID_COMMIT) {
                 return None;
             }
             let length = value.len() + 2 * value.len().div_ceil(255).max(1);
             room = room.checked_sub(length)?;
-            Some((OptionCode::from(*code), raw(*code, value)))
+            Some((*code, &**value))
         })
+    }
+}
+
+/// Writes an option, a long one in instances of 255 bytes (RFC 3396 §5).
+fn write_option(bytes: &mut Vec<u8>, code: u8, value: &[u8]) {
+    let (first, rest) = value.split_at(value.len().min(255));
+    for part in std::iter::once(first).chain(rest.chunks(255)) {
+        bytes.extend([code, part.len() as u8]);
+        bytes.extend(part);
     }
 }
 
@@ -312,13 +339,4 @@ pub fn is_own(code: u8) -> bool {
             | RELAY_AGENT
             | END
     )
-}
-
-/// Returns an option with these bytes. dhcproto leaves an option without bytes out, as it should be but for rapid
-/// commit (80), which is one.
-fn raw(code: u8, value: &[u8]) -> DhcpOption {
-    match (code, value) {
-        (code::RAPID_COMMIT, []) => DhcpOption::RapidCommit,
-        _ => DhcpOption::Unknown(UnknownOption::new(OptionCode::from(code), value.to_vec())),
-    }
 }

@@ -13,7 +13,7 @@
 //! | mask (1) not contiguous or 0.0.0.0 | dropped: as if absent |
 //! | mask absent | `None`; what to do is decided on acceptance |
 //! | router (3) outside the subnet | passed on: valid with a route on the link |
-//! | 0.0.0.0, 127/8, 224/4, 255.255.255.255 in a list (3, 6, 42) | that address is dropped, the rest stays |
+//! | 0/8, 127/8, 224/4, 240/4 in a list (3, 6, 42) | that address is dropped, the rest stays |
 //! | more than [`MAX_ADDRESSES`] in a list (3, 6, 42) | the first ones stay: it is in order of preference |
 //! | an address list (3, 6, 42) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
 //! | hundreds of routes (33, 121, 249) | up to [`MAX_ROUTES`] are passed on, a longer list is dropped whole |
@@ -49,6 +49,7 @@ mod tests;
 
 pub(super) use fields::Fields;
 use fields::Value;
+pub(crate) use value::can_be_host;
 
 /// The numbers of the options that this client knows (IANA, BOOTP vendor extensions and DHCP options).
 pub(crate) mod code {
@@ -114,6 +115,9 @@ pub const MAX_ROUTES: usize = 256;
 pub const MAX_SEARCH: usize = 32;
 /// Most bytes of a text, after escaping.
 pub const MAX_TEXT: usize = 255;
+/// Most bytes of what is no name, after escaping: enough to know it again.
+const MAX_NO_NAME: usize = 80;
+
 /// Most entries of [`Options::dropped`]: enough to see what is wrong with a server.
 pub const MAX_DROPPED: usize = 32;
 
@@ -172,8 +176,8 @@ pub struct WireRoute {
 }
 
 /// An option, or a part of one, that was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("option {code}: {cause}")]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("option {code}, {cause}")]
 pub struct DroppedOption {
     /// Its number.
     pub code: u8,
@@ -181,47 +185,50 @@ pub struct DroppedOption {
     pub cause: BadOption,
 }
 
-/// Why an option, or a part of one, was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+/// Why an option, or a part of one, was dropped: the cause, and behind a colon what it was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadOption {
     /// It reaches past its field.
     #[error("cut short by the end of its field")]
     Truncated,
     /// Its length, all instances together, is not one that it can have.
-    #[error("length of {0} bytes")]
+    #[error("impossible length: {0} bytes")]
     Length(usize),
     /// An overload option where RFC 2132 §9.3 has none.
     #[error("overload inside an overloaded field")]
     Misplaced,
     /// An overload value other than 1, 2 and 3.
-    #[error("overload value {0}")]
+    #[error("unknown overload: {0}")]
     Overload(u8),
     /// A mask that is no prefix of ones, or empty.
-    #[error("subnet mask {0}")]
+    #[error("not a subnet mask: {0}")]
     Mask(Ipv4Addr),
     /// An address that no host can have.
-    #[error("{0} is no host's address")]
+    #[error("not a host's address: {0}")]
     NotAHost(Ipv4Addr),
     /// More entries than are kept.
-    #[error("more than {0} entries")]
+    #[error("too long: more than {0} entries")]
     TooMany(usize),
     /// An MTU below IPv4's least, 68.
-    #[error("MTU of {0} bytes")]
+    #[error("MTU below IPv4's least, 68: {0}")]
     Mtu(u16),
+    /// An MTU with which IPv6 would stop on the link (RFC 8200 §5).
+    #[error("MTU below IPv6's least, 1280, not set (if it is meant, set it by the main plugin or `tuning`): {0}")]
+    MtuForIpv6(u16),
     /// A name with other characters or lengths than a domain name's.
-    #[error("not a domain name")]
-    Name,
+    #[error("not a domain name: \"{0}\"")]
+    Name(String),
     /// A name in DNS wire form that does not end, loops, or has labels of an unknown type.
     #[error("malformed compressed name")]
     Compression,
     /// A route whose destination is wider than 32 bits.
-    #[error("route with a prefix of {0} bits")]
+    #[error("route with an impossible prefix: {0} bits")]
     RouteWidth(u8),
     /// A list of routes that ends inside a route.
     #[error("cut short inside a route")]
     RouteTruncated,
     /// A route to where no route can lead.
-    #[error("route to {0}")]
+    #[error("destination that no route can have: {0}")]
     Destination(Ipv4Net),
     /// No route of the list was of use.
     #[error("no usable route")]

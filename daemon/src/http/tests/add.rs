@@ -122,6 +122,29 @@ fn client_identifiers_follow_the_configuration() {
 }
 
 #[test]
+fn leases_are_kept_for_identities_that_can_return() {
+    let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
+    let table = [
+        (r#"{"clientId": "container", "grace": 5}"#, "", None),
+        ("{}", mac, None),
+        (r#"{"clientId": "mac"}"#, "", None),
+        (r#"{"clientId": "mac"}"#, mac, Some(60)),
+        (r#"{"clientId": "pod"}"#, "", Some(60)),
+        (r#"{"clientId": "text:printer", "grace": 5}"#, "", Some(5)),
+        (r#"{"clientId": "hex:ff:00", "grace": 0}"#, "", Some(0)),
+        (r#"{"provide": [{"option": "61", "value": "printer"}]}"#, "", Some(60)),
+    ];
+    for (ipam, also, grace) in table {
+        let config = format!(
+            r#"{{"cniVersion": "1.1.0", "name": "lan", "type": "macvlan", "master": "eth0", "ipam": {ipam}{also}}}"#
+        );
+        let mut request = with_config("ADD", &config);
+        request.env.args = Some(POD.into());
+        assert_eq!(add(&request).profile.grace, grace, "{ipam}{also}");
+    }
+}
+
+#[test]
 fn what_is_provided_is_sent_once_with_its_own_bytes() {
     let provide = |entries: &str| profile(&format!(r#"{{"provide": [{entries}]}}"#), "A=arg;EMPTY=");
     let table: [(&str, Profile); 9] = [

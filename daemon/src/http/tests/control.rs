@@ -27,6 +27,8 @@ fn row(lan: Lan, link: Link) -> Row {
         t1: Some(Duration::ZERO),
         t2: Some(Duration::from_millis(1999)),
         expires: None,
+        kept: None,
+        held_up: None,
         link,
     }
 }
@@ -36,7 +38,8 @@ fn the_list_is_written_as_the_golden_file_says() {
     let mac = Mac([2, 0, 0, 0, 0, 9]);
     let netns = Link::InNetns { path: "/run/netns/abc".into(), cookie: Cookie(7), ifindex: 3, mac };
     let released = Row {
-        state: "RELEASING",
+        state: "KEPT",
+        kept: Some(Duration::from_secs(59)),
         lease: None,
         t1: None,
         t2: None,
@@ -44,7 +47,11 @@ fn the_list_is_written_as_the_golden_file_says() {
     };
     let adopted_not =
         (Attachment { container: "old".into(), ..released.attachment.clone() }, "no DHCP offer".to_owned());
-    let list = bindings(&[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released], &[adopted_not]);
+    let list = bindings(
+        &[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released],
+        &[adopted_not],
+        [("no server identifier".to_owned(), 3)].into(),
+    );
     let golden = include_str!("golden/bindings.json");
     assert_eq!(serde_json::to_string_pretty(&list).unwrap(), golden.trim_end());
     assert_eq!(serde_json::from_str::<Bindings>(golden).unwrap(), list);

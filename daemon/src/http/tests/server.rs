@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use leasehold_core::record::Change;
 use leasehold_core::time::WallTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::super::{Doors, Event, MAX_OPEN, Reply, Site, serve};
@@ -23,7 +24,7 @@ struct Server {
     socket: PathBuf,
     store: Store,
     events: mpsc::UnboundedReceiver<Event>,
-    stop: oneshot::Sender<()>,
+    listeners: mpsc::UnboundedSender<UnixListener>,
     serving: JoinHandle<()>,
 }
 
@@ -33,13 +34,12 @@ impl Server {
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (persisted, _ends) = mpsc::unbounded_channel();
-        let (store, _) = Store::open(&directory.path().join("state"), persisted).unwrap();
-        let (doors, events) = Doors::new(Site::default(), store.journal());
-        let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(serve(listener, socket.clone(), doors, async {
-            stopped.await.ok();
-        }));
-        Self { _directory: directory, socket, store, events, stop, serving }
+        let (store, _) = Store::open(directory.path(), persisted).unwrap();
+        let (doors, events) = Doors::new(Site::default(), store.journal(), MAX_OPEN);
+        let (listeners, to_serve) = mpsc::unbounded_channel();
+        listeners.send(listener).unwrap();
+        let serving = tokio::spawn(serve(to_serve, socket.clone(), doors));
+        Self { _directory: directory, socket, store, events, listeners, serving }
     }
 
     async fn connect(&self) -> UnixStream {
@@ -129,7 +129,7 @@ async fn the_list_is_served() {
     let stream = server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let (_, call, reply) = server.asked().await;
     assert_eq!(call, Call::List);
-    reply.send(Answer::Bindings { rows: Vec::new(), not_adopted: Vec::new() });
+    reply.send(Answer::Bindings { rows: Vec::new(), not_adopted: Vec::new(), refused: BTreeMap::new() });
     let response = response(stream).await;
     assert_eq!(
         (response.status.as_str(), response.body.as_str()),
@@ -260,7 +260,7 @@ async fn an_answer_that_nobody_reads_does_not_keep_its_place() {
     let (_, _, reply) = server.asked().await;
     // More than the socket's buffers take.
     reply.send(Answer::Failed(Failure::Store(StoreCause::Failed("x".repeat(8 << 20)))));
-    server.stop.send(()).unwrap();
+    drop(server.listeners);
     server.serving.await.unwrap();
     let mut text = Vec::new();
     stream.read_to_end(&mut text).await.unwrap();
@@ -272,7 +272,7 @@ async fn stopping_cuts_callers_off_before_any_byte() {
     let mut server = Server::start();
     let mut stream = server.say(post(&body(&request("ADD")))).await;
     let (_, _, _reply) = server.asked().await;
-    server.stop.send(()).unwrap();
+    drop(server.listeners);
     server.serving.await.unwrap();
     let mut text = Vec::new();
     // Closed, or reset: either way nothing came.
@@ -339,6 +339,7 @@ fn note(server: &Server, cause: &str) {
         address: None,
         server: None,
         cause: cause.to_owned(),
+        run: None,
     };
     server.store.persist(OpId(1), vec![Change::Note(Box::new(event))]);
 }
@@ -410,7 +411,7 @@ async fn stopping_cuts_readers_off() {
     let server = Server::start();
     let waiting = server.say("GET /v1/events?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(events(&server, "").await.status, "HTTP/1.1 200 OK");
-    server.stop.send(()).unwrap();
+    drop(server.listeners);
     server.serving.await.unwrap();
     assert_eq!(response(waiting).await.head, "");
 }

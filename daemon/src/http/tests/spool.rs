@@ -1,12 +1,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
-use leasehold_core::effect::Call;
+use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
 
-use super::super::scan_spool;
+use super::super::spool::Spool as Calls;
 use super::request;
 
 struct Spool {
@@ -19,6 +19,11 @@ impl Spool {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("dhcp.sock");
         Self { _directory: directory, socket }
+    }
+
+    /// What a daemon that starts knows of it.
+    fn calls(&self) -> Calls {
+        Calls::new(self.socket.clone())
     }
 
     fn file(&self, rest: &str) -> PathBuf {
@@ -56,7 +61,7 @@ fn spooled_dels_are_found_with_their_files() {
         paths.push(spool.put(&request));
     }
     paths.sort();
-    let found = scan_spool(&spool.socket);
+    let found = spool.calls().take_up();
     assert_eq!(found.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), paths);
     let mut ids: Vec<_> = found.iter().map(|(_, call)| container(call)).collect();
     ids.sort();
@@ -65,8 +70,25 @@ fn spooled_dels_are_found_with_their_files() {
 }
 
 #[test]
+fn a_call_is_taken_up_once_and_what_failed_is_kept() {
+    let spool = Spool::new();
+    let mut calls = spool.calls();
+    let file = spool.put(&request("DEL"));
+    assert_eq!(calls.take_up().len(), 1);
+    assert!(calls.take_up().is_empty(), "it is under way");
+    calls.done(file.clone(), &Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert!(file.exists() && calls.take_up().is_empty(), "it rests");
+    let mut calls = spool.calls();
+    assert_eq!(calls.take_up().len(), 1, "the next daemon takes it up");
+    calls.done(file.clone(), &Answer::Deleted);
+    assert!(!file.exists() && calls.take_up().is_empty());
+    spool.put(&request("DEL"));
+    assert_eq!(calls.take_up().len(), 1, "a new file of the same name is another call");
+}
+
+#[test]
 fn a_missing_directory_is_an_empty_spool() {
-    assert!(scan_spool(Path::new("/nonexistent/leasehold/dhcp.sock")).is_empty());
+    assert!(Calls::new("/nonexistent/leasehold/dhcp.sock".into()).take_up().is_empty());
 }
 
 #[test]
@@ -85,13 +107,13 @@ fn what_is_no_del_is_set_aside() {
     symlink("/dev/zero", spool.file(".del-link")).unwrap();
     nix::sys::stat::mknod(&spool.file(".del-fifo"), nix::sys::stat::SFlag::S_IFIFO, nix::sys::stat::Mode::S_IRUSR, 0)
         .unwrap();
-    let found = scan_spool(&spool.socket);
+    let found = spool.calls().take_up();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].0, good);
     let bad = ["add", "config", "directory", "empty", "fifo", "large", "link"].map(|b| format!("dhcp.sock.bad-{b}"));
     let good = good.file_name().unwrap().to_str().unwrap().to_owned();
     assert_eq!(spool.others(), bad.into_iter().chain([good]).collect::<Vec<_>>());
-    assert_eq!(scan_spool(&spool.socket).len(), 1);
+    assert_eq!(spool.calls().take_up().len(), 1);
 }
 
 #[test]
@@ -100,7 +122,7 @@ fn unreadable_files_do_not_pile_up() {
     for i in 0..200 {
         fs::write(spool.file(&format!(".del-{i}")), "").unwrap();
     }
-    assert!(scan_spool(&spool.socket).is_empty());
+    assert!(spool.calls().take_up().is_empty());
     assert_eq!(spool.others().len(), 64);
 }
 
@@ -114,7 +136,7 @@ fn an_unfinished_file_is_left_to_its_writer_until_it_is_abandoned() {
     }
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     fs::File::options().write(true).open(&stale).unwrap().set_modified(hour_ago).unwrap();
-    assert!(scan_spool(&spool.socket).is_empty());
+    assert!(spool.calls().take_up().is_empty());
     assert!(fresh.exists());
     assert!(!stale.exists());
 }
@@ -125,6 +147,6 @@ fn files_of_others_are_not_touched() {
     for name in ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"] {
         fs::write(spool.socket.with_file_name(name), "").unwrap();
     }
-    assert!(scan_spool(&spool.socket).is_empty());
+    assert!(spool.calls().take_up().is_empty());
     assert_eq!(spool.others(), ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"]);
 }

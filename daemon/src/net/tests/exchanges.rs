@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
 use super::lab::{Answer, ArpFrame, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete, in_lab, set_down};
@@ -29,11 +31,10 @@ fn only_what_is_ours_comes_in() {
             Answer { chaddr: OTHER, ..good }.frame(),
             Answer { chaddr: Mac([0x02, 0, 0, 0, 0, 0x1a]), ..good }.frame(),
             Answer { chaddr: Mac([0x02, 1, 0, 0, 0, 0x0a]), ..good }.frame(),
-            Answer { port: 67, ..good }.frame(),
+            Answer { port: 69, ..good }.frame(),
+            Answer { port: 67, chaddr: OTHER, to: MAC, ..good }.frame(),
             Answer { protocol: 6, ..good }.frame(),
-            Answer { fragment: 0x2000, ..good }.frame(),
             Answer { fragment: 1, ..good }.frame(),
-            Answer { tail: 2048, ..good }.frame(),
             good.frame()[..70].to_vec(),
         ];
         let ours = [
@@ -52,6 +53,27 @@ fn only_what_is_ours_comes_in() {
             for frame in &ours {
                 assert_eq!(lab.frame(exchange).await.0, *frame);
             }
+        }
+    });
+}
+
+#[test]
+fn what_is_wrong_with_an_answer_comes_in_too() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let exchange = lab.open(inside, PLAIN).await.unwrap();
+        let good = Answer::PLAIN;
+        let wrong = [
+            Answer { port: 67, ..good }.frame(),
+            Answer { fragment: 0x2000, ..good }.frame(),
+            Answer { chaddr: OTHER, to: MAC, ..good }.frame(),
+        ];
+        for frame in &wrong {
+            lab.send(sender, frame.clone());
+        }
+        for frame in &wrong {
+            assert_eq!(lab.frame(exchange).await.0, *frame);
         }
     });
 }
@@ -343,6 +365,26 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
 }
 
 #[test]
+fn an_exchange_waits_for_the_socket_of_another_until_that_is_closed_or_it_is_itself() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, _) = lab.pair().await;
+        let places = Arc::clone(&lab.net.sockets);
+        let all_but_one = places.available_permits() as u32 - 1;
+        let _taken = Arc::clone(&places).try_acquire_many_owned(all_but_one).unwrap();
+        let first = lab.open(inside.clone(), PLAIN).await.unwrap();
+        let (given_up, waiting) = (lab.op(), lab.op());
+        for op in [given_up, waiting] {
+            lab.net.open(op, ExchangeId(op.0), inside.clone(), PLAIN);
+        }
+        lab.net.close(ExchangeId(given_up.0));
+        assert_eq!(lab.done(given_up).await, Outcome::Opened(Err(LinkCause::TimedOut)));
+        assert_eq!(places.available_permits(), 0);
+        lab.net.close(first);
+        assert_eq!(lab.done(waiting).await, Outcome::Opened(Ok(())));
+    });
+}
+
+#[test]
 fn many_exchanges_close_and_none_is_left() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, _) = lab.pair().await;
@@ -380,5 +422,27 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
         assert_eq!(untaken, 16);
         drop(frames);
         lab.frame(flooded).await;
+    });
+}
+
+#[test]
+fn an_exchange_breaks_when_the_process_ends_that_its_namespace_is_known_by() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        // Its input ends with this test.
+        let mut child = netns.run(|| Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is installed"));
+        let path = PathBuf::from(format!("/proc/{}/ns/net", child.id()));
+        let eth0 = Target::Named { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false };
+        let LinkView { cookie, ifindex, mac, .. } = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
+        let link = Link::InNetns { path: path.clone(), cookie, ifindex, mac };
+        let opened = lab.open(link, PLAIN).await.unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let broken = lab.event(|event| match event {
+            NetEvent::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
+            _ => None,
+        });
+        assert_eq!(broken.await, LinkCause::NoNetns(path));
     });
 }

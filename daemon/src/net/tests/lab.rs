@@ -1,11 +1,15 @@
 //! Namespaces, links and frames for the tests of the net. Everything is gone when its value is.
 
+#![allow(unsafe_code)] // One descriptor that nix returns as a bare number: see `file_at`.
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::Ipv4Addr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +24,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CloneFlags, setns, unshare};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
@@ -57,7 +62,8 @@ pub(super) fn in_lab(test: impl AsyncFnOnce(Lab) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (events, driver) = unbounded_channel();
-            let net = Net::start(NetConfig { host_prefix: PathBuf::from("/"), workers: 3 }, events).unwrap();
+            let net =
+                Net::start(NetConfig { host_prefix: PathBuf::from("/"), workers: 3, sockets: 1000 }, events).unwrap();
             test(Lab { net, events: driver, passed_over: VecDeque::new(), last: 0 }).await;
         });
     });
@@ -194,20 +200,26 @@ impl Lab {
 }
 
 /// A namespace that lives as long as this.
-pub(super) struct Netns(File);
+pub(super) struct Netns(OwnedFd);
+
+/// The descriptors of namespaces are these, one after the other: a number that was used for a namespace is nothing else's
+/// soon, so that its path is gone when it is, as in a runtime's directory.
+static DESCRIPTORS: AtomicI32 = AtomicI32::new(300);
 
 impl Netns {
     pub(super) fn new() -> Self {
         let made = thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            File::open("/proc/thread-self/ns/net").unwrap()
+            Self::here()
         });
-        Self(made.join().unwrap())
+        made.join().unwrap()
     }
 
     /// The calling thread's.
     pub(super) fn here() -> Self {
-        Self(File::open("/proc/thread-self/ns/net").unwrap())
+        let file = File::open("/proc/thread-self/ns/net").unwrap();
+        let number = DESCRIPTORS.fetch_update(SeqCst, SeqCst, |n| Some(if n < 900 { n + 1 } else { 300 })).unwrap();
+        Self(file_at(number, &file))
     }
 
     /// A path that leads to it from every thread of this process.
@@ -334,6 +346,13 @@ impl Netns {
             assert!(fed.wait().unwrap().success(), "{text}");
         });
     }
+}
+
+/// Returns another descriptor of this file, with the next free number from `number` on.
+fn file_at(number: i32, file: &File) -> OwnedFd {
+    let copy = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(number)).unwrap();
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows of it.
+    unsafe { OwnedFd::from_raw_fd(copy) }
 }
 
 /// Returns the port of a netlink socket of the calling thread's namespace that hears groups, or that hears none.

@@ -123,8 +123,14 @@ fn what_is_no_network_namespace_is_told_at_once() {
         ] {
             assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NotANetns(path)));
         }
-        for path in [at("missing"), at("file/under"), "relative".into(), "".into(), "/proc/4194304/ns/net".into()] {
+        std::fs::write(at("bare"), "").unwrap();
+        assert_eq!(lab.inspect(eth0_at(at("bare"))).await, Err(LinkCause::NotMounted(at("bare"))));
+        for path in [at("missing"), "relative".into(), "".into(), "/proc/4194304/ns/net".into()] {
             assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoNetns(path)));
+        }
+        // Of what is in no directory nothing can be known.
+        for path in [at("file/under"), at("missing/under")] {
+            assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoDirectory(path)));
         }
     });
 }
@@ -211,8 +217,14 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
         assert_eq!(look("/var/run/netns/c1").await, Ok(MAC));
         assert_eq!(look("/var/run/../../../run/netns/c1").await, Ok(MAC));
         assert_eq!(look(netns.path().to_str().unwrap()).await, Ok(MAC), "a magic link");
-        let none = PathBuf::from("/var/run/netns/c2");
-        assert_eq!(look("/var/run/netns/c2").await, Err(LinkCause::NoNetns(none)));
+        for none in ["/var/run/netns/c2", "/proc/4194304/ns/net"] {
+            assert_eq!(look(none).await, Err(LinkCause::NoNetns(none.into())));
+        }
+        std::fs::remove_file(root.join("var/run")).unwrap();
+        mount(&["-t", "tmpfs", "none", root.join("proc").to_str().unwrap()]);
+        for unseen in ["/var/run/netns/c1", "/proc/4194304/ns/net"] {
+            assert_eq!(look(unseen).await, Err(LinkCause::NoDirectory(unseen.into())));
+        }
     });
     // Where it is mounted on, it cannot be removed; here it is not.
     dir.close().unwrap();
@@ -289,5 +301,27 @@ fn nobody_in_a_namespace_answers_in_the_kernels_place() {
             assert_eq!(sent.map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
             assert_eq!(netlink.view(Which::Name("eth0"), Cookie(1)).unwrap().mac, MAC);
         });
+    });
+}
+
+#[test]
+fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_name() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let by = |ifname: &str, mac| Target::OfServer {
+            netns: netns.path(),
+            ifname: ifname.to_owned(),
+            mac,
+            host_too: false,
+        };
+        let view = lab.inspect(by("gone", MAC)).await.unwrap();
+        assert_eq!((view.ifname.as_str(), view.mac), ("eth0", MAC));
+        let refused =
+            lab.inspect(by("eth0", leasehold_core::wire::Mac([2, 9, 9, 9, 9, 9]))).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("0 links on a wire have 02:09:09:09:09:09, by which the server knows it"),
+            "{refused}"
+        );
     });
 }

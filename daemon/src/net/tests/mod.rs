@@ -1,8 +1,10 @@
 //! The net against the real kernel, in namespaces of the tests' own.
 
+mod alarm;
 mod exchanges;
 mod lab;
 mod links;
 mod news;
 mod ports;
 mod steps;
+mod visits;

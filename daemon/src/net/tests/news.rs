@@ -137,6 +137,29 @@ fn a_namespace_dies_though_exchanges_ran_in_it() {
 }
 
 #[test]
+fn a_namespace_whose_path_goes_is_gone_though_an_exchange_holds_it() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, directory) = (Netns::new(), tempfile::tempdir().unwrap());
+        netns.veth("host0");
+        let [path, other] = ["c1", "c2"].map(|name| directory.path().join(name));
+        for path in [&path, &other] {
+            std::os::unix::fs::symlink(netns.path(), path).unwrap();
+        }
+        let eth0 = Target::Named { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false };
+        let view = lab.apply(eth0.clone(), &[Step::Up]).await.1.unwrap();
+        let (cookie, ifindex, mac) = (view.cookie, view.ifindex, view.mac);
+        lab.open(Link::InNetns { path: path.clone(), cookie, ifindex, mac }, PLAIN).await.unwrap();
+        std::fs::remove_file(other).unwrap();
+        for _ in 0..10 {
+            lab.inspect(eth0.clone()).await.unwrap();
+        }
+        assert!(!left_over(&mut lab).iter().any(is_death));
+        std::fs::remove_file(path).unwrap();
+        lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+    });
+}
+
+#[test]
 fn news_of_the_host_and_of_strangers_is_not_told() {
     in_lab(async |mut lab: Lab| {
         let (known, stranger) = (Netns::new(), Netns::new());

@@ -1,14 +1,17 @@
-//! Exchanges over a bridge, by a port of their own; and in a VLAN of a link.
+//! Exchanges over a bridge or a parent of macvlans, by a port of their own; and in a VLAN of a link.
 
 use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, Link, LinkCause, Sockets, Target};
+use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
 use super::lab::{Answer, ArpFrame, DEADLINE, Lab, Netns, PLAIN, arp, in_lab, make_bridge};
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
+
+/// That of a macvlan beside ours.
+const BESIDE: Mac = Mac([0x02, 0, 0, 0, 0, 0x0d]);
 
 fn ip(arguments: &str) -> String {
     Netns::here().ip(arguments)
@@ -18,8 +21,8 @@ fn host(ifname: &str) -> Target {
     Target::Host { ifname: ifname.to_owned() }
 }
 
-fn port_of(bridge: u32) -> Link {
-    Link::Parent { ifindex: bridge, mac: OTHER, vlan: 0, port: true }
+fn port_of(ifindex: u32) -> Link {
+    Link::Parent { ifindex, mac: OTHER, vlan: 0, port: true }
 }
 
 /// What is on the bridge itself, as a server on the same host is.
@@ -110,9 +113,10 @@ fn a_port_that_cannot_be_made_leaves_nothing_behind() {
         assert_eq!(lab.open(port_of(4711), PLAIN).await, Err(no_link));
         let (netns, _, _) = lab.pair().await;
         let host0 = lab.inspect(host("host0")).await.unwrap().ifindex;
+        // Of a bridge's port none can be made.
+        ip("link set host0 master br0");
         let refused = lab.open(port_of(host0), PLAIN).await;
-        assert!(matches!(refused, Err(LinkCause::Refused { doing: "make a port of the bridge", .. })), "{refused:?}");
-        gone(&mut lab, "lh-0").await;
+        assert!(matches!(refused, Err(LinkCause::Refused { doing: "make a macvlan", .. })), "{refused:?}");
         // The threads came back.
         for _ in 0..8 {
             assert!(lab.inspect(host("host0")).await.is_ok() && lab.inspect(netns.eth0()).await.is_ok());
@@ -151,6 +155,70 @@ fn a_port_that_is_closed_before_it_forwards_goes_too() {
         let outcome = lab.done(op).await;
         assert!(matches!(outcome, Outcome::Opened(Err(_))), "{outcome:?}");
         gone(&mut lab, "lh-0").await;
+    });
+}
+
+/// Makes a parent of macvlans with a wire behind it and a macvlan on it. Returns the namespaces of both, the parent, and
+/// who listens at the wire's other end and on the macvlan.
+async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
+    let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
+    let (netns, wire, _) = lab.pair().await;
+    let parent = lab.inspect(host("host0")).await.unwrap().ifindex;
+    let beside = Netns::new();
+    beside.macvlan(parent, BESIDE);
+    let sibling = lab.apply(beside.eth0(), &[Step::Up]).await.1.unwrap();
+    if !sibling.carrier {
+        lab.kernel(KernelEvent::Carrier { cookie: sibling.cookie, ifindex: sibling.ifindex, up: true }).await;
+    }
+    let sibling = lab.open(beside.link(&sibling), all).await.unwrap();
+    let wire = lab.open(wire, all).await.unwrap();
+    ([netns, beside], parent, [wire, sibling])
+}
+
+#[test]
+fn what_is_sent_by_a_macvlan_reaches_the_others_and_the_wire_and_is_answered() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, parent, hearers) = wired_parent(&mut lab).await;
+        let exchange = lab.open(port_of(parent), Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
+        lab.send(exchange, arp());
+        for hearer in hearers {
+            assert_eq!(lab.frame(hearer).await.0, arp());
+            let mut answer = ArpFrame { operation: 2, target_mac: OTHER, ..ArpFrame::QUESTION }.frame();
+            answer[..6].copy_from_slice(&OTHER.0);
+            lab.send(hearer, answer.clone());
+            let (bytes, meta) = lab.frame(exchange).await;
+            assert_eq!((bytes, meta.other_host, meta.vlan), (answer, false, 0));
+        }
+    });
+}
+
+#[test]
+fn on_the_parent_itself_nothing_reaches_its_macvlans() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, parent, [wire, sibling]) = wired_parent(&mut lab).await;
+        let direct = lab.open(Link::parent(parent, OTHER), PLAIN).await.unwrap();
+        lab.send(direct, arp());
+        assert_eq!(lab.frame(wire).await.0, arp());
+        let by_port = lab.open(port_of(parent), PLAIN).await.unwrap();
+        let second = ArpFrame { target: [192, 0, 2, 99].into(), ..ArpFrame::QUESTION }.frame();
+        lab.send(by_port, second.clone());
+        assert_eq!(lab.frame(sibling).await.0, second, "the first never came: this is what the port is for");
+    });
+}
+
+#[test]
+fn a_macvlan_waits_for_its_ethernet_address_and_goes_with_its_exchange() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, parent, _) = wired_parent(&mut lab).await;
+        let links = ip("link");
+        let taken = Link::Parent { ifindex: parent, mac: BESIDE, vlan: 0, port: true };
+        assert_eq!(lab.open(taken, PLAIN).await, Err(LinkCause::MacTaken(BESIDE)));
+        let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
+        assert_eq!(ip("link"), links, "nothing is to be seen of it in the host's namespace");
+        assert_eq!(lab.open(port_of(parent), PLAIN).await, Err(LinkCause::MacTaken(OTHER)));
+        lab.net.close(exchange);
+        let free = async { while lab.open(port_of(parent), PLAIN).await.is_err() {} };
+        tokio::time::timeout(DEADLINE, free).await.expect("it goes by itself");
     });
 }
 

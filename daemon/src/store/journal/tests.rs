@@ -22,6 +22,7 @@ fn event(cause: u64) -> Event {
         address: Some("10.0.0.7/24".parse().unwrap()),
         server: None,
         cause: cause.to_string(),
+        run: None,
     }
 }
 
@@ -85,6 +86,56 @@ fn the_latest_ten_thousand_are_kept_and_no_more() {
     assert_eq!(numbers(&read(&store, 11_000, 10)), [11_001]);
     // As many as may be at once.
     assert_eq!(read(&store, 0, usize::MAX).events.len(), MOST);
+    store.close();
+}
+
+/// A renewal like any other of this container, at this second.
+fn renewal(container: &str, second: u64) -> Change {
+    let attachment = Attachment { container: container.to_owned(), ..event(0).attachment };
+    Change::Note(Box::new(Event { attachment, cause: "renewal at T1".to_owned(), ..event(second) }))
+}
+
+/// What is in the journal: number, container, and how often it happened.
+fn runs(store: &Store) -> Vec<(u64, String, u64)> {
+    let all = read(store, 0, usize::MAX).events.into_iter();
+    all.map(|Numbered { number, event }| (number, event.attachment.container, event.run.map_or(1, |run| run.times)))
+        .collect()
+}
+
+#[test]
+fn renewals_push_out_nothing_but_earlier_ones_of_the_same_lease() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    store.persist(OpId(1), notes([1]));
+    for second in 0..300 {
+        store.persist(OpId(1), ["a", "b"].map(|container| renewal(container, second)).into());
+    }
+    let text = |text: &str| text.to_owned();
+    assert_eq!(runs(&store), [(1, text("c"), 1), (600, text("a"), 300), (601, text("b"), 300)]);
+    let last = read(&store, 600, 1).events.remove(0).event;
+    assert_eq!(last.wall, WallTime::from_epoch(Duration::from_secs(299)));
+    assert_eq!(last.run.unwrap().since, WallTime::from_epoch(Duration::ZERO));
+    // A reader that follows sees each, though the one before it is not there any more.
+    store.persist(OpId(1), vec![renewal("a", 300)]);
+    assert_eq!(read(&store, 601, 10), Read { events: read(&store, 0, 10).events.split_off(2), next_after: 602 });
+    store.close();
+}
+
+#[test]
+fn another_event_of_the_lease_ends_a_run() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    let Change::Note(other) = renewal("a", 3) else { unreachable!() };
+    let other = Change::Note(Box::new(Event { kind: EventKind::Changed, ..*other }));
+    store.persist(OpId(1), vec![renewal("a", 1), renewal("a", 2), other, renewal("a", 4), renewal("a", 5)]);
+    let times: Vec<_> = runs(&store).into_iter().map(|(number, _, times)| (number, times)).collect();
+    assert_eq!(times, [(2, 2), (3, 1), (5, 2)]);
+    store.close();
+    // As does a restart: what was written before it is as it was.
+    let store = open(dir.path());
+    store.persist(OpId(1), vec![renewal("a", 6), renewal("a", 7)]);
+    let times: Vec<_> = runs(&store).into_iter().map(|(number, _, times)| (number, times)).collect();
+    assert_eq!(times, [(2, 2), (3, 1), (5, 2), (7, 2)]);
     store.close();
 }
 

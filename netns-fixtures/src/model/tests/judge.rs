@@ -11,7 +11,7 @@ fn each_field_that_table_5_forbids_is_a_violation() {
     let address = ip(9);
     let one = |code: u8| (code, vec![10, 9, 0, 9]);
     assert_eq!(one(50).1, address.octets());
-    let discovers: [Spoiled; 15] = [
+    let discovers: [Spoiled; 16] = [
         (|m| m.op = 2, Violation::Op(2)),
         (|m| m.hlen = 16, Violation::Hardware(1, 16)),
         (|m| m.hops = 1, Violation::Hops(1)),
@@ -27,6 +27,7 @@ fn each_field_that_table_5_forbids_is_a_violation() {
         (|m| m.options[2].1 = vec![1, 3, 121], Violation::ListOrder(3)),
         (|m| m.options[2].1 = vec![1, 121, 1], Violation::ListTwice(1)),
         (|m| m.options[3].1 = vec![2, 0], Violation::MaxSize(512)),
+        (|m| m.options.swap(0, 1), Violation::TypeNotFirst(61)),
     ];
     let client = Client::new(ID, MAC);
     for (spoil, violation) in discovers {

@@ -3,15 +3,17 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::super::accept::Refusal;
 use fastrand::Rng;
+use ipnet::Ipv4Net;
 
-use super::super::lease::Lease;
+use super::super::accept::Refusal;
+use super::super::lease::{Lease, Route};
 use super::super::release::{Release, ReleaseStep};
 use super::super::timing::Timer;
 use super::super::{Loss, Refused, Verdict};
 use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, Stage, at, lease, plain, sent};
 use crate::wire::Mac;
+use crate::wire::message::MessageType;
 
 /// Brings a client to REQUESTING; returns its xid.
 fn requesting() -> (Stage, u32) {
@@ -22,7 +24,7 @@ fn requesting() -> (Stage, u32) {
     (stage, xid)
 }
 
-fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
+pub(super) fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
     let (mut stage, xid) = requesting();
     let output = stage.answer(at(0.0), &reply(Reply::new(ACK, xid, 600)));
     match output.verdict {
@@ -39,10 +41,35 @@ fn an_ack_is_won_and_closes_the_sockets() {
     assert_eq!(stage.client.state(), "BOUND");
 }
 
+/// Another server than the one that is asked answers.
+const OTHER_SERVER: Refusal = Refusal::OtherServer { server: Ipv4Addr::new(192, 0, 2, 9), asked: SERVER };
+
+#[test]
+fn an_extension_with_the_servers_own_address_is_refused_and_the_lease_kept() {
+    let mut stage = Stage::bound(300, 525, 600);
+    stage.next(Timer::Renew, &["ARP"]);
+    let output = stage.arp(at(300.0), SERVER_MAC);
+    let ack = Reply { yiaddr: SERVER, ..Reply::new(ACK, sent(&output.frames[0]).xid(), 600) };
+    let output = stage.answer(at(300.0), &ack);
+    assert_eq!(output.refused, Some(Refusal::OfServer(SERVER).into()));
+    assert_eq!(stage.client.lease().map(|lease| lease.ip()), Some(LEASED));
+}
+
+#[test]
+fn the_address_of_a_boot_server_or_router_may_be_a_clients() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let offer = Reply { siaddr: LEASED, ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets()) };
+    let output = stage.answer(at(0.0), &offer);
+    assert_eq!((output.refused, stage.client.state()), (None, "REQUESTING"));
+}
+
 #[test]
 fn each_refusal_has_its_cause() {
     let ip = |a, b, c, d| Ipv4Addr::new(a, b, c, d);
     let yiaddr = |address| move |r: Reply| Reply { yiaddr: address, ..r };
+    let unexpected = |kind| Refusal::Unexpected { kind, state: "SELECTING" };
+    let network = |address| Refusal::NetworkAddress(Ipv4Net::new_assert(address, 24));
     type Change = Box<dyn Fn(Reply) -> Reply>;
     let table: Vec<(Change, Refusal)> = vec![
         (Box::new(|r| Reply { xid: r.xid ^ 1, ..r }), Refusal::OtherXid),
@@ -50,15 +77,18 @@ fn each_refusal_has_its_cause() {
         (Box::new(|r| r.with(61, b"\0other")), Refusal::OtherClientId),
         (Box::new(|r| r.without(54)), Refusal::NoServerId),
         (Box::new(|r| r.without(51)), Refusal::NoLeaseTime),
-        (Box::new(|r| r.with(51, &[0; 4])), Refusal::ZeroLeaseTime),
-        (Box::new(|r| Reply { kind: ACK, ..r }), Refusal::Unexpected),
-        (Box::new(|r| Reply { kind: NAK, ..r }), Refusal::Unexpected),
-        (Box::new(yiaddr(ip(0, 0, 0, 0))), Refusal::BadAddress),
-        (Box::new(yiaddr(ip(127, 0, 0, 1))), Refusal::BadAddress),
-        (Box::new(yiaddr(ip(224, 0, 0, 5))), Refusal::BadAddress),
-        (Box::new(yiaddr(ip(255, 255, 255, 255))), Refusal::BadAddress),
-        (Box::new(yiaddr(ip(192, 0, 2, 0))), Refusal::NetworkAddress),
-        (Box::new(yiaddr(ip(192, 0, 2, 255))), Refusal::NetworkAddress),
+        (Box::new(|r| r.with(51, &[0; 4])), Refusal::ShortLease(0)),
+        (Box::new(|r| r.with(51, &[0, 0, 0, 5])), Refusal::ShortLease(5)),
+        (Box::new(|r| Reply { kind: ACK, ..r }), unexpected(MessageType::Ack)),
+        (Box::new(|r| Reply { kind: NAK, ..r }), unexpected(MessageType::Nak)),
+        (Box::new(yiaddr(ip(0, 0, 0, 0))), Refusal::BadAddress(ip(0, 0, 0, 0))),
+        (Box::new(yiaddr(ip(127, 0, 0, 1))), Refusal::BadAddress(ip(127, 0, 0, 1))),
+        (Box::new(yiaddr(ip(224, 0, 0, 5))), Refusal::BadAddress(ip(224, 0, 0, 5))),
+        (Box::new(yiaddr(ip(255, 255, 255, 255))), Refusal::BadAddress(ip(255, 255, 255, 255))),
+        (Box::new(yiaddr(ip(192, 0, 2, 0))), network(ip(192, 0, 2, 0))),
+        (Box::new(yiaddr(ip(192, 0, 2, 255))), network(ip(192, 0, 2, 255))),
+        (Box::new(yiaddr(SERVER)), Refusal::OfServer(SERVER)),
+        (Box::new(|r| Reply { giaddr: LEASED, ..r }), Refusal::OfRelay(LEASED)),
     ];
     for (change, refusal) in table {
         let mut stage = Stage::acquiring();
@@ -75,9 +105,12 @@ fn each_refusal_has_its_cause() {
 fn an_ack_for_another_address_or_from_another_server_is_refused() {
     let (mut stage, xid) = requesting();
     let other = Reply { yiaddr: Ipv4Addr::new(192, 0, 2, 51), ..Reply::new(ACK, xid, 600) };
-    assert_eq!(stage.answer(at(0.0), &other).refused, Some(Refusal::OtherAddress.into()));
+    assert_eq!(
+        stage.answer(at(0.0), &other).refused,
+        Some(Refusal::OtherAddress { acknowledged: other.yiaddr, asked: LEASED }.into())
+    );
     let other = Reply::new(ACK, xid, 600).with(54, &[192, 0, 2, 9]);
-    assert_eq!(stage.answer(at(0.0), &other).refused, Some(Refusal::OtherServer.into()));
+    assert_eq!(stage.answer(at(0.0), &other).refused, Some(OTHER_SERVER.into()));
     assert_eq!(stage.client.state(), "REQUESTING");
 }
 
@@ -85,7 +118,7 @@ fn an_ack_for_another_address_or_from_another_server_is_refused() {
 fn nak_from_another_server_is_ignored() {
     let (mut stage, xid) = requesting();
     let output = stage.answer(at(0.0), &Reply::nak(xid).with(54, &[192, 0, 2, 9]));
-    assert_eq!(output.refused, Some(Refusal::OtherServer.into()));
+    assert_eq!(output.refused, Some(OTHER_SERVER.into()));
     assert_eq!(stage.client.state(), "REQUESTING");
 }
 
@@ -100,32 +133,6 @@ fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
     assert!(!message.expect("a message").contains('"') || stage.client.lease().is_none());
     let discover = sent(&output.frames[0]);
     assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None), "not the address that was refused");
-}
-
-#[test]
-fn any_server_may_answer_a_rebinding_but_only_its_own_a_renewal() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.clock(at(500.0));
-    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let other = |xid| Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]);
-    assert_eq!(stage.answer(at(500.0), &other(xid)).refused, Some(Refusal::OtherServer.into()));
-    let xid = sent(&stage.clock(at(900.0)).frames[0]).xid();
-    let output = stage.answer(at(901.0), &other(xid));
-    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
-    assert_eq!((lease.server, lease.start), (Ipv4Addr::new(192, 0, 2, 9), at(900.0)));
-    assert_eq!(stage.client.state(), "BOUND");
-}
-
-#[test]
-fn a_late_answer_to_an_earlier_try_is_not_believed() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.clock(at(500.0));
-    let early = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    stage.clock(at(504.0));
-    stage.clock(at(700.0));
-    stage.arp(at(700.0), SERVER_MAC);
-    let output = stage.answer(at(700.0), &Reply::new(ACK, early, 1000));
-    assert_eq!(output.refused, Some(Refusal::OtherXid.into()));
 }
 
 #[test]
@@ -167,10 +174,17 @@ fn option_121_replaces_249_replaces_33_and_3() {
 }
 
 #[test]
-fn an_mtu_that_would_stop_ipv6_is_dropped() {
+fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
     assert_eq!(won(|r| r.with(26, &1280u16.to_be_bytes())).mtu, Some(1280));
-    assert_eq!(won(|r| r.with(26, &1279u16.to_be_bytes())).mtu, None);
     assert_eq!(won(|r| r.with(26, &[0, 0, 5, 220])).mtu, None, "four bytes");
+    let (mut stage, xid) = requesting();
+    let ack = Reply::new(ACK, xid, 600).with(26, &1279u16.to_be_bytes()).with(3, &[192, 0, 2, 255]);
+    let output = stage.answer(at(0.0), &ack);
+    let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
+    assert_eq!((lease.mtu, lease.gateway), (None, None));
+    let told: Vec<_> = output.dropped.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("1279") && told[1].contains("192.0.2.255"), "{told:?}");
 }
 
 #[test]
@@ -205,12 +219,16 @@ fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
 
 #[test]
 fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
-    let far = Lease { server: Ipv4Addr::new(198, 51, 100, 1), gateway: Some(SERVER), ..lease() };
-    let mut release = Release::new(plain(), far, at(0.0), &mut Rng::with_seed(1));
+    let routes = vec![Route { destination: Ipv4Net::default(), via: Some(SERVER) }];
+    let far = Lease { server: Ipv4Addr::new(198, 51, 100, 1), routes, ..lease() };
+    let mut release = Release::new(plain(), plain().station, far, at(0.0), &mut Rng::with_seed(1));
     let mut now = at(0.0);
     let frame = loop {
         match release.on_clock(now) {
-            ReleaseStep::Send(frame) => break sent(&frame),
+            ReleaseStep::Send { frame, answered } => {
+                assert!(!answered);
+                break sent(&frame);
+            }
             ReleaseStep::Ask(_) | ReleaseStep::Wait => now = release.deadline().expect("it goes on"),
         }
     };
@@ -248,7 +266,7 @@ fn without_its_address_only_its_own_server_refuses_a_lease_that_is_renewed() {
     let (mut stage, request) = unaddressed(500, 900, 1000);
     let nak = Reply::nak(request.xid());
     let other = stage.answer(at(500.0), &nak.clone().with(54, &[192, 0, 2, 9]));
-    assert_eq!(other.refused, Some(Refusal::OtherServer.into()));
+    assert_eq!(other.refused, Some(OTHER_SERVER.into()));
     assert!(matches!(stage.answer(at(500.0), &nak).verdict, Some(Verdict::Lost(_, Loss::Nak { .. }))));
     let mut stage = Stage::bound(500, 900, 1000);
     stage.client.set_addressed(false);

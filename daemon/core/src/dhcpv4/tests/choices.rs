@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -12,6 +11,7 @@ use super::super::profile::{Profile, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Verdict};
 use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, sent};
+use crate::wire::message::MessageType;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
 
@@ -78,7 +78,7 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
         let mut stage = with(profile, None);
         let xid = discover(&mut stage).xid();
         let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        assert_eq!(output.refused, Some(Refusal::Untrusted.into()));
+        assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
         assert_eq!((stage.client.tally().refused, stage.client.state()), (1, "SELECTING"));
         let allowed = Reply::new(OFFER, xid, 600).with(54, &OTHER.octets());
         assert_eq!(stage.answer(at(0.0), &allowed).frames.len(), 1, "another server is taken");
@@ -92,7 +92,8 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
         let first = discover(&mut stage);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
         let plain = stage.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
-        assert_eq!(plain.refused, Some(Refusal::Unexpected.into()), "without option 80 it is no rapid commit");
+        let refusal = Refusal::Unexpected { kind: MessageType::Ack, state: "SELECTING" };
+        assert_eq!(plain.refused, Some(refusal.into()), "without option 80 it is no rapid commit");
         let output = stage.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
         match output.verdict {
             Some(Verdict::Won(lease)) => assert_eq!((rapid_commit, lease.start), (true, at(0.0))),
@@ -108,7 +109,7 @@ fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() 
         let xid = discover(&mut stage).xid();
         let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
         match output.verdict {
-            Some(Verdict::Unwanted { wanted, offered }) => {
+            Some(Verdict::Unwanted { wanted, offered, .. }) => {
                 assert_eq!((preferred, wanted, offered), (false, OTHER, LEASED))
             }
             other => assert!(preferred && matches!(other, Some(Verdict::Won(_)))),
@@ -129,7 +130,7 @@ fn the_wanted_address_is_asked_for_and_taken_at_once() {
 
 #[test]
 fn an_unlike_first_offer_waits_for_a_better_one() {
-    let mut stage = with(Profile::default(), wants(LEASED, false));
+    let mut stage = with(Profile::default(), wants(LEASED, true));
     let xid = discover(&mut stage).xid();
     let unlike = Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) };
     assert!(stage.answer(at(0.0), &unlike).frames.is_empty());
@@ -140,17 +141,26 @@ fn an_unlike_first_offer_waits_for_a_better_one() {
 }
 
 #[test]
-fn without_a_better_one_the_unlike_offer_is_taken_or_refused_as_the_caller_prefers() {
-    for preferred in [true, false] {
-        let mut stage = with(Profile::default(), wants(LEASED, preferred));
-        let xid = discover(&mut stage).xid();
-        stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
-        let frames: &[&str] = if preferred { &["REQUEST"] } else { &[] };
-        let (when, output) = stage.next(Timer::Choose, frames);
-        assert_eq!(when, at(0.2));
-        let unwanted = Verdict::Unwanted { wanted: LEASED, offered: OTHER };
-        assert_eq!(output.verdict, (!preferred).then_some(unwanted));
+fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
+    let mut stage = with(Profile::default(), wants(LEASED, true));
+    let xid = discover(&mut stage).xid();
+    stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.2));
+}
+
+#[test]
+fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
+    let mut stage = with(Profile::default(), wants(LEASED, false));
+    let xid = discover(&mut stage).xid();
+    let unlike = |stage: &mut Stage, when| stage.answer(when, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    assert!(unlike(&mut stage, at(0.0)).frames.is_empty());
+    for _ in 0..2 {
+        let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        assert!(unlike(&mut stage, when).frames.is_empty());
     }
+    assert_eq!(stage.client.tally().unwanted, Some((SERVER, OTHER)), "for who has to say why there is no lease");
+    let right = stage.answer(at(3.5), &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]));
+    assert_eq!(sent(&right.frames[0]).option(50), Some(&LEASED.octets()[..]));
 }
 
 #[test]
@@ -165,10 +175,10 @@ fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
 
     let mut stage = adopt();
     let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    let output = stage.answer(at(0.0), &Reply::nak(xid));
+    assert!(stage.answer(at(0.0), &Reply::nak(xid)).frames.is_empty(), "which server granted it nobody knows");
+    let (refused, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
     let xid = sent(&output.frames[0]).xid();
-    stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
-    let output = stage.clock(at(0.0) + Duration::from_millis(200));
-    assert_eq!(output.verdict, Some(Verdict::Unwanted { wanted: LEASED, offered: OTHER }));
-    assert_eq!(stage.client.owed(at(0.0)), None, "nothing is known to be granted, so nothing is released");
+    let other = stage.answer(refused, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    assert_eq!((other.frames.len(), stage.client.tally().unwanted), (0, Some((SERVER, OTHER))));
+    assert_eq!(stage.client.owed(refused), None, "nothing is known to be granted, so nothing is released");
 }

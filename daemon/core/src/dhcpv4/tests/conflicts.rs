@@ -33,19 +33,21 @@ fn assert_declined(output: &Output) {
 }
 
 #[test]
-fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_at_once() {
+fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_soon() {
     let (mut stage, xid) = requesting();
     let output = stage.event(at(0.0), CONFLICT);
     assert!(output.frames.is_empty() && output.verdict.is_none(), "DECLINE answers the ACK: {output:?}");
     assert_eq!(stage.client.requesting(), Some((LEASED, true)));
     let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
     assert_declined(&output);
-    assert_eq!(names(&output), ["DECLINE", "DISCOVER"]);
-    let discover = sent(&output.frames[1]);
+    assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
+    assert_eq!(stage.client.tally().declined, Some((LEASED, NEIGHBOUR)));
+    assert_eq!(stage.deadline(), (at(0.1) + Duration::from_millis(100), Timer::Discover));
+    let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+    let discover = sent(&output.frames[0]);
     assert_eq!(discover.option(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
     assert_eq!(stage.client.owed(at(0.0)), None, "nothing is to be released");
-    assert_eq!(stage.client.tally().declined, Some((LEASED, NEIGHBOUR)));
 }
 
 #[test]
@@ -60,8 +62,9 @@ fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
 fn a_conflict_over_one_offer_says_nothing_of_the_next() {
     let (mut stage, xid) = requesting();
     stage.event(at(0.0), CONFLICT);
-    let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
-    let xid = sent(&output.frames[1]).xid();
+    stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
+    let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+    let xid = sent(&output.frames[0]).xid();
     stage.answer(at(0.2), &Reply::new(OFFER, xid, 600));
     let output = stage.answer(at(0.3), &Reply::new(ACK, xid, 600));
     assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
@@ -78,6 +81,51 @@ fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds()
     assert_eq!(stage.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
     let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
     assert_eq!(sent(&output.frames[0]).option(50), None);
+}
+
+/// The pauses after so many conflicts in a row, in milliseconds, each just before its end and at it.
+fn pauses(waited_for: bool, count: u32) -> Vec<u128> {
+    let mut stage = Stage::acquiring();
+    if !waited_for {
+        stage.client.not_waited_for();
+    }
+    let mut now = at(0.0);
+    let mut output = stage.clock(now);
+    (0..count)
+        .map(|_| {
+            let xid = sent(&output.frames[0]).xid();
+            stage.answer(now, &Reply::new(OFFER, xid, 600));
+            stage.event(now, CONFLICT);
+            assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
+            let (due, next) = stage.next(Timer::Discover, &["DISCOVER"]);
+            let pause = due.saturating_since(now).as_millis();
+            (now, output) = (due, next);
+            pause
+        })
+        .collect()
+}
+
+#[test]
+fn the_pauses_between_conflicts_in_a_row_grow() {
+    assert_eq!(pauses(true, 10), [100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000, 2000]);
+    let seconds: Vec<_> = pauses(false, 9).into_iter().map(|millis| millis / 1000).collect();
+    assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
+}
+
+#[test]
+fn an_address_that_is_free_makes_the_next_conflict_the_first() {
+    let mut stage = Stage::bound(300, 525, 600);
+    for (now, pause) in [(5.0, 10), (100.0, 20)] {
+        assert_declined(&stage.event(at(now), CONFLICT));
+        assert_eq!(stage.deadline(), (at(now) + Duration::from_secs(pause), Timer::Discover));
+        let (due, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+        let xid = sent(&output.frames[0]).xid();
+        stage.answer(due, &Reply::new(OFFER, xid, 600));
+        stage.answer(due, &Reply::new(ACK, xid, 600));
+    }
+    stage.client.is_free();
+    assert_declined(&stage.event(at(200.0), CONFLICT));
+    assert_eq!(stage.deadline(), (at(210.0), Timer::Discover));
 }
 
 #[test]

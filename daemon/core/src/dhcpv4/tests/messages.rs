@@ -13,7 +13,7 @@ fn sender() -> Sender {
     plain()
 }
 
-/// A BOOTREQUEST of table 5: fixed fields, magic cookie, options in order of code, end, zeros up to 300 bytes.
+/// A BOOTREQUEST of table 5: fixed fields, magic cookie, options in their order, end, zeros up to 300 bytes.
 fn expected(secs: u16, ciaddr: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![1, 1, 6, 0];
     bytes.extend(XID.to_be_bytes());
@@ -44,16 +44,27 @@ fn check(frame: &[u8], to: Mac, source: Ipv4Addr, destination: Ipv4Addr, payload
 #[test]
 fn discover_is_a_broadcast_from_nowhere() {
     let id = client_id();
-    let options: [(u8, &[u8]); 4] = [(53, &[1]), (55, &LIST), (57, &SIZE), (61, id.as_bytes())];
+    let options: [(u8, &[u8]); 4] = [(53, &[1]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().discover(XID, 3, None);
     check(&frame, Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(3, NONE, &options));
+}
+
+#[test]
+fn the_largest_message_is_what_the_interface_takes_whole_and_never_less_than_576_or_more_than_1472() {
+    for (mtu, size) in [(68, 576), (604, 576), (605, 577), (1280, 1252), (1499, 1471), (1500, 1472), (65_536, 1472)] {
+        let mut sender = sender();
+        sender.set_mtu(mtu);
+        let (id, size) = (client_id(), u16::to_be_bytes(size));
+        let options: [(u8, &[u8]); 4] = [(53, &[1]), (61, id.as_bytes()), (57, &size), (55, &LIST)];
+        check(&sender.discover(XID, 0, None), Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(0, NONE, &options));
+    }
 }
 
 #[test]
 fn discover_may_wish_for_an_address() {
     let id = client_id();
     let wish = LEASED.octets();
-    let options: [(u8, &[u8]); 5] = [(50, &wish), (53, &[1]), (55, &LIST), (57, &SIZE), (61, id.as_bytes())];
+    let options: [(u8, &[u8]); 5] = [(53, &[1]), (61, id.as_bytes()), (50, &wish), (57, &SIZE), (55, &LIST)];
     let frame = sender().discover(XID, 0, Some(LEASED));
     check(&frame, Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(0, NONE, &options));
 }
@@ -63,7 +74,7 @@ fn request_in_requesting_names_server_and_address() {
     let id = client_id();
     let (wish, server) = (LEASED.octets(), SERVER.octets());
     let options: [(u8, &[u8]); 6] =
-        [(50, &wish), (53, &[3]), (54, &server), (55, &LIST), (57, &SIZE), (61, id.as_bytes())];
+        [(53, &[3]), (61, id.as_bytes()), (50, &wish), (54, &server), (57, &SIZE), (55, &LIST)];
     let frame = sender().select(XID, 3, LEASED, SERVER);
     check(&frame, Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(3, NONE, &options));
 }
@@ -72,7 +83,7 @@ fn request_in_requesting_names_server_and_address() {
 fn request_in_rebooting_names_the_address_only() {
     let id = client_id();
     let wish = LEASED.octets();
-    let options: [(u8, &[u8]); 5] = [(50, &wish), (53, &[3]), (55, &LIST), (57, &SIZE), (61, id.as_bytes())];
+    let options: [(u8, &[u8]); 5] = [(53, &[3]), (61, id.as_bytes()), (50, &wish), (57, &SIZE), (55, &LIST)];
     let frame = sender().reboot(XID, 3, LEASED);
     check(&frame, Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(3, NONE, &options));
 }
@@ -80,7 +91,7 @@ fn request_in_rebooting_names_the_address_only() {
 #[test]
 fn request_in_renewing_is_a_unicast_from_the_leased_address() {
     let id = client_id();
-    let options: [(u8, &[u8]); 4] = [(53, &[3]), (55, &LIST), (57, &SIZE), (61, id.as_bytes())];
+    let options: [(u8, &[u8]); 4] = [(53, &[3]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().renew(XID, 3, LEASED, Hop { server: SERVER, mac: SERVER_MAC });
     check(&frame, SERVER_MAC, LEASED, SERVER, &expected(3, LEASED, &options));
 }
@@ -88,7 +99,7 @@ fn request_in_renewing_is_a_unicast_from_the_leased_address() {
 #[test]
 fn request_in_rebinding_is_a_broadcast_from_the_leased_address() {
     let id = client_id();
-    let options: [(u8, &[u8]); 4] = [(53, &[3]), (55, &LIST), (57, &SIZE), (61, id.as_bytes())];
+    let options: [(u8, &[u8]); 4] = [(53, &[3]), (61, id.as_bytes()), (57, &SIZE), (55, &LIST)];
     let frame = sender().rebind(XID, 3, LEASED);
     check(&frame, Mac::BROADCAST, LEASED, Ipv4Addr::BROADCAST, &expected(3, LEASED, &options));
 }
@@ -97,7 +108,7 @@ fn request_in_rebinding_is_a_broadcast_from_the_leased_address() {
 fn release_is_a_unicast_from_the_leased_address() {
     let id = client_id();
     let server = SERVER.octets();
-    let options: [(u8, &[u8]); 4] = [(53, &[7]), (54, &server), (56, b"attachment deleted"), (61, id.as_bytes())];
+    let options: [(u8, &[u8]); 4] = [(53, &[7]), (61, id.as_bytes()), (54, &server), (56, b"attachment deleted")];
     let frame = sender().release(XID, LEASED, Hop { server: SERVER, mac: SERVER_MAC });
     check(&frame, SERVER_MAC, LEASED, SERVER, &expected(0, LEASED, &options));
 }
@@ -107,7 +118,7 @@ fn decline_is_a_broadcast_that_names_server_and_address() {
     let id = client_id();
     let (wish, server) = (LEASED.octets(), SERVER.octets());
     let options: [(u8, &[u8]); 5] =
-        [(50, &wish), (53, &[4]), (54, &server), (56, b"address in use"), (61, id.as_bytes())];
+        [(53, &[4]), (61, id.as_bytes()), (50, &wish), (54, &server), (56, b"address in use")];
     let frame = sender().decline(XID, LEASED, SERVER);
     check(&frame, Mac::BROADCAST, NONE, Ipv4Addr::BROADCAST, &expected(0, NONE, &options));
 }

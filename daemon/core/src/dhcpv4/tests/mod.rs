@@ -3,6 +3,8 @@
 mod answers;
 mod choices;
 mod conflicts;
+mod extend;
 mod messages;
 mod script;
 mod timers;
+mod values;

@@ -113,6 +113,8 @@ pub(super) struct Reply {
     pub(super) xid: u32,
     pub(super) chaddr: Mac,
     pub(super) yiaddr: Ipv4Addr,
+    pub(super) siaddr: Ipv4Addr,
+    pub(super) giaddr: Ipv4Addr,
     pub(super) options: Vec<(u8, Vec<u8>)>,
 }
 
@@ -125,12 +127,13 @@ impl Reply {
     pub(super) fn new(kind: u8, xid: u32, lease_time: u32) -> Self {
         let options =
             vec![(54, SERVER.octets().to_vec()), (1, vec![255, 255, 255, 0]), (51, lease_time.to_be_bytes().to_vec())];
-        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, options }
+        let (siaddr, giaddr) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, siaddr, giaddr, options }
     }
 
     pub(super) fn nak(xid: u32) -> Self {
         let options = vec![(54, SERVER.octets().to_vec()), (56, b"wrong \"net\"".to_vec())];
-        Self { kind: NAK, xid, chaddr: MAC, yiaddr: Ipv4Addr::UNSPECIFIED, options }
+        Self { kind: NAK, yiaddr: Ipv4Addr::UNSPECIFIED, options, ..Self::new(NAK, xid, 0) }
     }
 
     pub(super) fn with(mut self, code: u8, value: &[u8]) -> Self {
@@ -149,7 +152,8 @@ impl Reply {
         bytes.extend(self.xid.to_be_bytes());
         bytes.extend([0; 8]);
         bytes.extend(self.yiaddr.octets());
-        bytes.extend([0; 8]);
+        bytes.extend(self.siaddr.octets());
+        bytes.extend(self.giaddr.octets());
         bytes.extend(self.chaddr.0);
         bytes.extend([0; 10 + 64 + 128]);
         bytes.extend([99, 130, 83, 99, 53, 1, self.kind]);
@@ -163,6 +167,7 @@ impl Reply {
 }
 
 /// A client and its time.
+#[derive(Clone)]
 pub(super) struct Stage {
     pub(super) client: Client,
     pub(super) listening: bool,
@@ -205,10 +210,10 @@ impl Stage {
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
         assert!(declines, "sent over the sockets of the lost lease");
         self.listening = true;
-        let Output { mut frames, verdict, refused, .. } = output;
+        let Output { mut frames, verdict, refused, dropped, .. } = output;
         let opened = self.client.handle(now, Event::Opened);
         frames.extend(opened.frames);
-        Output { frames, verdict, refused, listen: opened.listen }
+        Output { frames, verdict, refused, dropped, listen: opened.listen }
     }
 
     /// Lets an answer come in.

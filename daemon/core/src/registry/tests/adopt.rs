@@ -14,7 +14,7 @@ fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
     rig.lease = 86_400;
     rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
     prepare(&mut rig);
-    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap() };
+    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     rig.reg = Registry::new(Config::default(), 8);
     let boot = BootId("b".into());
     rig.input(Input::Start { boot, records: vec![], spooled: vec![], adoptees: vec![adoptee] });
@@ -29,6 +29,14 @@ fn kinds(rig: &Rig) -> Vec<u8> {
 fn assert_at_rest(rig: &mut Rig) {
     assert_eq!(rig.reg.poll_timeout(), None);
     assert!(rig.reg.adoptions.is_empty() && rig.reg.errands.is_empty());
+}
+
+impl Rig {
+    pub(super) fn not_adopted(&mut self) -> Vec<String> {
+        let id = self.request(Call::List);
+        let Some(Answer::Bindings { not_adopted, .. }) = self.answers.remove(&id) else { panic!() };
+        not_adopted.into_iter().map(|(attachment, reason)| format!("{attachment}: {reason}")).collect()
+    }
 }
 
 #[test]
@@ -69,7 +77,8 @@ fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
 fn an_adoption_that_is_offered_another_address_advises_nothing_that_would_not_help() {
     let mut rig = running(|rig| rig.give = Ipv4Addr::new(192, 0, 2, 77));
     rig.run_until(1020.0);
-    let expected = "lan/a/eth0: 192.0.2.77 was offered instead of 192.0.2.50, which it has: no server confirms that";
+    let expected =
+        "lan/a/eth0: 192.0.2.1 offered 192.0.2.77 instead of 192.0.2.50, which it has: no server confirms that";
     assert_eq!(rig.not_adopted(), [expected]);
 }
 
@@ -83,13 +92,27 @@ fn an_address_that_comes_late_is_adopted() {
 }
 
 #[test]
-fn an_adoption_is_not_tried_again_when_its_container_is_gone() {
-    let mut rig = running(|rig| rig.blind = Some(LinkCause::TimedOut));
-    rig.live.remove(&1);
-    rig.blind = None;
-    rig.run_until(1002.0);
+fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_is_gone() {
+    let mut rig = running(|rig| _ = rig.live.remove(&1));
     assert_eq!(rig.not_adopted(), ["lan/a/eth0: eth0 in /ns/1: no network namespace at /ns/1"]);
+    rig.run_until(3000.0);
+    assert_eq!((rig.reg.adoptions.len(), rig.not_adopted().len()), (1, 1), "it may be this daemon that is blind");
+    rig.addresses.clear();
+    rig.add("b", 2, "b");
+    rig.run_until(3400.0);
+    assert_eq!((rig.reg.adoptions.len(), rig.not_adopted().len()), (0, 1));
+    rig.del("b");
+    rig.run_until(3500.0);
     assert_at_rest(&mut rig);
+}
+
+#[test]
+fn an_adoption_of_a_blind_start_succeeds_once_its_namespace_is_seen() {
+    let mut rig = running(|rig| _ = rig.live.remove(&1));
+    rig.run_until(1100.0);
+    rig.live.insert(1);
+    rig.run_until(1500.0);
+    assert_eq!((rig.state("a"), rig.not_adopted().len()), (vec!["BOUND"], 0));
 }
 
 #[test]
@@ -125,7 +148,8 @@ fn an_add_goes_before_adoptions() {
     let mut rig = Rig::new(1);
     rig.server = Server::Silent;
     rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
-    let adoptee = |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap() };
+    let adoptee =
+        |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
     rig.reg = Registry::new(Config { permits: 1, ..Config::default() }, 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
@@ -142,7 +166,8 @@ fn adoptions_that_no_server_answers_leave_permits_for_adds() {
     rig.server = Server::Silent;
     rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
     let call = |n: u64| rig.call(&format!("c{n}"), n, &format!("c{n}"));
-    let adoptees = (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap() }).collect();
+    let adoptees =
+        (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap(), mac: None }).collect();
     rig.reg = Registry::new(rig.config.clone(), 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
     rig.run_until(1010.0);
@@ -193,4 +218,27 @@ fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
         rig.run_until(1140.0);
         assert_eq!((rig.state("a").len(), rig.state("b").len(), rig.stored.len()), (1, 0, 1), "renewed: {renewed}");
     }
+}
+
+#[test]
+fn the_interface_that_the_server_knows_is_adopted_without_its_address_where_a_stand_in_has_that_and_its_name() {
+    let mut rig = Rig::new(8);
+    rig.lease = 100;
+    rig.ifname = "0123abcd-nic".to_owned();
+    let known = crate::wire::Mac([2, 0, 0, 0, 1, 1]);
+    let address = "192.0.2.50/24".parse().unwrap();
+    let adoptee = |mac| Adoptee { add: rig.call("a", 1, "a"), address, mac };
+    let start = |adoptee| {
+        let boot = BootId("b".into());
+        Input::Start { boot, records: vec![], spooled: vec![], adoptees: vec![adoptee] }
+    };
+    let (hidden, unknown) = (start(adoptee(Some(known))), start(adoptee(None)));
+    rig.reg = Registry::new(Config::default(), 8);
+    rig.input(unknown);
+    assert_eq!((rig.state("a").len(), rig.not_adopted().len()), (0, 1), "it may be any other");
+    rig.reg = Registry::new(Config::default(), 8);
+    rig.input(hidden);
+    rig.run_until(1200.0);
+    assert_eq!((rig.state("a"), rig.on_link().len(), rig.not_adopted().len()), (vec!["BOUND"], 0, 0));
+    assert!(rig.only_record().taken_off);
 }

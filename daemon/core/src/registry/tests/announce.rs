@@ -10,7 +10,10 @@ use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
 const A: &str = "192.0.2.50/24";
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+/// What the interface gets as its Ethernet address later.
+const TUNED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 
 /// The lease is about to be renewed with another address.
 fn changing(detection: Detection) -> Rig {
@@ -18,7 +21,7 @@ fn changing(detection: Detection) -> Rig {
     rig.profile = Profile { detection, ..Profile::default() };
     rig.lease = 4000;
     rig.bind_slowly();
-    rig.run_until(2999.0);
+    rig.run_until(rig.t1() - 0.5);
     rig.give = OTHER;
     rig.asked.clear();
     rig
@@ -41,7 +44,7 @@ impl Rig {
 fn a_changed_address_is_announced_twice_whatever_the_detection() {
     for (detection, probes) in [(Detection::Optimistic, 3), (Detection::Off, 0)] {
         let mut rig = changing(detection);
-        rig.run_until(3000.5);
+        rig.run_until(rig.at.as_secs_f64() + 1.0);
         assert_eq!(rig.appeared(), (2, probes), "{detection:?}");
     }
 }
@@ -65,10 +68,20 @@ fn a_changed_address_that_waited_for_room_is_announced_when_it_is_put_on() {
 #[test]
 fn without_detection_nobody_is_listened_to_meanwhile() {
     let mut rig = changing(Detection::Off);
-    rig.run_until(3000.5);
+    rig.run_until(rig.at.as_secs_f64() + 1.0);
     let claim = Arp::request(Mac([2, 0, 0, 0, 9, 9]), OTHER, OTHER);
     (0..3).for_each(|_| rig.hear(&claim));
     assert_eq!((rig.state("a"), rig.appeared()), (vec!["BOUND"], (2, 0)));
+}
+
+/// A lease of more than an hour, as it is some seconds after its ADD.
+fn bound(profile: Profile, after: f64) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = profile;
+    rig.lease = 4000;
+    rig.bind();
+    rig.run_until(1000.0 + after);
+    rig
 }
 
 /// The interface gets another Ethernet address as the plugin `tuning` gives it: down, the address, up. What breaks the sockets
@@ -89,23 +102,17 @@ fn tune(rig: &mut Rig, mac: Mac) {
 
 #[test]
 fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_later() {
-    let tuned = Mac([2, 0, 0, 0, 7, 7]);
-    let address = Ipv4Addr::new(192, 0, 2, 50);
     // Before the window has sockets of its own, while it has, and after it.
     for after in [0.005, 0.5, 60.0] {
         for detection in [Detection::Optimistic, Detection::Off] {
-            let mut rig = Rig::new(8);
-            rig.profile = Profile { detection, ..Profile::default() };
-            rig.lease = 4000;
-            rig.bind();
-            rig.run_until(1000.0 + after);
+            let mut rig = bound(Profile { detection, ..Profile::default() }, after);
             rig.asked.clear();
             rig.asked_from.clear();
-            tune(&mut rig, tuned);
+            tune(&mut rig, TUNED);
             rig.run_until(1100.0);
-            let announced = rig.asked.iter().filter(|asked| **asked == (address, address)).count();
+            let announced = rig.asked.iter().filter(|asked| **asked == (ADDRESS, ADDRESS)).count();
             assert_eq!(announced, 2, "{after} {detection:?}");
-            assert!(rig.asked_from.iter().all(|mac| *mac == tuned), "{after}: {:?}", rig.asked_from);
+            assert!(rig.asked_from.iter().all(|mac| *mac == TUNED), "{after}: {:?}", rig.asked_from);
             assert!(rig.open.is_empty() && rig.events.len() == 1);
         }
     }
@@ -113,40 +120,30 @@ fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_lat
 
 #[test]
 fn an_ethernet_address_that_a_restart_finds_is_announced_to_nobody() {
-    let mut rig = Rig::new(8);
-    rig.lease = 4000;
-    rig.bind();
-    rig.run_until(1100.0);
-    rig.mac = Some(Mac([2, 0, 0, 0, 7, 7]));
+    let mut rig = bound(Profile::default(), 100.0);
+    rig.mac = Some(TUNED);
     rig.asked.clear();
     rig.restart();
-    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true }));
+    rig.tell_carrier(true);
     rig.run_until(1200.0);
     assert!(rig.asked.is_empty(), "{:?}", rig.asked);
 }
 
 #[test]
 fn an_ethernet_address_whose_message_was_lost_is_announced_all_the_same() {
-    let mut rig = Rig::new(8);
-    rig.lease = 4000;
-    rig.bind();
-    rig.run_until(1100.0);
-    rig.mac = Some(Mac([2, 0, 0, 0, 7, 7]));
+    let mut rig = bound(Profile::default(), 100.0);
+    rig.mac = Some(TUNED);
     rig.asked.clear();
     rig.input(Input::Kernel(KernelEvent::Missed));
     rig.run_until(1200.0);
-    assert_eq!(rig.asked, [(Ipv4Addr::new(192, 0, 2, 50), Ipv4Addr::new(192, 0, 2, 50)); 2]);
+    assert_eq!(rig.asked, [(ADDRESS, ADDRESS); 2]);
 }
 
 #[test]
 fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() {
     for restarts in [false, true] {
-        let tuned = Mac([2, 0, 0, 0, 7, 7]);
-        let mut rig = Rig::new(8);
-        rig.lease = 4000;
-        rig.bind();
-        rig.run_until(1000.5);
-        tune(&mut rig, tuned);
+        let mut rig = bound(Profile::default(), 0.5);
+        tune(&mut rig, TUNED);
         rig.run_until(2500.0);
         if restarts {
             rig.restart();
@@ -155,45 +152,38 @@ fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() 
         rig.asked_from.clear();
         rig.run_until(3001.0);
         let server = Ipv4Addr::new(192, 0, 2, 1);
-        assert_eq!(rig.asked, [(Ipv4Addr::new(192, 0, 2, 50), server)], "at T1");
-        assert_eq!(rig.asked_from, [tuned], "it would change what the neighbours know");
+        assert_eq!(rig.asked, [(ADDRESS, server)], "at T1");
+        assert_eq!(rig.asked_from, [TUNED], "it would change what the neighbours know");
         rig.del("a");
-        assert_eq!((rig.asked_from.len(), rig.asked_from.last()), (2, Some(&tuned)));
+        assert_eq!((rig.asked_from.len(), rig.asked_from.last()), (2, Some(&TUNED)));
         assert!(rig.chaddrs.iter().all(|chaddr| *chaddr == Mac([2, 0, 0, 0, 1, 1])), "{:?}", rig.chaddrs);
     }
 }
 
 #[test]
 fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
-    let tuned = Mac([2, 0, 0, 0, 7, 7]);
-    let mut rig = Rig::new(8);
-    rig.lease = 4000;
-    rig.bind();
-    rig.run_until(1100.0);
+    let mut rig = bound(Profile::default(), 100.0);
     rig.hold_looks = true;
     rig.input(Input::Kernel(KernelEvent::Missed));
-    rig.mac = Some(tuned);
-    rig.input(Input::Kernel(KernelEvent::Ethernet { cookie: Cookie(1), ifindex: 2, mac: tuned }));
+    rig.mac = Some(TUNED);
+    rig.input(Input::Kernel(KernelEvent::Ethernet { cookie: Cookie(1), ifindex: 2, mac: TUNED }));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
     rig.asked_from.clear();
     rig.run_until(3001.0);
-    assert_eq!(rig.asked_from.last(), Some(&tuned), "at T1");
+    assert_eq!(rig.asked_from.last(), Some(&TUNED), "at T1");
 }
 
 #[test]
 fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not_announced() {
     for after in [0.5, 3.0, 100.0] {
-        let mut rig = Rig::new(8);
-        rig.lease = 4000;
-        rig.bind();
-        rig.run_until(1000.0 + after);
+        let mut rig = bound(Profile::default(), after);
         rig.asked.clear();
         // As KubeVirt does it, faster than the daemon looks.
         rig.hold_looks = true;
         rig.take_off(A);
-        tune(&mut rig, Mac([2, 0, 0, 0, 7, 7]));
+        tune(&mut rig, TUNED);
         rig.hold_looks = false;
         while let Some((op, outcome)) = rig.looks.pop_front() {
             rig.input(Input::Done { op, outcome });
@@ -206,37 +196,24 @@ fn an_address_that_was_taken_off_just_before_the_ethernet_address_changed_is_not
 
 #[test]
 fn on_ipvlan_what_bears_the_leased_address_bears_the_ethernet_address_that_the_parent_got() {
-    let moved = Mac([2, 0, 0, 0, 7, 7]);
-    let mut rig = Rig::new(8);
-    rig.profile = Profile { on_parent: true, ..Profile::default() };
-    rig.lease = 4000;
-    rig.bind();
-    rig.run_until(1100.0);
+    let mut rig = bound(Profile { on_parent: true, ..Profile::default() }, 100.0);
     rig.asked_from.clear();
-    tune(&mut rig, moved);
+    tune(&mut rig, TUNED);
     rig.run_until(1200.0);
-    assert_eq!(rig.asked_from, [moved; 2], "announced over the parent");
+    assert_eq!(rig.asked_from, [TUNED; 2], "announced over the parent");
     rig.run_until(3001.0);
-    assert_eq!(rig.asked_from[2..], [moved], "at T1, over the container's own link");
+    assert_eq!(rig.asked_from[2..], [TUNED], "at T1, over the container's own link");
 }
 
 #[test]
 fn what_is_looked_for_beside_goes_on_after_the_interface_was_down_for_its_ethernet_address() {
-    let tuned = Mac([2, 0, 0, 0, 7, 7]);
-    let address = Ipv4Addr::new(192, 0, 2, 50);
-    let mut rig = Rig::new(8);
-    rig.lease = 4000;
-    rig.bind();
-    rig.run_until(1000.1);
-    tune(&mut rig, tuned);
+    let mut rig = bound(Profile::default(), 0.1);
+    tune(&mut rig, TUNED);
     rig.run_until(1010.0);
-    let probes = rig.asked.iter().filter(|asked| **asked == (Ipv4Addr::UNSPECIFIED, address)).count();
+    let probes = rig.asked.iter().filter(|asked| **asked == (Ipv4Addr::UNSPECIFIED, ADDRESS)).count();
     assert_eq!((probes, rig.open.len()), (3, 0));
 
-    let mut rig = Rig::new(8);
-    rig.lease = 4000;
-    rig.bind();
-    rig.run_until(1000.1);
+    let mut rig = bound(Profile::default(), 0.1);
     for _ in 0..2 {
         let exchange = *rig.open.keys().next().expect("the window is open");
         rig.input(Input::Broken { exchange, cause: LinkCause::Down });

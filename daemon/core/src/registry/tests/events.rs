@@ -108,19 +108,40 @@ fn a_namespace_that_dies_without_del_is_an_orphan_and_then_released() {
     rig.add("a", 1, "a");
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
-    rig.run_until(1010.0);
+    rig.run_until(1059.9);
     use EventKind::*;
-    assert_eq!(rig.kinds(), [Acquired, OrphanFound, Released]);
+    assert_eq!(rig.kinds(), [Acquired, Released]);
     assert_eq!(rig.last_event().cause, "its link is gone");
+    rig.run_until(1060.1);
+    assert_eq!(rig.kinds(), [Acquired, Released, OrphanFound]);
+    assert_eq!(rig.reg.poll_timeout(), None);
+}
+
+#[test]
+fn a_link_that_goes_before_its_del_is_no_orphan() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.add("b", 2, "b");
+    for cookie in [1, 2] {
+        rig.live.remove(&cookie);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(cookie) }));
+    }
+    rig.run_until(1059.0);
+    rig.del("a");
+    rig.run_until(1070.0);
+    let orphans = rig.events.iter().filter(|event| event.kind == EventKind::OrphanFound);
+    assert_eq!(orphans.map(|event| event.attachment.container.as_str()).collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]
 fn an_audit_that_finds_a_link_gone_finds_an_orphan() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
+    rig.add("b", 2, "b");
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelEvent::Missed));
-    assert_eq!(rig.kinds()[1], EventKind::OrphanFound);
+    rig.run_until(1061.0);
+    assert!(rig.kinds().contains(&EventKind::OrphanFound));
 }
 
 #[test]
@@ -148,7 +169,7 @@ fn an_adoption_is_told_as_such_and_only_once() {
     let mut rig = Rig::new(8);
     let address = "192.0.2.50/24".parse().unwrap();
     rig.addresses = vec![address];
-    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address }];
+    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address, mac: None }];
     rig.reg = Registry::new(Config::default(), 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
     assert_eq!(rig.kinds(), [EventKind::Adopted]);
@@ -215,8 +236,11 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
     rig.add("a", 1, "a");
     rig.disk = Disk::Full;
     let mut at = 1050.5;
+    // Each renewal says something new, or the last would stand for all.
+    let mut other = "192.0.2.77".parse().unwrap();
     while rig.reg.events_dropped() == 0 {
         at += 50.0;
+        std::mem::swap(&mut rig.give, &mut other);
         rig.run_until(at);
         assert!(at < 1_000_000.0, "{} wait", rig.persists.last().map_or(0, Vec::len));
     }
@@ -252,7 +276,7 @@ fn a_new_lease_that_was_never_durable_is_told_to_nobody() {
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
     use EventKind::*;
-    assert_eq!(rig.kinds(), [Acquired, Lost, OrphanFound, Released]);
+    assert_eq!(rig.kinds(), [Acquired, Lost, Released, OrphanFound]);
 }
 
 #[test]
@@ -271,4 +295,32 @@ fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
     let released: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::Released).collect();
     assert_eq!(released.len(), 1, "the DEL of a failed: {released:?}");
     assert_eq!(released[0].attachment, attachment("b"));
+}
+
+#[test]
+fn renewals_that_the_store_does_not_take_push_out_no_other_event() {
+    let mut rig = Rig::new(8);
+    rig.lease = 20;
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Full;
+    // More renewals than there are places for events that wait.
+    for minutes in 1..=200 {
+        rig.run_until(1000.0 + f64::from(minutes) * 60.0);
+    }
+    rig.disk = Disk::Good;
+    rig.run_until(13_015.0);
+    assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Renewed]);
+    let run = rig.events[1].run.expect("it happened more than once");
+    assert!(run.times > 1_100, "{run:?}");
+}
+
+#[test]
+fn a_lease_too_short_to_hold_is_refused_with_its_seconds() {
+    let mut rig = Rig::new(8);
+    rig.lease = 1;
+    let id = rig.add("a", 1, "a");
+    rig.run_until(1040.0);
+    let Some(Answer::Failed(failure)) = rig.answers.get(&id) else { panic!("{:?}", rig.answers.get(&id)) };
+    let said = failure.to_string();
+    assert!(said.contains("a lease time of 1 s, too short to hold: 6 s is the least"), "{said}");
 }

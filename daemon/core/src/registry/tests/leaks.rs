@@ -9,7 +9,7 @@ use crate::link::{KernelEvent, Link};
 use crate::record::{Record, RecordState};
 
 impl Rig {
-    fn releases(&self) -> usize {
+    pub(super) fn releases(&self) -> usize {
         self.sent.iter().filter(|(kind, _)| *kind == 7).count()
     }
 
@@ -105,6 +105,7 @@ fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
 fn node(containers: u64) -> Rig {
     let mut rig = Rig::new(1000);
     rig.lease = 10_000;
+    rig.mask = [0, 0];
     rig.profile.detection = Detection::Off;
     rig.live = (1..=containers + 9).collect();
     for n in 1..=containers {
@@ -148,6 +149,7 @@ fn a_del_does_not_wait_for_the_leases_of_dead_namespaces() {
 fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
     let mut rig = node(200);
     all_die(&mut rig, 200);
+    rig.give = "192.0.2.249".parse().unwrap();
     let add = rig.add("next", 201, "c200");
     assert!(matches!(rig.answers[&add], Answer::Leased(_)));
     rig.run_until(1010.0);
@@ -239,7 +241,7 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
 #[test]
 fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_some() {
     let mut rig = node(1);
-    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    rig.tell_carrier(false);
     rig.carrier = false;
     let del = rig.del("c1");
     assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 0));
@@ -255,7 +257,7 @@ fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_so
 #[test]
 fn a_del_without_carrier_goes_by_the_hosts_link_where_that_has_some() {
     let mut rig = node(1);
-    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    rig.tell_carrier(false);
     let del = rig.del("c1");
     assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 1));
     assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));

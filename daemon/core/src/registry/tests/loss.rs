@@ -51,12 +51,13 @@ fn a_refused_address_goes_when_the_store_knows_and_waits_a_second_at_most() {
     for writes in [false, true] {
         let mut rig = bound(Profile::default());
         (rig.server, rig.disk) = (Server::Naks, Disk::Slow);
-        rig.run_until(1050.9);
+        let t1 = rig.t1();
+        rig.run_until(t1 + 0.9);
         assert_eq!(rig.on_link(), [A], "the next daemon would not know why it is off");
         if writes {
             rig.flush();
         } else {
-            rig.run_until(1051.1);
+            rig.run_until(t1 + 1.1);
         }
         assert!(rig.on_link().is_empty(), "writes {writes}");
     }
@@ -263,12 +264,11 @@ fn a_del_gives_back_a_permit_or_the_wish_for_one() {
 #[test]
 fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
     let mut rig = bound(Profile::default());
-    let carrier = |up| Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up });
-    rig.input(carrier(false));
+    rig.tell_carrier(false);
     // The host sleeps, and hears of the link before it looks at the clock.
     rig.at = Duration::from_secs(1150);
     rig.server = Server::Silent;
-    rig.input(carrier(true));
+    rig.tell_carrier(true);
     rig.run_until(1151.0);
     assert_eq!((rig.on_link().len(), rig.only_record().state), (0, RecordState::Seeking));
     assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
@@ -281,14 +281,12 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_brings_discovery_soon() {
     rig.run_until(1400.0);
     rig.sent.clear();
     while rig.sent.is_empty() || !rig.open.is_empty() {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64());
+        rig.wake();
     }
-    let carrier = |up| KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up };
-    rig.input(Input::Kernel(carrier(false)));
+    rig.tell_carrier(false);
     rig.run_until(rig.at.as_secs_f64() + 3.1);
     rig.server = Server::Up;
-    rig.input(Input::Kernel(carrier(true)));
+    rig.tell_carrier(true);
     rig.run_until(rig.at.as_secs_f64() + 10.1);
     assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
 }
@@ -298,17 +296,15 @@ fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_so
     let mut rig = bound(Profile::default());
     rig.server = Server::Silent;
     rig.run_until(1400.0);
-    let carrier = |up| KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up };
-    rig.input(Input::Kernel(carrier(false)));
+    rig.tell_carrier(false);
     rig.run_until(1410.0);
     rig.sent.clear();
     while rig.sent.is_empty() {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64());
+        rig.wake();
     }
     assert!(!rig.open.is_empty());
     (rig.server, rig.wished) = (Server::Up, None);
-    rig.input(Input::Kernel(carrier(true)));
+    rig.tell_carrier(true);
     rig.run_until(rig.at.as_secs_f64() + 10.1);
     assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
     assert_eq!(rig.wished, Some(Ipv4Addr::new(192, 0, 2, 50)), "a server that forgot all may give it again");

@@ -34,6 +34,12 @@ fn unsized_add(faults: usize) -> Rig {
 }
 
 impl Rig {
+    /// Returns the MTU that the interface has: what it was given last.
+    pub(super) fn mtu(&self) -> u32 {
+        let mtu = |step: &Step| if let Step::Mtu(mtu) = step { Some(*mtu) } else { None };
+        self.steps.iter().rev().find_map(mtu).unwrap_or(1500)
+    }
+
     /// The store knows that the MTU is still to be set.
     fn is_due(&self) -> bool {
         self.only_record().former.as_ref().is_some_and(|former| former.mtu_due)
@@ -61,6 +67,18 @@ fn an_mtu_that_the_kernel_refuses_keeps_nothing_else_from_being_done_and_is_trie
     assert!(rig.faults.is_empty() && rig.steps.is_empty() && rig.is_due());
     rig.run_until(1004.0);
     assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![Step::Mtu(1400)], None));
+}
+
+#[test]
+fn servers_are_told_the_largest_message_that_the_interface_takes() {
+    let mut rig = Rig::new(8);
+    rig.options = SMALL.to_vec();
+    rig.add("a", 1, "a");
+    assert_eq!((rig.max_size, rig.steps.clone()), (Some(1472), vec![Step::Mtu(1400)]));
+    rig.configure(A);
+    let t1 = rig.t1();
+    rig.run_until(t1 + 1.0);
+    assert_eq!(rig.max_size, Some(1372));
 }
 
 #[test]
@@ -161,7 +179,7 @@ fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_reco
     rig.options = SMALL.to_vec();
     rig.addresses.push(A.parse().unwrap());
     rig.disk = Disk::Full;
-    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap() }];
+    let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap(), mac: None }];
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
     rig.run_until(1030.0);
     assert_eq!((rig.state("a"), rig.steps.len()), (vec!["BOUND"], 0));

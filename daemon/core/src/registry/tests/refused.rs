@@ -30,7 +30,7 @@ impl Rig {
 
     fn set_carrier(&mut self, up: bool) {
         self.carrier = up;
-        self.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up }));
+        self.tell_carrier(up);
     }
 }
 
@@ -68,8 +68,7 @@ fn what_is_kept_on_the_interface_is_still_known_while_another_address_is_asked_f
     (rig.server, rig.give) = (Server::OffersOnly, OTHER);
     rig.run_until(1101.0);
     while rig.state("a") != ["REQUESTING"] {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64());
+        rig.wake();
     }
     rig.delete_in_vain();
     rig.server = Server::Up;

@@ -22,11 +22,12 @@ fn rig(profile: Profile) -> Rig {
 }
 
 impl Rig {
-    /// A neighbour answers our probe.
+    /// A neighbour answers our probe, and nothing else.
     fn neighbour_answers(&mut self, address: Ipv4Addr) {
         let own = Mac([2, 0, 0, 0, 1, 1]);
         let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
         self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+        self.run_until((self.at + Duration::from_secs(1)).as_secs_f64());
     }
 
     fn spoken(&self) -> Vec<u8> {
@@ -89,8 +90,7 @@ fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
     rig.stations.insert(rig.give, NEIGHBOUR);
     rig.server = Server::Up;
     while !rig.has_event(EventKind::Declined) {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64());
+        rig.wake();
     }
     assert_eq!(rig.on_link(), [A]);
 }
@@ -104,6 +104,7 @@ fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_i
     rig.run_until(1010.0);
     rig.disk = Disk::Good;
     rig.flush();
+    rig.run_until(1010.1);
     assert_eq!(rig.spoken(), [1, 3, 4, 1, 3]);
     assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip() != FIRST));
 }
@@ -129,7 +130,7 @@ fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
     rig.addresses.push(A.parse().unwrap());
     let mut add = rig.call("a", 1, "a");
     add.timeout = Duration::from_secs(8);
-    let adoptees = vec![Adoptee { add, address: A.parse().unwrap() }];
+    let adoptees = vec![Adoptee { add, address: A.parse().unwrap(), mac: None }];
     rig.disk = Disk::Slow;
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
     rig.run_until(1015.0);
@@ -170,8 +171,7 @@ fn a_refused_address_goes_before_the_next_one_is_probed_for() {
     assert_eq!(rig.looks.len(), 1, "the refused address is to go");
     rig.server = Server::Up;
     while !rig.spoken().ends_with(&[1, 3]) || rig.state("a") != ["BOUND"] {
-        let (at, _) = rig.reg.poll_timeout().unwrap();
-        rig.run_until(at.since_boot().as_secs_f64());
+        rig.wake();
     }
     rig.look_up();
     assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());

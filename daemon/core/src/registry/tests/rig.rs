@@ -2,6 +2,8 @@
 //! refuses or never acknowledges, looks that can be held back. Effects are carried out at once; a request that is answered
 //! twice panics.
 
+mod server;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -21,9 +23,10 @@ use crate::record::{Change, Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, ArpOp, Frame, Udp};
+use crate::wire::frame::{Arp, ArpOp};
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(super) const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// What the server gives first.
 const FIRST_ADDRESS: &str = "192.0.2.50/24";
@@ -55,6 +58,16 @@ pub(super) struct Rig {
     pub(super) disk: Disk,
     pub(super) server: Server,
     pub(super) give: Ipv4Addr,
+    /// Who has what, as far as the server remembers. Where another client has what it would give, it gives the next one.
+    pub(super) granted: BTreeMap<Ipv4Addr, Vec<u8>>,
+    /// The server knows clients by chaddr alone.
+    pub(super) by_chaddr: bool,
+    /// It gives everybody the same.
+    pub(super) one_for_all: bool,
+    /// What it says its identifier is, where it was not asked by that.
+    pub(super) server_id: Ipv4Addr,
+    /// To whom the last DECLINE was, by server identifier.
+    pub(super) declined_to: Option<Ipv4Addr>,
     pub(super) lease: u32,
     /// What a survey finds; `None`: it takes too long.
     pub(super) survey: Option<Survey>,
@@ -65,6 +78,8 @@ pub(super) struct Rig {
     pub(super) dns: Option<Ipv4Addr>,
     pub(super) published: Vec<(String, Option<Dns>)>,
     pub(super) carrier: bool,
+    /// The interface is administratively down, as a look shows it.
+    pub(super) down: bool,
     /// The Ethernet address that interfaces got by hand.
     pub(super) mac: Option<Mac>,
     pub(super) addresses: Vec<Ipv4Net>,
@@ -72,12 +87,18 @@ pub(super) struct Rig {
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
     pub(super) faults: VecDeque<(usize, LinkCause)>,
+    /// No macvlan can be made as a port of the host's link, for this reason.
+    pub(super) no_port: Option<LinkCause>,
     /// The next RELEASEs are not taken by their link, for these reasons.
     pub(super) unsent: VecDeque<LinkCause>,
     /// A link that takes a RELEASE does not say so.
     pub(super) hold_sends: bool,
     /// Looks fail with this.
     pub(super) blind: Option<LinkCause>,
+    /// What a namespace that is none of these looks like.
+    pub(super) missing: fn(PathBuf) -> LinkCause,
+    /// No namespace is seen, at whatever path: what that looks like.
+    pub(super) unseen: Option<fn(PathBuf) -> LinkCause>,
     /// The end of the mask that the server says.
     pub(super) mask: [u8; 2],
     /// Options that the server adds to what it always says, as bytes.
@@ -102,13 +123,15 @@ pub(super) struct Rig {
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
     pub(super) wished: Option<Ipv4Addr>,
+    /// The largest message (57) that the last DISCOVER or REQUEST asked for.
+    pub(super) max_size: Option<u16>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The container's interface has another Ethernet address by now: what is sent to the one of before is another host's.
     pub(super) readdressed: bool,
     /// The Ethernet addresses that these bore as sender.
     pub(super) asked_from: Vec<Mac>,
-    /// Who answers ARP for which address.
+    /// Who answers ARP for which address; for [`ANY`]: for all others.
     pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
     req: u64,
 }
@@ -123,6 +146,11 @@ impl Rig {
             disk: Disk::Good,
             server: Server::Up,
             give: Ipv4Addr::new(192, 0, 2, 50),
+            granted: BTreeMap::new(),
+            by_chaddr: false,
+            one_for_all: false,
+            server_id: SERVER,
+            declined_to: None,
             lease: 100,
             survey: None,
             surveys: 0,
@@ -130,13 +158,17 @@ impl Rig {
             dns: None,
             published: Vec::new(),
             carrier: true,
+            down: false,
             mac: None,
             addresses: Vec::new(),
             steps: Vec::new(),
             faults: VecDeque::new(),
+            no_port: None,
             unsent: VecDeque::new(),
             hold_sends: false,
             blind: None,
+            missing: LinkCause::NoNetns,
+            unseen: None,
             options: Vec::new(),
             ifname: "eth0".into(),
             profile: Profile::default(),
@@ -156,6 +188,7 @@ impl Rig {
             sent: vec![],
             chaddrs: BTreeSet::new(),
             wished: None,
+            max_size: None,
             asked: Vec::new(),
             readdressed: false,
             asked_from: Vec::new(),
@@ -178,7 +211,6 @@ impl Rig {
         self.input(Input::Request { id: RequestId(self.req), call });
         self.req
     }
-    /// Returns an ADD.
     pub(super) fn call(&self, who: &str, netns: u64, id: &str) -> Box<Add> {
         Box::new(Add {
             attachment: attachment(who),
@@ -196,12 +228,6 @@ impl Rig {
     pub(super) fn add(&mut self, who: &str, netns: u64, id: &str) -> u64 {
         let call = Call::Add(self.call(who, netns, id));
         self.request(call)
-    }
-
-    pub(super) fn not_adopted(&mut self) -> Vec<String> {
-        let id = self.request(Call::List);
-        let Some(Answer::Bindings { not_adopted, .. }) = self.answers.remove(&id) else { panic!() };
-        not_adopted.into_iter().map(|(attachment, reason)| format!("{attachment}: {reason}")).collect()
     }
 
     pub(super) fn del(&mut self, who: &str) -> u64 {
@@ -232,25 +258,37 @@ impl Rig {
             ifindex: 2,
             ifname: self.ifname.clone(),
             mac: self.mac.unwrap_or(Mac([2, 0, 0, 0, 1, cookie as u8])),
-            mtu: 1500,
-            up: true,
+            mtu: self.mtu(),
+            up: !self.down,
             carrier: self.carrier,
             addresses: self.addresses.clone(),
             bridge: cookie == 99 && self.bridge,
+            macvlan: false,
             received: 0,
         }
     }
     fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
+        match (target, self.unseen) {
+            (
+                Target::Named { netns: path, .. }
+                | Target::OfServer { netns: path, .. }
+                | Target::Known(Link::InNetns { path, .. }),
+                Some(cause),
+            ) => {
+                return Err(cause(path.clone()));
+            }
+            (Target::Named { .. } | Target::OfServer { .. } | Target::Known(_) | Target::Host { .. }, _) => {}
+        }
         match target {
-            Target::Named { netns, .. } => {
+            Target::Named { netns, .. } | Target::OfServer { netns, .. } => {
                 let n: u64 = netns.file_name().unwrap().to_str().unwrap().parse().unwrap();
-                if self.live.contains(&n) { Ok(self.view(n)) } else { Err(LinkCause::NoNetns(netns.clone())) }
+                if self.live.contains(&n) { Ok(self.view(n)) } else { Err((self.missing)(netns.clone())) }
             }
             Target::Known(Link::InNetns { path, cookie, mac, .. }) => {
                 if self.live.contains(&cookie.0) {
                     Ok(LinkView { mac: self.mac.unwrap_or(*mac), ..self.view(cookie.0) })
                 } else {
-                    Err(LinkCause::NoNetns(path.clone()))
+                    Err((self.missing)(path.clone()))
                 }
             }
             _ => Ok(self.view(99)),
@@ -318,9 +356,11 @@ impl Rig {
                     self.open.insert(exchange, want);
                     self.opened.push(link.clone());
                     let result = match &link {
+                        Link::InNetns { path, .. } if let Some(cause) = self.unseen => Err(cause(path.clone())),
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
-                            Err(LinkCause::NoNetns(path.clone()))
+                            Err((self.missing)(path.clone()))
                         }
+                        Link::Parent { port: true, .. } if !self.bridge => self.no_port.clone().map_or(Ok(()), Err),
                         _ => Ok(()),
                     };
                     self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
@@ -345,9 +385,9 @@ impl Rig {
                     }
                 }
                 Effect::Send { op, exchange, frame } => self.send(op, exchange, &frame),
-                Effect::Close { exchange } => {
-                    self.open.remove(&exchange);
-                }
+                Effect::Prepare { op, target, exchange, chaddr } => self.prepare(op, &target, exchange, chaddr),
+                Effect::Hear { exchange, arp } => self.open.get_mut(&exchange).expect("it is open").arp = arp,
+                Effect::Close { exchange } => drop(self.open.remove(&exchange)),
                 Effect::Survey { op, .. } => {
                     self.surveys += 1;
                     if let Some(survey) = self.survey.clone() {
@@ -368,8 +408,7 @@ impl Rig {
             Hears::Answers => arp.op == ArpOp::Reply && arp.target_mac == want.chaddr,
             Hears::About(address) => arp.sender == address || arp.target == address,
         };
-        let hearing: Vec<_> = self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect();
-        for exchange in hearing {
+        for exchange in self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect::<Vec<_>>() {
             self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });
         }
     }
@@ -395,62 +434,6 @@ impl Rig {
             let outcome = Outcome::Sent(refused.map_or(Ok(()), Err));
             self.reg.handle(self.now(), Input::Done { op, outcome });
         }
-    }
-    fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
-        let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
-        let reply = match frame::decode(bytes, meta).unwrap() {
-            Frame::Arp(arp) => {
-                self.asked.push((arp.sender, arp.target));
-                self.asked_from.push(arp.sender_mac);
-                let Some(owner) = self.stations.get(&arp.target).copied() else { return };
-                self.arp_reply(owner, &arp)
-            }
-            Frame::Udp(udp) => {
-                let p = udp.payload;
-                let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
-                let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
-                self.sent.push((kind, ciaddr));
-                self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
-                if kind == 1 {
-                    let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
-                    self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
-                }
-                if kind == 4 {
-                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
-                }
-                let answer = match (kind, self.server) {
-                    (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
-                    (3, Server::Up) | (1 | 3, Server::Commits) => 5,
-                    (3, Server::Naks | Server::NaksOnly) => 6,
-                    _ => return,
-                };
-                let mut b = vec![2, 1, 6, 0];
-                b.extend(&p[4..8]);
-                b.extend([0; 8]);
-                b.extend(if answer == 6 { [0; 4] } else { self.give.octets() });
-                b.resize(28, 0);
-                b.extend(&p[28..34]);
-                b.resize(236, 0);
-                b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 192, 0, 2, 1, 1, 4, 255, 255]);
-                b.extend(self.mask);
-                b.extend([51, 4]);
-                b.extend(self.lease.to_be_bytes());
-                b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
-                b.extend(&self.options);
-                b.push(255);
-                Udp {
-                    source_mac: SERVER_MAC,
-                    destination_mac: udp.source_mac,
-                    source: SERVER,
-                    destination: Ipv4Addr::BROADCAST,
-                    source_port: 67,
-                    destination_port: 68,
-                    payload: &b,
-                }
-                .encode()
-            }
-        };
-        self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
     }
     /// Carries out the changes that are held back.
     pub(super) fn change_late(&mut self) {
@@ -488,6 +471,27 @@ impl Rig {
         self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
     }
 
+    /// The kernel tells whether the interface has carrier; what a look shows is [`Rig::carrier`].
+    pub(super) fn tell_carrier(&mut self, up: bool) {
+        self.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up }));
+    }
+
+    /// Sets the interface down, or up again, by hand.
+    pub(super) fn set_down(&mut self, down: bool) {
+        (self.down, self.carrier) = (down, !down);
+        if down {
+            self.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
+        }
+        self.tell_carrier(!down);
+    }
+
+    /// Lets the next deadline come, and returns what it is for.
+    pub(super) fn wake(&mut self) -> Why {
+        let (at, why) = self.reg.poll_timeout().expect("a deadline");
+        self.run_until(at.since_boot().as_secs_f64());
+        why
+    }
+
     /// Ends the daemon and starts the next one on the same store and kernel, in the same boot.
     pub(super) fn restart(&mut self) {
         self.reg = Registry::new(self.config.clone(), 9);
@@ -500,6 +504,11 @@ impl Rig {
     pub(super) fn only_record(&self) -> &Record {
         assert_eq!(self.stored.len(), 1);
         self.stored.values().next().unwrap()
+    }
+
+    /// Returns when the only lease is renewed.
+    pub(super) fn t1(&self) -> f64 {
+        self.only_record().lease.t1().unwrap().since_boot().as_secs_f64()
     }
 
     /// Returns the addresses on the interface.
@@ -522,6 +531,7 @@ pub(super) fn attachment(who: &str) -> Attachment {
 }
 
 pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
+    let seconds = Duration::from_secs;
     Record {
         attachment: attachment(who),
         identity: Identity {
@@ -534,16 +544,14 @@ pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
         lease: Lease {
             server: SERVER,
             server_mac: SERVER_MAC,
-            times: Some(Times {
-                t1: Duration::from_secs(20000),
-                t2: Duration::from_secs(30000),
-                end: Duration::from_secs(40000),
-            }),
+            times: Some(Times { t1: seconds(20000), t2: seconds(30000), end: seconds(40000) }),
             ..Lease::unknown("192.0.2.50/24".parse().unwrap(), Instant::from_boot(Duration::from_secs_f64(at)))
         },
         state: RecordState::Bound,
         boot: BootId(boot.into()),
         since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
+        kept: None,
         former: None,
+        taken_off: false,
     }
 }

@@ -1,7 +1,9 @@
 //! An ADD without an offer names what may be the reason.
 
 use super::rig::*;
-use crate::effect::{Answer, Failure};
+use crate::effect::{Answer, Failure, FrameMeta, Input};
+use crate::event::EventKind;
+use crate::link::LinkCause;
 use crate::silence::Survey;
 
 fn silent() -> Rig {
@@ -79,7 +81,10 @@ fn a_del_after_the_look_ends_the_add_as_ever() {
 #[test]
 fn an_add_whose_acknowledgement_is_refused_says_why() {
     for (server, expected) in [
-        (Server::Up, "refused: acknowledged another address than was asked for"),
+        (
+            Server::Up,
+            "2 of 3 answers refused, the last because: acknowledged another address than was asked for: 192.0.2.77, not 192.0.2.50",
+        ),
         (Server::OffersOnly, "after 3 REQUEST in 5s"),
     ] {
         let mut rig = Rig::new(8);
@@ -91,6 +96,10 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
         rig.run_until(1005.1);
         let failure = failure(&rig, add).to_string();
         assert!(failure.starts_with("server 192.0.2.1 offered 192.0.2.50") && failure.ends_with(expected), "{failure}");
+        let list = rig.request(crate::effect::Call::List);
+        let Some(Answer::Bindings { refused, .. }) = rig.answers.get(&list) else { panic!() };
+        let wanted = (server == Server::Up).then(|| ("acknowledged another address than was asked for".to_owned(), 2));
+        assert_eq!(*refused, wanted.into_iter().collect());
     }
 }
 
@@ -128,4 +137,42 @@ fn an_add_whose_turn_came_late_says_so() {
         let failure = failure(&rig, add).to_string();
         assert!(failure.contains(expected), "{failure}");
     }
+}
+
+#[test]
+fn messages_that_the_link_does_not_take_are_the_reason_that_is_given() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    let exchange = *rig.open.keys().next().expect("an exchange");
+    let cause = LinkCause::refused("send", "No buffer space available");
+    rig.input(Input::Unsent { exchange, cause: cause.clone() });
+    rig.run_until(1030.1);
+    let failure = failure(&rig, add).to_string();
+    assert!(failure.contains("1 message could not be sent, the last because: send: No buffer space"), "{failure}");
+
+    let mut rig = Rig::new(8);
+    rig.bind();
+    rig.server = Server::Silent;
+    while !rig.events.iter().any(|event| event.kind == EventKind::Expired) {
+        rig.wake();
+        if let Some(exchange) = rig.open.keys().next() {
+            rig.input(Input::Unsent { exchange: *exchange, cause: cause.clone() });
+        }
+    }
+    let event = rig.events.iter().find(|event| event.kind == EventKind::Expired).expect("an event");
+    assert!(event.cause.contains("could not be sent"), "{}", event.cause);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_named_instead_of_a_missing_server() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    let exchange = *rig.open.keys().next().expect("an exchange");
+    // The frame of an answer as far as its IPv4 header, which says that there is more.
+    let header = [0x45, 0, 1, 0x48, 0, 0, 0x20, 0, 64, 17, 0, 0, 192, 0, 2, 1, 255, 255, 255, 255];
+    let bytes = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &[8, 0], &header, &[0; 308]].concat();
+    rig.input(Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+    rig.run_until(1030.1);
+    let failure = failure(&rig, add).to_string();
+    assert!(failure.contains("1 of 1 answer refused, the last because: wrong IPv4 header checksum"), "{failure}");
 }

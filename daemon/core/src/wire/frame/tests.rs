@@ -7,7 +7,7 @@ const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 0xfe]);
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
 const SERVER_IP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const META: FrameMeta = FrameMeta { checksum_not_ready: false, vlan: 0, other_host: false };
+const META: FrameMeta = FrameMeta { checksum_not_ready: false, vlan: 0, other_host: false, cut: false };
 
 /// A request of five bytes; the checksums come from another program.
 const REQUEST: &str = "
@@ -103,6 +103,7 @@ fn an_arp_reply_keeps_all_its_addresses() {
 fn a_vlan_is_another_wire_but_another_host_is_the_callers_to_judge() {
     let frame = hex(REQUEST);
     assert_eq!(decode(&frame, FrameMeta { vlan: 7, ..META }), Err(BadFrame::Vlan(7)));
+    assert_eq!(decode(&frame, FrameMeta { cut: true, ..META }), Err(BadFrame::TooLong));
     assert!(decode(&frame, FrameMeta { other_host: true, ..META }).is_ok());
 }
 

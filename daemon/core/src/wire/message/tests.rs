@@ -57,11 +57,11 @@ fn a_discover_is_the_bytes_of_its_rfc() {
         ..client(MessageType::Discover)
     };
     let options = "
-        32 04 c0000207
         35 01 01
-        37 06 01 79 f9 03 21 06
-        39 02 05c0
         3d 0d 00 7765622f6c616e2f65746830
+        32 04 c0000207
+        39 02 05c0
+        37 06 01 79 f9 03 21 06
         ff";
     assert_eq!(message.encode(), expected("0003 8000", "00000000", options));
 }
@@ -73,7 +73,7 @@ fn a_request_in_selecting_is_the_bytes_of_its_rfc() {
         server_id: Some(ip("192.0.2.1")),
         ..client(MessageType::Request)
     };
-    let options = "32 04 c0000207  35 01 03  36 04 c0000201  3d 0d 00 7765622f6c616e2f65746830  ff";
+    let options = "35 01 03  3d 0d 00 7765622f6c616e2f65746830  32 04 c0000207  36 04 c0000201  ff";
     assert_eq!(message.encode(), expected("0000 0000", "00000000", options));
 }
 
@@ -85,7 +85,7 @@ fn a_release_is_the_bytes_of_its_rfc() {
         message: Some("gone"),
         ..client(MessageType::Release)
     };
-    let options = "35 01 07  36 04 c0000201  38 04 676f6e65  3d 0d 00 7765622f6c616e2f65746830  ff";
+    let options = "35 01 07  3d 0d 00 7765622f6c616e2f65746830  36 04 c0000201  38 04 676f6e65  ff";
     assert_eq!(message.encode(), expected("0000 0000", "c0000207", options));
 }
 
@@ -102,11 +102,11 @@ fn further_options_are_sent_unless_they_are_ours_to_set() {
     let extra = [own.as_slice(), &further].concat();
     let message = ClientMessage { extra: &extra, ..client(MessageType::Discover) };
     let options = "
-        0c 03 776562
         35 01 01
-        3c 09 6c65617365686f6c64
         3d 0d 00 7765622f6c616e2f65746830
+        3c 09 6c65617365686f6c64
         50 00
+        0c 03 776562
         ff";
     assert_eq!(message.encode(), expected("0000 0000", "00000000", options));
 }
@@ -119,13 +119,13 @@ fn a_further_option_that_does_not_fit_a_frame_is_left_out() {
     // 60 in two instances (RFC 3396), 77 no more: 440 bytes are for further options.
     let class = [option(60, &[2; 255]), option(60, &[2; 45])].concat();
     let id = option(61, b"\0web/lan/eth0");
-    assert_eq!(options, [option(53, &[1]), class, id, vec![255]].concat());
+    assert_eq!(options, [option(53, &[1]), id, class, vec![255]].concat());
 }
 
 #[test]
 fn a_long_text_is_cut_between_characters() {
     let text = "ä".repeat(200);
-    let bytes = ClientMessage { message: Some(&text), ..client(MessageType::Decline) }.encode();
+    let bytes = ClientMessage { client_id: &[], message: Some(&text), ..client(MessageType::Decline) }.encode();
     assert_eq!(bytes[240..245], [53, 1, 4, 56, 254]);
 }
 

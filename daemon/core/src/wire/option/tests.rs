@@ -38,7 +38,7 @@ fn assert_dropped(code: u8, value: &[u8], cause: BadOption) {
 }
 
 fn causes(options: &Options) -> Vec<BadOption> {
-    options.dropped.iter().map(|dropped| dropped.cause).collect()
+    options.dropped.iter().map(|dropped| dropped.cause.clone()).collect()
 }
 
 // The fields of a message.
@@ -219,7 +219,7 @@ fn masks_are_prefixes_of_ones_and_never_empty() {
 
 #[test]
 fn a_server_identifier_is_a_hosts_address() {
-    for address in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "239.255.255.255", "255.255.255.255"] {
+    for address in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255"] {
         assert_dropped(54, &ip(address).octets(), BadOption::NotAHost(ip(address)));
     }
     assert_eq!(read_one(54, &[10, 0, 0, 1]).server_id, Some(ip("10.0.0.1")));
@@ -227,13 +227,22 @@ fn a_server_identifier_is_a_hosts_address() {
 
 #[test]
 fn addresses_that_no_host_has_are_left_out_of_lists() {
-    let list = ["192.0.2.53", "0.0.0.0", "127.0.0.53", "224.0.0.251", "255.255.255.255", "198.51.100.53"];
+    let list = [
+        "192.0.2.53",
+        "0.0.0.0",
+        "0.0.0.1",
+        "127.0.0.53",
+        "224.0.0.251",
+        "240.0.0.1",
+        "255.255.255.255",
+        "198.51.100.53",
+    ];
     let bytes: Vec<u8> = list.iter().flat_map(|text| ip(text).octets()).collect();
     for code in [3, 6, 42] {
         let options = read_one(code, &bytes);
         let found = [&options.routers, &options.dns, &options.ntp].into_iter().find(|list| !list.is_empty()).unwrap();
         assert_eq!(found, &[ip("192.0.2.53"), ip("198.51.100.53")]);
-        assert_eq!(causes(&options), list[1..5].iter().map(|text| BadOption::NotAHost(ip(text))).collect::<Vec<_>>());
+        assert_eq!(causes(&options), list[1..7].iter().map(|text| BadOption::NotAHost(ip(text))).collect::<Vec<_>>());
     }
 }
 
@@ -303,8 +312,8 @@ fn bad_classless_routes_are_as_if_absent_so_that_option_3_counts() {
         (&[0], BadOption::RouteTruncated),
     ] {
         for code in [121, 249] {
-            assert_dropped(code, tail, cause);
-            assert_dropped(code, &[&good, tail].concat(), cause);
+            assert_dropped(code, tail, cause.clone());
+            assert_dropped(code, &[&good, tail].concat(), cause.clone());
         }
     }
     assert_dropped(121, &[], BadOption::NoRoute);
@@ -321,6 +330,8 @@ fn routes_that_cannot_be_are_left_out() {
         &[32, 255, 255, 255, 255, 192, 0, 2, 1],
         &[24, 10, 0, 0, 127, 0, 0, 1],
         &[24, 10, 0, 0, 224, 0, 0, 1],
+        &[24, 10, 0, 0, 240, 0, 0, 1],
+        &[24, 10, 0, 0, 0, 0, 0, 1],
         &[1, 0, 192, 0, 2, 1],
     ]
     .concat();
@@ -334,6 +345,8 @@ fn routes_that_cannot_be_are_left_out() {
         to("255.255.255.255/32"),
         BadOption::NotAHost(ip("127.0.0.1")),
         BadOption::NotAHost(ip("224.0.0.1")),
+        BadOption::NotAHost(ip("240.0.0.1")),
+        BadOption::NotAHost(ip("0.0.0.1")),
     ];
     assert_eq!(causes(&options), expected);
 }
@@ -427,10 +440,12 @@ fn names_with_anything_else_are_dropped() {
         &too_long,
         &many,
     ] {
-        assert_dropped(15, name.as_bytes(), BadOption::Name);
-        assert_dropped(12, name.as_bytes(), BadOption::Name);
+        let shown: String = name.bytes().flat_map(|byte| byte.escape_ascii()).map(char::from).collect();
+        let shown = &shown[..shown.len().min(MAX_NO_NAME)];
+        assert_dropped(15, name.as_bytes(), BadOption::Name(shown.to_owned()));
+        assert_dropped(12, name.as_bytes(), BadOption::Name(shown.to_owned()));
     }
-    assert_dropped(15, &[0xff, 0xfe], BadOption::Name);
+    assert_dropped(15, &[0xff, 0xfe], BadOption::Name(r"\xff\xfe".to_owned()));
 }
 
 #[test]
@@ -468,7 +483,7 @@ fn a_pointer_inside_a_label_leads_no_further_forward_than_any_other() {
     // The first name's label hides a pointer to byte 5; the second name begins at byte 6 and points at it.
     let options = read_one(119, b"\x04a\xc0\x05a\x00\xc0\x02");
     assert_eq!(options.search, [""; 0]);
-    assert_eq!(causes(&options), [BadOption::Name, BadOption::Compression]);
+    assert_eq!(causes(&options), [BadOption::Name(r"a\xc0\x05a".to_owned()), BadOption::Compression]);
 }
 
 #[test]
@@ -485,7 +500,8 @@ fn a_search_list_that_ends_early_or_has_unknown_labels_is_dropped_whole() {
 fn one_bad_name_of_a_search_list_is_left_out() {
     let options = read_one(119, b"\x03com\x00\x00\x03a\nb\x00\x01-\x00\x03a.b\x00\x03org\x00");
     assert_eq!(options.search, ["com", "org"]);
-    assert_eq!(causes(&options), [BadOption::Name; 4]);
+    let names = ["", r"a\nb", "-", "a.b"].map(|name| BadOption::Name(name.to_owned()));
+    assert_eq!(causes(&options), names);
 }
 
 #[test]

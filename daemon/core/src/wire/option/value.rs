@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::fields::Value;
-use super::{BadOption, MAX_ADDRESSES, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, WireRoute};
+use super::{BadOption, MAX_ADDRESSES, MAX_NO_NAME, MAX_ROUTES, MAX_SEARCH, MAX_TEXT, WireRoute};
 use crate::wire::name::{self, BadName};
 use crate::wire::read::Reader;
 
@@ -78,9 +78,10 @@ pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Ve
     Ok(hosts)
 }
 
-/// Tells whether a host can have the address. Private, link-local and reserved ones can.
-fn can_be_host(address: Ipv4Addr) -> bool {
-    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast())
+/// Returns whether a host can have the address: not of this network (0/8), loopback (127/8), multicast, reserved (240/4) or
+/// the limited broadcast (RFC 6890). Private and link-local ones can be had.
+pub(crate) fn can_be_host(address: Ipv4Addr) -> bool {
+    !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
 /// Reads option 33 (RFC 2132 §5.8): pairs of destination and router.
@@ -159,7 +160,7 @@ fn can_be_routed_to(destination: Ipv4Net) -> bool {
 
 /// Reads a name in text form (12, 15).
 pub(super) fn name(value: &[u8]) -> Result<String, BadOption> {
-    name::from_text(value).map_err(bad_name)
+    name::from_text(value).map_err(|bad| bad_name(bad, value))
 }
 
 /// Reads a search list (119, RFC 3397): names in DNS wire form, compressed within the option.
@@ -173,11 +174,11 @@ pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<V
         if position == value.len() {
             return Ok(names);
         }
-        let (labels, end) = name::read_wire(value, position).map_err(bad_name)?;
+        let (labels, end) = name::read_wire(value, position).map_err(|bad| bad_name(bad, value))?;
         position = end;
         match name::from_labels(&labels) {
             Ok(name) => names.push(name),
-            Err(bad) => note(bad_name(bad)),
+            Err(bad) => note(bad_name(bad, &labels.join(&b'.'))),
         }
     }
     if position < value.len() {
@@ -186,9 +187,9 @@ pub(super) fn search(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<V
     Ok(names)
 }
 
-fn bad_name(bad: BadName) -> BadOption {
+fn bad_name(bad: BadName, text: &[u8]) -> BadOption {
     match bad {
-        BadName::NotAName => BadOption::Name,
+        BadName::NotAName => BadOption::Name(escaped(text, MAX_NO_NAME)),
         BadName::Malformed => BadOption::Compression,
     }
 }
@@ -199,12 +200,17 @@ pub(super) fn text(value: &[u8]) -> Result<String, BadOption> {
     if end == 0 {
         return Err(BadOption::Length(value.len()));
     }
+    Ok(escaped(&value[..end], MAX_TEXT))
+}
+
+/// Returns bytes as printable ASCII, all else escaped, what is longer than `most` cut off.
+fn escaped(bytes: &[u8], most: usize) -> String {
     let mut text = String::new();
-    for escaped in value[..end].iter().map(|byte| byte.escape_ascii()) {
-        if text.len() + escaped.len() > MAX_TEXT {
+    for escaped in bytes.iter().map(|byte| byte.escape_ascii()) {
+        if text.len() + escaped.len() > most {
             break;
         }
         text.extend(escaped.map(char::from));
     }
-    Ok(text)
+    text
 }

@@ -44,10 +44,10 @@ fn a_lease_that_comes_after_a_conflict_over_its_address_is_watched_anew() {
     rig.server = Server::Up;
     rig.run_until(1005.0);
     assert_eq!(rig.state("a"), ["BOUND"]);
-    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: false }));
+    rig.tell_carrier(false);
     rig.run_until(1010.0);
     rig.server = Server::Naks;
-    rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up: true }));
+    rig.tell_carrier(true);
     rig.run_until(1020.0);
     rig.server = Server::OffersOnly;
     while !rig.messages().ends_with(&[1, 3]) {
@@ -140,13 +140,17 @@ fn an_add_cancelled_while_its_link_is_sized_with_a_conflict_in_hand_declines() {
 
 #[test]
 fn an_address_in_conflict_that_was_only_asked_for_is_declined_when_that_is_given_up() {
-    let mut rig = rig(Detection::Optimistic);
-    rig.server = Server::OffersOnly;
-    rig.add("a", 1, "a");
-    rig.answer_probe(FIRST);
-    rig.del("a");
-    assert_eq!(rig.messages(), [1, 3, 4]);
-    assert!(rig.rows().is_empty() && rig.open.is_empty());
+    for known in [false, true] {
+        let mut rig = rig(Detection::Optimistic);
+        rig.server = Server::OffersOnly;
+        rig.add("a", 1, "a");
+        rig.claim(NEIGHBOUR, FIRST);
+        rig.run_until(if known { 1001.0 } else { 1000.5 });
+        rig.sent.retain(|(kind, _)| *kind != 3);
+        rig.del("a");
+        assert_eq!(rig.messages(), [1, 4], "the control is over: {known}");
+        assert!(rig.rows().is_empty() && rig.open.is_empty());
+    }
 }
 
 #[test]
@@ -178,6 +182,7 @@ fn a_lease_that_its_successor_declined_is_not_released() {
     while !rig.messages().contains(&4) {
         rig.wake();
     }
+    rig.run_until(rig.seconds() + 0.1);
     assert_eq!(rig.messages(), [1, 3, 3, 4, 1, 3], "taken over, declined, another");
     rig.del("new");
     rig.run_until(1100.0);

@@ -1,0 +1,263 @@
+//! Who holds what: of each identity, and of each address of a LAN, the one live holder (invariant 4).
+//!
+//! A server that is given a client identifier keys on it alone (RFC 2131 §4.2), so the identity decides. But some know their
+//! clients by chaddr (BusyBox's udhcpd, odhcpd), and give two identities one address; and one that has lost its leases offers
+//! an address that is in use. So it is known of each address, too, who has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use super::Binding;
+use crate::identity::{Attachment, IdentityKey, Lan};
+use crate::record::BindingId;
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// How a binding stands to its identity, and to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) stage: Stand,
+    pub(crate) claim: Option<Claim>,
+}
+
+/// How far a binding is, as far as others have to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stand {
+    /// Live: an ADD waits for it.
+    Acquiring,
+    /// Live: its container has what it has, or is to get another lease.
+    Held,
+    /// What it has goes back, now or after a wait. It gives way to who lives.
+    Leaving,
+}
+
+impl Stand {
+    fn is_live(self) -> bool {
+        matches!(self, Self::Acquiring | Self::Held)
+    }
+}
+
+/// The address that a binding has, or is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) address: Ipv4Addr,
+    /// The server that granted it, by its identifier.
+    pub(crate) server: Ipv4Addr,
+    /// When it ends; `None`: never.
+    pub(crate) ends: Option<Instant>,
+    /// It was granted. Else a server is being asked for it.
+    pub(crate) granted: bool,
+}
+
+/// The live holder of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tenant {
+    pub(crate) id: BindingId,
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) chaddr: Mac,
+    /// The server that granted the address.
+    pub(crate) server: Ipv4Addr,
+}
+
+/// What is known of one binding.
+#[derive(Debug)]
+struct Known {
+    standing: Standing,
+    attachment: Arc<Attachment>,
+    chaddr: Mac,
+}
+
+/// All holders. Kept in step with the bindings by [`Holders::note`] and [`Holders::remove`] alone.
+#[derive(Debug, Default)]
+pub(crate) struct Holders {
+    known: BTreeMap<BindingId, Known>,
+    /// The live holder of each identity.
+    live: BTreeMap<IdentityKey, BindingId>,
+    /// The bindings that leave, by identity.
+    leaving: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
+    /// The claims on addresses, live or not.
+    addresses: BTreeMap<Lan, BTreeSet<(Ipv4Addr, BindingId)>>,
+    /// Identities whose live holder went, or came to its address, during the input at hand.
+    stirred: BTreeSet<IdentityKey>,
+    /// Held bindings that came to their address during the input at hand.
+    settled: BTreeSet<BindingId>,
+}
+
+impl Holders {
+    /// Records how a binding stands by now.
+    pub(crate) fn note(&mut self, binding: &Binding, now: Instant) {
+        let standing = binding.standing(now);
+        let before = self.known.get(&binding.id).map(|known| known.standing);
+        if before == Some(standing) {
+            return;
+        }
+        let (attachment, chaddr) = (binding.attachment.clone(), binding.identity.chaddr);
+        self.known.insert(binding.id, Known { standing, attachment, chaddr });
+        self.move_claim(binding, before.and_then(|before| before.claim), standing.claim);
+        let was_live = before.map(|before| before.stage.is_live());
+        if was_live != Some(standing.stage.is_live()) {
+            match standing.stage.is_live() {
+                true => self.enter(binding),
+                false => self.leave(binding),
+            }
+        }
+        let has = |standing: Standing| {
+            let granted = standing.claim.filter(|claim| claim.granted && standing.stage == Stand::Held);
+            granted.map(|claim| claim.address)
+        };
+        if has(standing).is_some() && before.and_then(has) != has(standing) {
+            self.settled.insert(binding.id);
+            let key = binding.identity.key();
+            if self.leaving.contains_key(&key) {
+                self.stirred.insert(key);
+            }
+        }
+    }
+
+    /// Forgets a binding.
+    pub(crate) fn remove(&mut self, binding: &Binding) {
+        let Some(known) = self.known.remove(&binding.id) else { return };
+        self.move_claim(binding, known.standing.claim, None);
+        let key = binding.identity.key();
+        self.forget_live(&key, binding.id);
+        self.forget_leaving(&key, binding.id);
+        self.settled.remove(&binding.id);
+    }
+
+    /// Returns the live holder of an identity.
+    pub(crate) fn of(&self, key: &IdentityKey) -> Option<BindingId> {
+        self.live.get(key).copied()
+    }
+
+    /// Returns the bindings of an identity that leave, the oldest first.
+    pub(crate) fn leaving(&self, key: &IdentityKey) -> Vec<BindingId> {
+        self.leaving.get(key).into_iter().flatten().copied().collect()
+    }
+
+    /// Returns how a binding stands.
+    pub(crate) fn standing(&self, id: BindingId) -> Option<Standing> {
+        self.known.get(&id).map(|known| known.standing)
+    }
+
+    /// Returns who has an address of a LAN, beside one binding: the first that lives and was granted it.
+    pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
+        self.claims(lan, address).find_map(|(id, known, claim)| {
+            let has = claim.granted && known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
+            let (attachment, chaddr, server) = (&known.attachment, known.chaddr, claim.server);
+            (has && id != but).then(|| Tenant { id, attachment: attachment.clone(), chaddr, server })
+        })
+    }
+
+    /// Returns whether a live binding with this chaddr, beside one, is asking a server for an address at this moment.
+    pub(crate) fn is_asked_for(&self, lan: &Lan, address: Ipv4Addr, chaddr: Mac, but: BindingId) -> bool {
+        self.claims(lan, address).any(|(id, known, claim)| {
+            id != but && !claim.granted && known.chaddr == chaddr && known.standing.stage.is_live()
+        })
+    }
+
+    /// Returns the live bindings whose address another one has too, and for longer.
+    pub(crate) fn doubles(&self) -> Vec<BindingId> {
+        let mut doubles = Vec::new();
+        for claims in self.addresses.values() {
+            let mut last: BTreeMap<Ipv4Addr, (bool, Option<Instant>, BindingId)> = BTreeMap::new();
+            for (address, id) in claims {
+                let known = self.known.get(id).map(|known| known.standing).filter(|known| known.stage.is_live());
+                let Some(claim) = known.and_then(|known| known.claim).filter(|claim| claim.granted) else { continue };
+                // One without end is the last.
+                let mut own = (claim.ends.is_none(), claim.ends, *id);
+                if let Some(other) = last.get_mut(address) {
+                    if own > *other {
+                        std::mem::swap(&mut own, other);
+                    }
+                    doubles.push(own.2);
+                } else {
+                    last.insert(*address, own);
+                }
+            }
+        }
+        doubles
+    }
+
+    /// Takes out an identity whose live holder went, or came to its address.
+    pub(crate) fn next_stirred(&mut self) -> Option<IdentityKey> {
+        self.stirred.pop_first()
+    }
+
+    /// Takes out a held binding that came to its address.
+    pub(crate) fn next_settled(&mut self) -> Option<BindingId> {
+        self.settled.pop_first()
+    }
+
+    /// Returns the bindings that leave with the address which a binding of this LAN has.
+    pub(crate) fn leaving_beside(&self, lan: &Lan, id: BindingId) -> Vec<BindingId> {
+        let Some(claim) = self.standing(id).and_then(|standing| standing.claim) else { return Vec::new() };
+        let leaves = |known: &Known| known.standing.stage == Stand::Leaving;
+        self.claims(lan, claim.address).filter(|(_, known, _)| leaves(known)).map(|(id, ..)| id).collect()
+    }
+
+    /// Returns how many there are of each kind: live holders, bindings that leave, identities of these, claims; and what is
+    /// still to be settled.
+    pub(crate) fn sizes(&self) -> [usize; 5] {
+        let leaving = self.leaving.values().map(|ids| ids.len()).sum();
+        let claims = self.addresses.values().map(|claims| claims.len()).sum();
+        [self.live.len(), leaving, self.leaving.len(), claims, self.stirred.len() + self.settled.len()]
+    }
+
+    fn claims(&self, lan: &Lan, address: Ipv4Addr) -> impl Iterator<Item = (BindingId, &Known, Claim)> {
+        let all = (address, BindingId(0))..=(address, BindingId(u64::MAX));
+        let of_address = self.addresses.get(lan).into_iter().flat_map(move |claims| claims.range(all.clone()));
+        of_address.filter_map(|(_, id)| {
+            let known = self.known.get(id)?;
+            Some((*id, known, known.standing.claim?))
+        })
+    }
+
+    fn move_claim(&mut self, binding: &Binding, from: Option<Claim>, to: Option<Claim>) {
+        let (from, to) = (from.map(|claim| claim.address), to.map(|claim| claim.address));
+        if from == to {
+            return;
+        }
+        let lan = &binding.identity.lan;
+        if let (Some(address), Some(claims)) = (from, self.addresses.get_mut(lan)) {
+            claims.remove(&(address, binding.id));
+            if claims.is_empty() {
+                self.addresses.remove(lan);
+            }
+        }
+        if let Some(address) = to {
+            match self.addresses.get_mut(lan) {
+                Some(claims) => _ = claims.insert((address, binding.id)),
+                None => _ = self.addresses.insert(lan.clone(), [(address, binding.id)].into()),
+            }
+        }
+    }
+
+    fn enter(&mut self, binding: &Binding) {
+        let key = binding.identity.key();
+        self.forget_leaving(&key, binding.id);
+        self.live.insert(key, binding.id);
+    }
+
+    fn leave(&mut self, binding: &Binding) {
+        let key = binding.identity.key();
+        self.forget_live(&key, binding.id);
+        self.leaving.entry(key).or_default().insert(binding.id);
+    }
+
+    fn forget_live(&mut self, key: &IdentityKey, id: BindingId) {
+        if self.live.get(key) == Some(&id) {
+            self.live.remove(key);
+            self.stirred.insert(key.clone());
+        }
+    }
+
+    fn forget_leaving(&mut self, key: &IdentityKey, id: BindingId) {
+        if let Some(ids) = self.leaving.get_mut(key) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.leaving.remove(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What is to be taken off an interface before another binding takes its place there.
+
+use ipnet::Ipv4Net;
+
+use super::{Binding, Life};
+use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
+use crate::link::Step;
+use crate::plan::{self, Before};
+use crate::time::Instant;
+
+impl Binding {
+    /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
+    /// another binding takes its place there.
+    pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
+        let Life::Held(hold) = &self.life else { return Vec::new() };
+        let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
+        let stays = self.profile.on_expiry == OnExpiry::Keep || (is_held && self.profile.on_change == OnChange::Keep);
+        let former = self.work.iter().flat_map(|work| &work.former.leases);
+        let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
+        let leases: Vec<_> = there.cloned().collect();
+        let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
+        if leases.is_empty() || stays && !taken {
+            return Vec::new();
+        }
+        let before = Before { leases: &leases, bare: false, unrouted: false, addresses };
+        plan::difference(&before, None, &self.profile)
+    }
+}
+
+/// Returns the steps that take an address off an interface with these addresses, which no binding holds, where the profile
+/// does not keep what is there.
+pub(crate) fn without(address: Ipv4Net, addresses: &[Ipv4Net], profile: &Profile) -> Vec<Step> {
+    let stays = profile.on_expiry == OnExpiry::Keep || profile.on_change == OnChange::Keep;
+    match stays || !addresses.contains(&address) {
+        true => Vec::new(),
+        false => plan::without(address, addresses),
+    }
+}

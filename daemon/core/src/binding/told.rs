@@ -1,0 +1,119 @@
+//! Telling what is refused or dropped of servers' answers: each once a lease, so that no server fills the log.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
+
+use super::{Binding, Cx, Life};
+use crate::dhcpv4::accept::Refusal;
+use crate::dhcpv4::{Event, Output, Refused, Verdict};
+use crate::effect::ExchangeId;
+use crate::link::LinkCause;
+use crate::wire::Mac;
+use crate::wire::message::BadMessage;
+
+/// Different things that are told of one lease, at most.
+const MOST: usize = 16;
+
+/// What was told of a lease so far, by hash. Boxed: of hardly any there is something to tell.
+#[derive(Debug, Default)]
+pub(super) struct Told(Option<Box<Seen>>);
+
+/// The hashes, and how many there are.
+type Seen = ([u64; MOST], usize);
+
+impl Told {
+    /// Records that something is told; false where it was before, or where there was too much.
+    pub(super) fn is_new(&mut self, what: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        what.hash(&mut hasher);
+        let (seen, count) = &mut **self.0.get_or_insert_default();
+        if *count == MOST || seen[..*count].contains(&hasher.finish()) {
+            return false;
+        }
+        seen[*count] = hasher.finish();
+        *count += 1;
+        true
+    }
+}
+
+/// Who sent an answer: by IP as far as that can be read, and by Ethernet address.
+pub(super) type From = (Option<Ipv4Addr>, Mac);
+
+/// Returns who sent the answer that an event brings, if it brings one.
+pub(super) fn sender(event: &Event<'_>) -> Option<From> {
+    match event {
+        Event::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
+        Event::Unreadable { from, .. } => Some((None, *from)),
+        Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) | Event::Conflict { .. } => None,
+    }
+}
+
+impl Binding {
+    /// Counts what the client refused or dropped of an answer, and tells of it once.
+    pub(super) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
+        if let Some(from) = from {
+            self.tell_of(from, output, cx);
+        }
+        if matches!(output.verdict, Some(Verdict::Lost(..))) {
+            self.told = Told::default();
+        }
+    }
+
+    /// Records that the link did not take a message of the client's, and tells of it once.
+    pub(crate) fn on_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
+        let client = match &mut self.life {
+            Life::Acquiring(acquire) => &mut acquire.client,
+            Life::Held(hold) => &mut hold.client,
+            Life::Releasing(_) => return,
+        };
+        if !self.exchange.is_open(exchange) {
+            return;
+        }
+        client.on_unsent(cause.to_string());
+        if self.told.is_new(&cause.to_string()) {
+            tracing::warn!(attachment = %self.attachment, %cause, "message not sent");
+        }
+    }
+
+    fn tell_of(&mut self, (from, mac): From, output: &Output, cx: &mut Cx<'_>) {
+        let (attachment, from) = (&self.attachment, from.map(tracing::field::display));
+        if let Some(refused) = &output.refused {
+            cx.out.refused(refused);
+            if is_noise(refused) || !self.told.is_new(&refused.to_string()) {
+                tracing::debug!(%attachment, from, %mac, cause = %refused, "answer refused");
+            } else {
+                tracing::warn!(%attachment, from, %mac, cause = %refused, "answer refused");
+            }
+        }
+        for dropped in &output.dropped {
+            cx.out.refused(dropped);
+            if self.told.is_new(&dropped.to_string()) {
+                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped, the rest is used");
+            }
+        }
+    }
+}
+
+/// Returns whether an answer is refused in the ordinary course of things: a second server's offer, what comes late, or what a
+/// client sent.
+fn is_noise(refused: &Refused) -> bool {
+    matches!(
+        refused,
+        Refused::Unbelieved(Refusal::OtherXid | Refusal::OtherChaddr | Refusal::Unexpected { .. })
+            | Refused::Malformed(BadMessage::NotAReply(_))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thing_is_told_once_and_so_are_sixteen_at_most() {
+        let mut told = Told::default();
+        assert!(told.is_new("option 6, impossible length: 5 bytes") && told.is_new("IPv4 fragment"));
+        assert!(!told.is_new("option 6, impossible length: 5 bytes"));
+        let new = (0..100).filter(|n| told.is_new(&format!("yiaddr is not a host's address: 127.0.0.{n}"))).count();
+        assert_eq!(new, MOST - 2);
+    }
+}

@@ -1,0 +1,188 @@
+//! Asking for more time of a lease that is held: RENEWING and REBINDING (RFC 2131 §4.4.5).
+//!
+//! A server may be late: dnsmasq pings each address that it offers for 3 s, and does nothing else meanwhile. All REQUESTs of
+//! a phase bear one xid (RFC 2131 §4.1), so that an answer to any of them counts, and each is listened for longer than the
+//! one before.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::message::Hop;
+use super::resolve::{Resolver, Search};
+use super::state::{Nak, State};
+use super::timing;
+use super::{Client, Output};
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// The tries to extend one lease, from T1 on.
+#[derive(Clone, Debug)]
+pub(crate) struct Extension {
+    /// How far the next try is, or the last one.
+    pub(super) step: Step,
+    /// The xid of the phase, and when its first REQUEST was sent. The lease counts from there: an ACK may answer any of
+    /// them.
+    pub(super) asked: Option<(u32, Instant)>,
+    /// When the first REQUEST of both phases was sent: `secs` counts from there (RFC 2131 table 1).
+    began: Option<Instant>,
+    /// REQUESTs sent in both phases.
+    sent: u32,
+    /// The next try has its turn.
+    turn: bool,
+}
+
+/// One try to extend a lease.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Begins at this instant.
+    Due(Instant),
+    /// The server's Ethernet address is looked for.
+    Resolving(Resolver),
+    /// REQUEST is out.
+    Sent {
+        /// Until when an answer is listened for.
+        until: Instant,
+        /// When the next try begins.
+        next: Instant,
+        /// In REBINDING: what another server than the lease's said, until then.
+        nak: Option<Box<Nak>>,
+    },
+}
+
+impl Extension {
+    /// Returns one whose first try begins at `at`.
+    pub(super) fn due(at: Instant) -> Box<Self> {
+        Box::new(Self { step: Step::Due(at), asked: None, began: None, sent: 0, turn: false })
+    }
+
+    /// Returns the same in REBINDING, where another server may answer: under another xid.
+    pub(super) fn rebinding(&self, now: Instant) -> Box<Self> {
+        Box::new(Self { step: Step::Due(now), asked: None, turn: false, ..*self })
+    }
+
+    /// Lets the next try begin at `at`, for which it needs another turn.
+    pub(super) fn put_off(&mut self, at: Instant) {
+        (self.step, self.turn) = (Step::Due(at), false);
+    }
+
+    /// Returns whether the last try has had its time to be answered.
+    pub(super) fn is_unanswered(&self, now: Instant) -> bool {
+        matches!(self.step, Step::Sent { until, .. } if now >= until)
+    }
+
+    /// Sends REQUEST, in the phase of a lease from one instant until another. Returns its xid and secs.
+    fn request(&mut self, now: Instant, (from, until): (Instant, Instant), rng: &mut Rng) -> (u32, u16) {
+        let (xid, _) = *self.asked.get_or_insert_with(|| (rng.u32(..), now));
+        (self.sent, self.turn) = (self.sent + 1, false);
+        let next = timing::next_extension(now, from, until);
+        self.step = Step::Sent { until: next.min(now + timing::extension_window(self.sent)), next, nak: None };
+        (xid, timing::secs(*self.began.get_or_insert(now), now))
+    }
+}
+
+impl State {
+    fn extension(&mut self) -> Option<&mut Extension> {
+        match self {
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => Some(extension),
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::Requesting { .. }
+            | Self::InitReboot { .. }
+            | Self::Rebooting { .. }
+            | Self::Bound { .. } => None,
+        }
+    }
+
+    /// Lets the next try to extend a lease begin anew, under another xid: what an ACK granted as of the first REQUEST of this
+    /// one has ended, since the server's leases are shorter than they were.
+    pub(super) fn forget_xid(&mut self) {
+        if let Some(extension) = self.extension() {
+            extension.asked = None;
+        }
+    }
+}
+
+impl Client {
+    /// Returns until when a try to extend the lease waits for its turn: half of what is left of its phase at most, so that RENEW
+    /// leaves well before T2, and REBIND before the end. `None` where it has one, or there is no such try.
+    pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
+        let (extension, end) = match &self.state {
+            State::Renewing { extension, lease } => (extension, lease.t2()),
+            State::Rebinding { extension, lease } => (extension, lease.expires()),
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. }
+            | State::Bound { .. } => return None,
+        };
+        let left = end.filter(|_| !extension.turn)?.saturating_since(now);
+        Some(now + left / 2)
+    }
+
+    /// Gives a try to extend the lease its turn, at `at`. Where none comes in time, chance spreads what waits.
+    pub fn extend_at(&mut self, now: Instant, at: Option<Instant>) {
+        let Some(by) = self.waits_for_turn(now) else { return };
+        let chance = self.rng.u64(0..=by.saturating_since(now).as_micros() as u64);
+        if let Some(extension) = self.state.extension() {
+            let at = at.unwrap_or(now + Duration::from_micros(chance));
+            (extension.step, extension.turn) = (Step::Due(at), true);
+        }
+    }
+
+    /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
+    pub(super) fn renew(&mut self, now: Instant, out: &mut Output) {
+        let State::Renewing { lease, extension } = &mut self.state else { return };
+        if matches!(extension.step, Step::Sent { next, .. } if now < next) {
+            return;
+        }
+        if !self.addressed {
+            let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+            let (xid, secs) = extension.request(now, (t1, t2), &mut self.rng);
+            self.sender.asks();
+            out.frames.push(self.sender.reboot(xid, secs, lease.ip()));
+            return;
+        }
+        if let Step::Due(_) | Step::Sent { .. } = extension.step {
+            let Some(hop) = lease.next_hop() else {
+                return self.send_renewal(now, None, out);
+            };
+            extension.step = Step::Resolving(Resolver::new((self.sender.station, lease.ip()), hop, now));
+        }
+        let Step::Resolving(resolver) = &mut extension.step else { return };
+        match resolver.on_clock(now) {
+            Search::Ask(frame) => out.frames.push(frame),
+            Search::Wait => {}
+            Search::Unresolved => self.send_renewal(now, None, out),
+        }
+    }
+
+    /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
+    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
+    /// though no router forwards one.
+    pub(super) fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
+        let State::Renewing { lease, extension } = &mut self.state else { return };
+        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
+        let early = now.saturating_since(t1) < t2.saturating_since(now);
+        let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
+        let (xid, secs) = extension.request(now, (t1, t2), &mut self.rng);
+        self.sender.asks();
+        out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
+    }
+
+    /// Asks all servers (RFC 2131 §4.4.5).
+    pub(super) fn rebind(&mut self, now: Instant, out: &mut Output) {
+        let State::Rebinding { lease, extension } = &mut self.state else { return };
+        let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
+        if matches!(extension.step, Step::Sent { next, .. } if now < next) {
+            return;
+        }
+        let (xid, secs) = extension.request(now, (t2, end), &mut self.rng);
+        self.sender.asks();
+        out.frames.push(match self.addressed {
+            true => self.sender.rebind(xid, secs, lease.ip()),
+            false => self.sender.reboot(xid, secs, lease.ip()),
+        });
+    }
+}

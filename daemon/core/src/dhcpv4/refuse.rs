@@ -1,0 +1,83 @@
+//! What a client lets go of: an acquisition that is given up, and an address that another client of this host has, which it
+//! hears of from its caller.
+
+use std::time::Duration;
+
+use super::extend::{Extension, Step};
+use super::message::Hop;
+use super::state::{State, Transaction};
+use super::timing::{self, RECEIVE_WINDOW};
+use super::{Client, Event, Output};
+use crate::time::Instant;
+
+/// A lease that its server granted or extended so shortly before is not extended once more.
+const RECENT: Duration = Duration::from_secs(10);
+
+impl Client {
+    /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
+    /// sent on the same sockets at once.
+    pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let lease = self.owed(now)?;
+        let (leased, hop) = (lease.ip(), Hop { server: lease.server, mac: lease.server_mac });
+        Some(self.sender.release(self.rng.u32(..), leased, hop))
+    }
+
+    /// Does the same where somebody else is known to use that address: returns the DECLINE of it. A RELEASE would tell the
+    /// server that it is free for others.
+    pub fn abort_in_conflict(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let lease = self.owed(now)?;
+        let (address, server) = (lease.ip(), lease.server);
+        self.asked = None;
+        Some(self.sender.decline(self.rng.u32(..), address, server))
+    }
+
+    /// Lets go of what a server offers, or has just granted, without a word to it, and sends DISCOVER after a pause. While
+    /// that lasts an offer of another server is as good.
+    pub fn refuse(&mut self, now: Instant, pause: Duration) -> Output {
+        let next = now + pause;
+        self.state = match self.state {
+            State::Requesting { tx, .. } => {
+                // What comes then is another transaction; until then the offers of this one count.
+                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, ..tx };
+                State::Selecting { tx, wanted: self.insists, second: None }
+            }
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. }
+            | State::Bound { .. }
+            | State::Renewing { .. }
+            | State::Rebinding { .. } => State::Init { at: next, wanted: self.insists },
+        };
+        self.asked = None;
+        self.count().requested = None;
+        self.handle(now, Event::Clock)
+    }
+
+    /// Returns the pause before the next DISCOVER where no caller waits.
+    pub fn pause(&mut self) -> Duration {
+        let sent = self.tally().discovers.max(1);
+        timing::acquisition_wait(sent, self.waited_for, &mut self.rng)
+    }
+
+    /// Extends the lease now, T1 or not: its server seems to have forgotten it, and RENEW says who has its address (RFC 2131
+    /// §4.3.2: servers may believe that). Not where that was asked a moment ago. An endless lease is not extended, nor is one
+    /// that is being confirmed.
+    pub fn renew_early(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Bound { lease } if lease.times.is_some() && now.saturating_since(lease.start) >= RECENT => {
+                self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
+            }
+            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.step {
+                Step::Sent { until, .. } if now >= until => extension.put_off(now),
+                Step::Due(_) | Step::Resolving(_) | Step::Sent { .. } => {}
+            },
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. }
+            | State::Bound { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Extending a lease where answers are late, where tries are many, and where several servers answer.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::super::accept::Refusal;
+use super::super::timing::Timer;
+use super::super::{Client, Loss, Output, Verdict};
+use super::script::{ACK, LEASED, Reply, SERVER, SERVER_MAC, Stage, at, lease, name, plain, sent};
+use crate::time::Instant;
+
+/// A server that did not grant the lease.
+const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+
+/// Lets a client extend a lease at a server that is `late` with each answer. Returns how often it did in `seconds`, and whether
+/// it has the lease still.
+fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
+    let mut stage = Stage::bound(lease / 2, lease / 8 * 7, lease);
+    let (mut extended, mut answers) = (0, VecDeque::<(Instant, u32)>::new());
+    loop {
+        let (deadline, _) = stage.deadline();
+        let answer = answers.pop_front_if(|(due, _)| *due <= deadline);
+        let now = answer.map_or(deadline, |(due, _)| due);
+        if now > at(seconds.into()) {
+            return (extended, true);
+        }
+        let mut output = match answer {
+            Some(_) if !stage.listening => continue,
+            Some((_, xid)) => stage.answer(now, &Reply::new(ACK, xid, lease)),
+            None => stage.clock(now),
+        };
+        while output.frames.first().is_some_and(|frame| name(frame) == "ARP") {
+            output = Output { verdict: output.verdict, ..stage.arp(now, SERVER_MAC) };
+        }
+        answers.extend(output.frames.iter().map(|frame| (now + late, sent(frame).xid())));
+        match output.verdict {
+            Some(Verdict::Lost(..)) => return (extended, false),
+            Some(_) => extended += 1,
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn a_lease_is_extended_however_late_the_server_is_with_each_answer() {
+    for (late, leases) in
+        [(1, &[10, 120, 86_400][..]), (6, &[60, 120, 600, 3600, 86_400]), (15, &[120, 600, 3600, 86_400])]
+    {
+        for lease in leases {
+            let (extended, kept) = extended(*lease, Duration::from_secs(late), lease * 10);
+            assert!(kept && extended >= 9, "{lease} s, {late} s late: extended {extended} times, kept: {kept}");
+        }
+    }
+}
+
+#[test]
+fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.next(Timer::Renew, &["ARP"]);
+    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    stage.next(Timer::ReceiveWindow, &[]);
+    stage.next(Timer::Retransmit, &["ARP"]);
+    assert_eq!(sent(&stage.arp(at(700.0), SERVER_MAC).frames[0]).xid(), xid);
+    let mut renewed = stage.clone();
+    let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
+    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
+    assert_eq!((lease.start, renewed.client.state()), (at(500.0), "BOUND"));
+    let rebind = sent(&stage.clock(at(900.0)).frames[0]);
+    assert_ne!(rebind.xid(), xid, "other servers may answer this");
+    let output = stage.answer(at(900.0), &Reply::new(ACK, xid, 1000));
+    assert_eq!(output.refused, Some(Refusal::OtherXid.into()));
+    let (again, output) = {
+        stage.next(Timer::ReceiveWindow, &[]);
+        stage.next(Timer::Retransmit, &["REQUEST"])
+    };
+    assert_eq!((again, sent(&output.frames[0]).xid()), (at(950.0), rebind.xid()));
+    let output = stage.answer(at(951.0), &Reply::new(ACK, rebind.xid(), 1000));
+    assert!(
+        matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(900.0)),
+        "not later than its server's"
+    );
+}
+
+#[test]
+fn secs_counts_from_the_first_request_of_an_extension_through_rebinding() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.next(Timer::Renew, &["ARP"]);
+    let mut said = vec![sent(&stage.arp(at(500.6), SERVER_MAC).frames[0]).secs()];
+    stage.clock(at(705.0));
+    said.push(sent(&stage.arp(at(705.0), SERVER_MAC).frames[0]).secs());
+    for when in [900.0, 950.0] {
+        said.push(sent(&stage.clock(at(when)).frames[0]).secs());
+    }
+    assert_eq!(said, [0, 204, 399, 449]);
+}
+
+#[test]
+fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_another_xid() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.next(Timer::Renew, &["ARP"]);
+    stage.arp(at(500.0), SERVER_MAC);
+    for (again, taken) in [(700.0, false), (800.0, true)] {
+        stage.next(Timer::ReceiveWindow, &[]);
+        stage.next(Timer::Retransmit, &["ARP"]);
+        let xid = sent(&stage.arp(at(again), SERVER_MAC).frames[0]).xid();
+        let output = stage.answer(at(again), &Reply::new(ACK, xid, 120));
+        assert_eq!(output.refused, (!taken).then_some(Refusal::Ended.into()), "at {again}");
+        let start = stage.client.lease().map(|lease| lease.start);
+        assert_eq!(start, Some(at(if taken { again } else { 0.0 })));
+    }
+}
+
+#[test]
+fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
+    for (when, state) in [(500.0, "RENEWING"), (900.0, "REBINDING")] {
+        let mut stage = Stage::bound(500, 900, 1000);
+        let mut request = stage.clock(at(when));
+        if name(&request.frames[0]) == "ARP" {
+            request = stage.arp(at(when), SERVER_MAC);
+        }
+        assert_eq!(stage.client.state(), state);
+        let ack = Reply::new(ACK, sent(&request.frames[0]).xid(), 1000).with(54, &OTHER.octets());
+        let output = stage.answer(at(when), &ack);
+        let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{state}: {output:?}") };
+        assert_eq!((lease.server, lease.ip(), lease.start), (OTHER, LEASED, at(when)));
+    }
+}
+
+#[test]
+fn a_lease_that_is_renewed_is_refused_by_its_own_server_only() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.clock(at(500.0));
+    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let output = stage.answer(at(500.0), &Reply::nak(xid).with(54, &OTHER.octets()));
+    assert_eq!(output.refused, Some(Refusal::OtherServer { server: OTHER, asked: SERVER }.into()));
+    stage.next(Timer::ReceiveWindow, &[]);
+    assert_eq!(stage.client.state(), "RENEWING");
+}
+
+/// A client whose REQUEST another server refused, with its xid.
+fn refused_by_another(client: Client, when: f64) -> (Stage, u32) {
+    let mut stage = Stage::new(client);
+    let xid = sent(&stage.clock(at(when)).frames[0]).xid();
+    let output = stage.answer(at(when), &Reply::nak(xid).with(54, &OTHER.octets()));
+    assert!(output.verdict.is_none() && output.refused.is_none() && output.listen, "{output:?}");
+    (stage, xid)
+}
+
+fn rebinding() -> (Stage, u32) {
+    refused_by_another(Stage::bound(500, 600, 1000).client, 600.0)
+}
+
+fn confirming() -> (Stage, u32) {
+    let client = Client::confirm(plain(), lease().into(), at(0.0), Rng::with_seed(7));
+    let begins = client.deadline().expect("it begins").0.since_boot().as_secs_f64();
+    refused_by_another(client, begins)
+}
+
+fn lost_by(output: &Output) -> Ipv4Addr {
+    let Some(Verdict::Lost(lost, Loss::Nak { server, .. })) = &output.verdict else { panic!("{output:?}") };
+    assert_eq!(lost.ip(), LEASED);
+    *server
+}
+
+#[test]
+fn its_own_servers_ack_overrules_the_nak_of_another_that_came_first() {
+    for (mut stage, xid) in [rebinding(), confirming()] {
+        let (until, _) = stage.deadline();
+        let output = stage.answer(until, &Reply::new(ACK, xid, 1000));
+        assert!(matches!(output.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))), "{output:?}");
+        assert_eq!(stage.client.state(), "BOUND");
+    }
+}
+
+#[test]
+fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
+    let (mut stage, _) = rebinding();
+    let (when, output) = stage.next(Timer::ReceiveWindow, &["DISCOVER"]);
+    assert_eq!((when, lost_by(&output)), (at(604.0), OTHER));
+    let (mut stage, _) = confirming();
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    assert_eq!(lost_by(&output), OTHER, "on another LAN it is right");
+}
+
+#[test]
+fn its_own_servers_nak_is_obeyed_at_once() {
+    for (mut stage, xid) in [rebinding(), confirming()] {
+        let (until, _) = stage.deadline();
+        let output = stage.answer(until - Duration::from_millis(500), &Reply::nak(xid));
+        assert_ne!(lost_by(&output), OTHER);
+    }
+}
+
+#[test]
+fn a_nak_of_another_server_is_forgotten_with_its_try() {
+    let (mut stage, _) = rebinding();
+    stage.event(at(601.0), super::super::Event::Unopened);
+    stage.listening = false;
+    let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+    assert!(output.verdict.is_none());
+    let (_, output) = stage.next(Timer::ReceiveWindow, &[]);
+    assert!(output.verdict.is_none() && stage.client.lease().is_some());
+}
+
+#[test]
+fn a_caller_waits_one_try_for_the_server_of_an_earlier_lease_that_another_refused() {
+    let client = Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7));
+    let (mut stage, xid) = refused_by_another(client, 0.0);
+    let (_, output) = stage.clone().next(Timer::Retransmit, &["DISCOVER"]);
+    assert!(output.verdict.is_none(), "there was no lease to lose");
+    let output = stage.answer(at(0.5), &Reply::new(ACK, xid, 1000));
+    assert!(matches!(output.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED));
+}

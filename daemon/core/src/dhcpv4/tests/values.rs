@@ -1,0 +1,146 @@
+//! What comes with a lease, what stays of it, and the way to its server that follows from it.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::super::lease::{Lease, Route};
+use super::super::release::{Release, ReleaseStep};
+use super::super::timing;
+use super::super::{Client, Verdict};
+use super::answers::won;
+use super::script::{ACK, LEASED, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, lease, plain, sent};
+use crate::wire::frame::{self, Frame, FrameMeta};
+
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+
+fn shown(lease: &Lease) -> (Option<Ipv4Addr>, Vec<String>) {
+    let via = |r: &Route| match r.via {
+        Some(via) => format!("{} via {via}", r.destination),
+        None => r.destination.to_string(),
+    };
+    (lease.gateway, lease.routes.iter().map(via).collect())
+}
+
+#[test]
+fn a_router_that_is_the_subnets_own_or_its_broadcast_address_is_none() {
+    let to = |width: u8, via: [u8; 4]| [&[width, 10][..usize::from(width).div_ceil(8) + 1], &via].concat();
+    for none in [[192, 0, 2, 0], [192, 0, 2, 255]] {
+        let routers = |r: Reply| r.with(3, &[&none[..], &[192, 0, 2, 9]].concat());
+        assert_eq!(won(routers).gateway, Some([192, 0, 2, 9].into()), "the next one of the list");
+        let statics = |r: Reply| r.with(33, &[&[10, 0, 0, 0][..], &none].concat());
+        assert_eq!(shown(&won(statics)), (None, vec![]));
+        for code in [121, 249] {
+            let some = won(|r| r.with(code, &[to(0, none), to(8, [192, 0, 2, 9])].concat()));
+            assert_eq!(shown(&some), (None, vec!["10.0.0.0/8 via 192.0.2.9".to_owned()]));
+            let nothing_left = won(|r| routers(r).with(code, &to(8, none)));
+            assert_eq!(nothing_left.gateway, Some([192, 0, 2, 9].into()), "as if {code} were absent");
+        }
+    }
+    let pair = won(|r| r.with(1, &[255, 255, 255, 254]).with(3, &[192, 0, 2, 51]));
+    assert_eq!(pair.gateway, Some([192, 0, 2, 51].into()), "a /31 has neither");
+}
+
+/// A lease that has all that a lease can have.
+fn full() -> Lease {
+    let times = timing::times(1000, Some(500), Some(900));
+    let default = Route { destination: "0.0.0.0/0".parse().expect("a subnet"), via: Some(SERVER) };
+    Lease {
+        address: "192.0.2.50/20".parse().expect("an address"),
+        times,
+        gateway: default.via,
+        routes: vec![default],
+        dns: vec![SERVER],
+        domain: Some("example.org".to_owned()),
+        search: vec!["example.org".to_owned()],
+        ntp: vec![SERVER],
+        mtu: Some(1400),
+        hostname: Some("web".to_owned()),
+        ..lease()
+    }
+}
+
+/// An ACK with nothing but what it must have (RFC 2131 table 3).
+fn bare(xid: u32) -> Reply {
+    Reply::new(ACK, xid, 1000).without(1)
+}
+
+#[test]
+fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
+    let held = || Stage::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let renewed = |answer: &dyn Fn(Reply) -> Reply| {
+        let mut stage = held();
+        stage.clock(at(500.0));
+        let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+        stage.answer(at(500.0), &answer(bare(xid))).verdict
+    };
+    let mut rebinding = held();
+    let xid = sent(&rebinding.clock(at(900.0)).frames[0]).xid();
+    let rebound = rebinding.answer(at(900.0), &bare(xid).with(54, &[192, 0, 2, 9])).verdict;
+    let mut rebooting = Stage::new(Client::reacquire(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let xid = sent(&rebooting.clock(at(0.0)).frames[0]).xid();
+    let rebooted = rebooting.answer(at(0.0), &bare(xid)).verdict;
+    let broken = |r: Reply| r.with(6, &[192, 0, 2, 53, 1]);
+    for verdict in [renewed(&|r| r), renewed(&broken), rebound, rebooted] {
+        let (Some(Verdict::Kept(lease)) | Some(Verdict::Won(lease))) = verdict else { panic!("{verdict:?}") };
+        assert!(Lease { server: SERVER, ..(*lease).clone() }.grants_the_same(&full()), "{lease:?}");
+    }
+    let Some(Verdict::Kept(lease)) = renewed(&|r| r.with(3, &[192, 0, 2, 8])) else { panic!("not extended") };
+    let by_itself = Lease { gateway: Some([192, 0, 2, 8].into()), ..Lease::unknown(full().address, at(500.0)) };
+    assert_eq!((lease.address, lease.gateway), (full().address, by_itself.gateway), "the mask is kept");
+    assert_eq!((lease.routes.len(), &lease.dns, lease.mtu), (1, &by_itself.dns, None), "withdrawn");
+    let elsewhere = renewed(&|r| Reply { yiaddr: [10, 0, 0, 7].into(), ..r });
+    let Some(Verdict::Kept(lease)) = elsewhere else { panic!("{elsewhere:?}") };
+    assert_eq!((lease.address.prefix_len(), lease.gateway), (8, None), "another address has nothing of the first");
+}
+
+#[test]
+fn an_ack_that_says_nothing_of_the_configuration_has_the_offers() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let offer = Reply::new(OFFER, xid, 600).with(1, &[255, 255, 240, 0]).with(3, &SERVER.octets());
+    stage.answer(at(0.0), &offer);
+    let Some(Verdict::Won(lease)) = stage.answer(at(0.0), &bare(xid)).verdict else { panic!("not won") };
+    assert_eq!((lease.ip(), lease.address.prefix_len(), lease.gateway), (LEASED, 20, Some(SERVER)));
+    assert_eq!(lease.times.map(|times| times.end.as_secs()), Some(1000), "the times are the ACK's");
+}
+
+/// The lease of a server, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
+fn of(server: Ipv4Addr, routes: &[&str]) -> Lease {
+    let route = |text: &&str| {
+        let (destination, via) = text.split_once(' ').map_or((*text, None), |(to, via)| (to, Some(via)));
+        let via = via.map(|via| via.parse().expect("an address"));
+        Route { destination: destination.parse().expect("a subnet"), via }
+    };
+    Lease { server, times: timing::times(1000, None, None), routes: routes.iter().map(route).collect(), ..lease() }
+}
+
+#[test]
+fn what_is_for_the_server_goes_by_the_longest_prefix_as_the_kernel_would_send_it() {
+    let router = |last| Some(Ipv4Addr::new(192, 0, 2, last));
+    for (server, routes, hop) in [
+        (SERVER, &["0.0.0.0/0 192.0.2.8"][..], Some(SERVER)),
+        (SERVER, &["192.0.2.1/32 192.0.2.8"], router(8)),
+        (FAR, &[], None),
+        (FAR, &["172.16.0.0/12 192.0.2.8"], None),
+        (FAR, &["10.0.0.0/8 192.0.2.8"], router(8)),
+        (FAR, &["0.0.0.0/0 192.0.2.8", "10.0.0.0/8 192.0.2.9", "10.0.0.0/9 192.0.2.7"], router(7)),
+        (FAR, &["0.0.0.0/0 192.0.2.8", "10.0.0.0/8"], Some(FAR)),
+        (FAR, &["10.0.0.0/8 192.0.2.8", "10.0.0.0/8 192.0.2.9"], router(8)),
+    ] {
+        let lease = of(server, routes);
+        assert_eq!((lease.next_hop(), lease.on_link()), (hop, hop == Some(server)), "{server} by {routes:?}");
+        let Some(hop) = hop else { continue };
+        let asked = |frames: &[Vec<u8>]| match frame::decode(&frames[0], FrameMeta::default()).expect("our own frame") {
+            Frame::Arp(arp) => arp.target,
+            Frame::Udp(_) => panic!("sent without ARP"),
+        };
+        let rng = || Rng::with_seed(7);
+        let mut renewing = Stage::new(Client::resume(plain(), Arc::new(lease.clone()), at(0.0), rng()));
+        assert_eq!(asked(&renewing.clock(at(500.0)).frames), hop, "RENEW to {server} by {routes:?}");
+        let mut release = Release::new(plain(), plain().station, lease, at(0.0), &mut rng());
+        let ReleaseStep::Ask(frame) = release.on_clock(at(0.0)) else { panic!("sent without ARP") };
+        assert_eq!(asked(&[frame]), hop, "RELEASE to {server} by {routes:?}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Why a call failed, for whoever made it.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use crate::dhcpv4::Tally;
+use crate::identity::{Attachment, ClientId, Lan};
+use crate::link::LinkCause;
+use crate::silence::Silence;
+use crate::wire::Mac;
+
+/// Why the store refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreCause {
+    /// No room on the device.
+    #[error("store full")]
+    Full,
+    /// Anything else.
+    #[error("store failed: {0}")]
+    Failed(String),
+}
+
+/// Why a call failed. One variant a cause; the front doors turn them into their protocols' codes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The interface could not be looked at, set up or opened.
+    #[error("{target}: {cause}")]
+    Link {
+        /// The interface.
+        target: String,
+        /// Why.
+        cause: LinkCause,
+    },
+    /// The time-out passed before the interface had carrier.
+    #[error("interface {ifname} has no carrier after {waited:?}: is its parent link up?")]
+    NoCarrier {
+        /// The interface.
+        ifname: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The time-out passed before any other offer.
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}", turn(*.queued), heard(.tally, .silence, .lan))]
+    NoOffer {
+        /// The wire.
+        lan: Lan,
+        /// DISCOVERs sent.
+        sent: u32,
+        /// How long it was waited.
+        waited: Duration,
+        /// How long others of the LAN had gone first.
+        queued: Duration,
+        /// What came in, and what did not go out.
+        tally: Box<Tally>,
+        /// What else was found.
+        silence: Option<Box<Silence>>,
+    },
+    /// The time-out passed after an offer, before the ACK.
+    #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}{}", turn(*.queued), unbelieved(.tally))]
+    NoAck {
+        /// The server.
+        server: Ipv4Addr,
+        /// The offered address.
+        address: Ipv4Addr,
+        /// REQUESTs sent.
+        sent: u32,
+        /// How long it was waited.
+        waited: Duration,
+        /// How long others of the LAN had gone first.
+        queued: Duration,
+        /// What came in, and what did not go out.
+        tally: Box<Tally>,
+    },
+    /// The time-out passed while the server kept refusing what it had offered; or it refused an address of before, and no
+    /// offer came after that.
+    #[error("server {server} refused {address} with a NAK{}{}", quoted(.message), looked_on(*.in_vain))]
+    Nak {
+        /// The server.
+        server: Ipv4Addr,
+        /// The address.
+        address: Ipv4Addr,
+        /// The server's message (56), escaped.
+        message: Option<String>,
+        /// DISCOVERs sent after that, where none was answered by an offer; else 0.
+        in_vain: u32,
+    },
+    /// Somebody else uses the address that was to be had, or the last one that was offered before the time-out.
+    #[error(
+        "{address} is in use by {by}, and was declined: give that another address, or take {address} out of the \
+         server's pool"
+    )]
+    Conflict {
+        /// The address.
+        address: Ipv4Addr,
+        /// Who uses it, by Ethernet address.
+        by: Mac,
+    },
+    /// Somebody else uses each of several addresses that were to be had. There are no more than an ADD may decline.
+    #[error(
+        "{} addresses that were offered on {lan} are in use, and were declined: {}; take them out of the server's pool, or \
+         look at why these Ethernet addresses answer for them",
+        .declined.len(),
+        users(.declined)
+    )]
+    Conflicts {
+        /// The wire.
+        lan: Lan,
+        /// The addresses, and who uses each, by Ethernet address.
+        declined: Vec<(Ipv4Addr, Mac)>,
+    },
+    /// So many addresses of the LAN were in use of late that no further one may be tried before the time-out.
+    #[error(
+        "no further address is tried on {lan} for {wait:?}: the last {conflicts} that were offered there were in use, \
+         {address} by {by}; look at why that Ethernet address answers for it"
+    )]
+    HeldBack {
+        /// The wire.
+        lan: Lan,
+        /// How long from now, in whole seconds.
+        wait: Duration,
+        /// Conflicts in a row.
+        conflicts: u32,
+        /// The last address that was offered.
+        address: Ipv4Addr,
+        /// Who uses it, by Ethernet address.
+        by: Mac,
+    },
+    /// The lease would end before it is known that nobody else uses its address.
+    #[error(
+        "server {server} grants {address} for {lease:?}, and strict conflict detection takes up to {probing:?}: set \
+         conflictDetection to optimistic, or let the server grant longer leases"
+    )]
+    TooShort {
+        /// The server.
+        server: Ipv4Addr,
+        /// The address.
+        address: Ipv4Addr,
+        /// The lease time.
+        lease: Duration,
+        /// How long the probes take at most.
+        probing: Duration,
+    },
+    /// The time-out passed while something of ours was waited for.
+    #[error("no result after {waited:?}: still waiting for {waiting_for}")]
+    TimedOut {
+        /// What was waited for.
+        waiting_for: &'static str,
+        /// How long.
+        waited: Duration,
+    },
+    /// The lease could not be made durable, so nobody may use it.
+    #[error("{0}")]
+    Store(StoreCause),
+    /// Another live attachment holds a lease under the same client identifier.
+    #[error("client identifier {} on {lan} is held by {holder}: delete that attachment first", .client_id.readable())]
+    Held {
+        /// The wire.
+        lan: Lan,
+        /// The client identifier.
+        client_id: ClientId,
+        /// Who holds it.
+        holder: Attachment,
+    },
+    /// Another live attachment has the address that was to be had, or the last one that was offered.
+    #[error("{}", held(*.server, *.address, .holder, *.shared))]
+    AddressHeld {
+        /// The server that would give it; `None`: the container was to be adopted with it.
+        server: Option<Ipv4Addr>,
+        /// The address.
+        address: Ipv4Addr,
+        /// Who has it.
+        holder: Attachment,
+        /// The Ethernet address, where both have the same.
+        shared: Option<Mac>,
+    },
+    /// A DEL of the same attachment came while the ADD was under way.
+    #[error("the ADD of {0} was cancelled by its DEL")]
+    Cancelled(Attachment),
+    /// Another address than the requested one was offered, and only that one would do.
+    #[error("{server} offered {offered} instead of {wanted}: set ipPreferred to take another address")]
+    NotWanted {
+        /// The server that offered last.
+        server: Ipv4Addr,
+        /// The address that was asked for.
+        wanted: Ipv4Addr,
+        /// The address that it offered.
+        offered: Ipv4Addr,
+    },
+    /// An ADD could not be served now.
+    #[error("{0}")]
+    NotReady(String),
+    /// Some of what was to be collected could not be given back.
+    #[error("not all was given back: {}", .0.join("; "))]
+    NotCollected(Vec<String>),
+    /// The attachment is bound: in another namespace, which still lives, or with another address than would do.
+    #[error("{attachment} is already attached in {}: delete it first", .netns.display())]
+    Attached {
+        /// The attachment.
+        attachment: Attachment,
+        /// Where.
+        netns: PathBuf,
+    },
+    /// CHECK of an attachment that has no lease.
+    #[error("{0} holds no lease: run ADD again")]
+    Unknown(Attachment),
+    /// CHECK of an attachment that holds another address than the caller believes.
+    #[error("{attachment} holds {held}, not {expected}")]
+    Differs {
+        /// The attachment.
+        attachment: Attachment,
+        /// What it holds.
+        held: Ipv4Net,
+        /// What the caller believes.
+        expected: String,
+    },
+    /// CHECK of an attachment whose address is not on its interface.
+    #[error("{address} is not on interface {ifname} of {attachment}")]
+    NotOnLink {
+        /// The attachment.
+        attachment: Attachment,
+        /// The leased address.
+        address: Ipv4Net,
+        /// The interface.
+        ifname: String,
+    },
+}
+
+fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &Attachment, shared: Option<Mac>) -> String {
+    match (server, shared) {
+        (Some(server), Some(mac)) => format!(
+            "server {server} gives this client {address}, which {holder} has: it seems to know clients by their Ethernet address, \
+             and both have {mac}; use macvlan instead of ipvlan, or give this one a MAC of its own, or, where it is to take the \
+             other's place, the same `clientId`"
+        ),
+        (Some(server), None) => format!(
+            "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; see \
+             what it has on record"
+        ),
+        (None, _) => format!("{holder} has {address}: delete that attachment first"),
+    }
+}
+
+/// Less than a second is not what an ADD came to nothing for.
+fn users(declined: &[(Ipv4Addr, Mac)]) -> String {
+    declined.iter().map(|(address, by)| format!("{address} by {by}")).collect::<Vec<_>>().join(", ")
+}
+
+fn turn(queued: Duration) -> String {
+    match queued.as_secs() {
+        0 => String::new(),
+        _ => format!(", after {queued:?} of waiting for its turn among others"),
+    }
+}
+
+fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan) -> String {
+    let found = silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty());
+    match (tally.reason(), tally.answers, found) {
+        (Some(reason), ..) => format!(": {reason}"),
+        (None, 0, Some(reasons)) => format!(": no answer came; {}", reasons.join("; ")),
+        (None, 0, None) => ": no answer came; is a DHCP server on that wire?".to_owned(),
+        (None, answers, _) => format!(": {answers} answers came, none of them an offer"),
+    }
+}
+
+fn unbelieved(tally: &Tally) -> String {
+    tally.reason().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+fn looked_on(discovers: u32) -> String {
+    match discovers {
+        0 => String::new(),
+        sent => format!(", and no offer came after {sent} DISCOVER: are its addresses used up?"),
+    }
+}
+
+fn quoted(message: &Option<String>) -> String {
+    message.as_ref().map(|m| format!(": \"{m}\"")).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! Links and namespaces that went without a DEL.
+//!
+//! Several main plugins delete the link before they hand a DEL on, and an engine may take the namespace away first. Only where
+//! no DEL follows for a while has somebody lost a container, and only that is worth an event.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::effect::Why;
+use crate::event::Event;
+use crate::identity::Attachment;
+use crate::record::BindingId;
+use crate::time::{Instant, Now};
+
+/// How long a DEL may take to come. A kubelet tries one again for longer than a minute, but begins within seconds.
+const DEL_WAIT: Duration = Duration::from_secs(60);
+
+/// So many wait at most. Of more the oldest are told of early.
+const MOST: usize = 1024;
+
+/// A link that went, and the event that says so if no DEL comes.
+#[derive(Debug)]
+struct Orphan {
+    due: Instant,
+    /// Whose it was.
+    binding: BindingId,
+    event: Box<Event>,
+}
+
+/// Those that wait for their DEL, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Orphans(VecDeque<Orphan>);
+
+impl Orphans {
+    /// Adds a link that went just now.
+    pub(super) fn add(&mut self, binding: BindingId, event: Box<Event>, now: Instant) {
+        self.0.push_back(Orphan { due: now + DEL_WAIT, binding, event });
+    }
+
+    /// Forgets those of an attachment: its DEL has come.
+    pub(super) fn claim(&mut self, attachment: &Attachment) {
+        self.0.retain(|orphan| orphan.event.attachment != *attachment);
+    }
+
+    /// Takes out the next one whose DEL does not come.
+    fn take(&mut self, now: Instant) -> Option<Orphan> {
+        self.0.pop_front_if(|orphan| now >= orphan.due).or_else(|| (self.0.len() > MOST).then(|| self.0.pop_front())?)
+    }
+
+    /// Returns when the next one is given up.
+    fn deadline(&self) -> Option<Instant> {
+        self.0.front().map(|orphan| orphan.due)
+    }
+
+    /// Returns how many wait.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Registry {
+    /// Tells of the links that went without a DEL, by now.
+    pub(super) fn tell_of_orphans(&mut self, now: Now) {
+        while let Some(Orphan { binding, event, .. }) = self.orphans.take(now.boot) {
+            let address = event.address.map(tracing::field::display);
+            tracing::warn!(attachment = %event.attachment, address, cause = %event.cause, "no DEL came for a link that is gone");
+            self.out.note_alone(binding, Event { wall: now.wall, ..*event });
+        }
+        self.timers.set(Key::Orphans, self.orphans.deadline().map(|at| (at, Why::Orphan)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventKind;
+    use crate::identity::Door;
+    use crate::time::WallTime;
+
+    fn event(n: usize) -> Box<Event> {
+        let attachment =
+            Attachment { door: Door::Cni, network: "lan".into(), container: n.to_string(), ifname: "eth0".into() };
+        let (wall, kind) = (WallTime::from_epoch(Duration::ZERO), EventKind::OrphanFound);
+        Box::new(Event { wall, attachment, kind, address: None, server: None, cause: String::new(), run: None })
+    }
+
+    fn told(orphans: &mut Orphans, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| orphans.take(now)).map(|orphan| orphan.event.attachment.container).collect()
+    }
+
+    #[test]
+    fn of_very_many_at_once_the_oldest_are_told_of_early() {
+        let (mut orphans, now) = (Orphans::default(), Instant::from_boot(Duration::from_secs(1)));
+        (0..MOST + 2).for_each(|n| orphans.add(BindingId(n as u64), event(n), now));
+        assert_eq!(told(&mut orphans, now), ["0", "1"]);
+        orphans.claim(&event(7).attachment);
+        assert_eq!(told(&mut orphans, now + DEL_WAIT - Duration::from_micros(1)), [""; 0]);
+        assert_eq!(told(&mut orphans, now + DEL_WAIT).len(), MOST - 1);
+        assert_eq!(orphans.deadline(), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Whether a namespace that is not seen is gone, or it is this daemon that is blind.
+//!
+//! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace where those of the containers do not show, misses
+//! every one of them, and would give back the leases of containers that run. So missing is not gone. A namespace whose path
+//! leads to it no more is gone where another one that holds a lease is seen in the same directory, and it is missing still
+//! after that. Where none is seen, nothing is given back before a DEL, a GC, the kernel's word or the lease's end; looks go on,
+//! and what is seen again goes on where it stood.
+//!
+//! That goes for a single one too. The last container of a host that ended while no daemon ran, without a DEL, may so keep its
+//! address until the lease's end, or the next ADD, which shows that this daemon sees: nobody is worse off for that. An address
+//! that is given away under a container that runs costs two of them their network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::Registry;
+use crate::binding::{Binding, Life};
+use crate::link::{Link, directory_of};
+use crate::record::BindingId;
+
+/// What is not seen, and why that is believed or not.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// The bindings whose namespaces were not seen when they were last looked at, by directory.
+    doubts: BTreeMap<PathBuf, Doubt>,
+    /// Those whose next look counts: another namespace of their directory was seen since the last.
+    vouched: BTreeSet<BindingId>,
+}
+
+/// What is not seen of a directory.
+#[derive(Debug, Default)]
+struct Doubt {
+    unseen: BTreeSet<BindingId>,
+    /// Nothing is seen of it, and that was told.
+    blind: bool,
+}
+
+impl Sight {
+    /// Returns how many namespaces are not seen.
+    pub(super) fn unseen(&self) -> usize {
+        self.doubts.values().map(|doubt| doubt.unseen.len()).sum::<usize>() + self.vouched.len()
+    }
+
+    /// Returns whether a look that was asked for at a binding's namespace counts, whatever it shows. Then the next does not.
+    pub(super) fn takes_voucher(&mut self, id: BindingId) -> bool {
+        self.vouched.remove(&id)
+    }
+}
+
+impl Registry {
+    /// Records that a binding's namespace was not seen.
+    pub(super) fn doubt(&mut self, id: BindingId) {
+        let Some(binding) = self.bindings.get(&id).filter(|binding| is_held(binding)) else { return };
+        if let Some(directory) = directory(binding) {
+            self.sight.doubts.entry(directory.to_owned()).or_default().unseen.insert(id);
+        }
+    }
+
+    /// Records that a binding's namespace is no matter of doubt any more.
+    pub(super) fn doubt_no_more(&mut self, id: BindingId) {
+        self.sight.vouched.remove(&id);
+        if self.sight.doubts.is_empty() {
+            return;
+        }
+        self.sight.doubts.retain(|_, doubt| {
+            doubt.unseen.remove(&id);
+            !doubt.unseen.is_empty()
+        });
+    }
+
+    /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more, and that counts.
+    pub(super) fn saw(&mut self, id: BindingId) {
+        if self.sight.doubts.is_empty() {
+            return;
+        }
+        let Some(directory) = self.bindings.get(&id).and_then(|binding| directory(binding)) else { return };
+        let Some(Doubt { mut unseen, blind }) = self.sight.doubts.remove(directory) else { return };
+        if blind {
+            tracing::info!(directory = %directory.display(), "network namespaces are seen again, looking at all of them");
+        }
+        unseen.remove(&id);
+        self.sight.vouched.extend(&unseen);
+        unseen.into_iter().for_each(|other| self.audit_one(other));
+    }
+
+    /// Returns whether a namespace that holds a lease is seen in a directory, as far as is known.
+    pub(super) fn sees(&self, at: &Path) -> bool {
+        let doubted =
+            |binding: &Binding| self.sight.doubts.get(at).is_some_and(|doubt| doubt.unseen.contains(&binding.id));
+        let mut bindings = self.bindings.values();
+        bindings.any(|binding| is_held(binding) && directory(binding) == Some(at) && !doubted(binding))
+    }
+
+    /// Looks for namespaces that show whether this daemon sees, where others are in doubt and nothing else is looked at. Returns
+    /// whether there are any to be looked at.
+    pub(super) fn seek_witnesses(&mut self) -> bool {
+        let mut witnesses = Vec::new();
+        for (at, doubt) in self.sight.doubts.iter_mut().filter(|(_, doubt)| !doubt.blind) {
+            let is_other = |binding: &&Binding| {
+                is_held(binding) && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
+            };
+            let others = self.bindings.values().map(|binding| &**binding).filter(is_other).map(|binding| binding.id);
+            // One will do, mostly.
+            let most = if doubt.unseen.len() == 1 { 1 } else { usize::MAX };
+            let before = witnesses.len();
+            witnesses.extend(others.take(most));
+            if witnesses.len() > before {
+                continue;
+            }
+            doubt.blind = true;
+            let (directory, leases) = (at.display(), doubt.unseen.len());
+            match leases {
+                1 => tracing::warn!(
+                    %directory,
+                    "the only network namespace with a lease here is not to be seen: it ended while no daemon ran, or this daemon \
+                     does not see the containers (--host-prefix, mounts, PID namespace); its lease is kept until its end, a DEL or a GC"
+                ),
+                _ => tracing::error!(
+                    %directory, leases,
+                    "none of the network namespaces with a lease here is to be seen: is the host's directory mounted for this daemon, \
+                     and is --host-prefix right? Their leases are kept until their end, a DEL or a GC, but not renewed before they are seen"
+                ),
+            }
+        }
+        let any = !witnesses.is_empty();
+        self.audit.wait(witnesses);
+        any
+    }
+}
+
+fn is_held(binding: &Binding) -> bool {
+    matches!(binding.life, Life::Held(_))
+}
+
+fn directory(binding: &Binding) -> Option<&Path> {
+    match &binding.link {
+        Link::InNetns { path, .. } => Some(directory_of(path)),
+        Link::Parent { .. } => None,
+    }
+}

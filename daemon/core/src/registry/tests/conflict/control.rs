@@ -1,0 +1,272 @@
+//! Who claims the leased address is asked for one that nobody can have, before anything comes of it.
+
+use super::*;
+
+const PROXY: Mac = Mac([2, 0, 0, 0, 8, 8]);
+
+impl Rig {
+    /// Returns the addresses that nobody can have and that were asked for, beside the subnet here, which is such a net itself.
+    fn controls(&self) -> Vec<Ipv4Addr> {
+        let nets = [[203, 0, 113], [198, 51, 100]];
+        let is_one = |(sender, target): &&(Ipv4Addr, Ipv4Addr)| {
+            *sender == ANY && nets.iter().any(|net| target.octets().starts_with(net))
+        };
+        self.asked.iter().filter(is_one).map(|(_, target)| *target).collect()
+    }
+
+    fn causes(&self, kind: EventKind) -> Vec<&str> {
+        self.events.iter().filter(|event| event.kind == kind).map(|event| event.cause.as_str()).collect()
+    }
+}
+
+#[test]
+fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_address() {
+    for detection in [Detection::Optimistic, Detection::Strict] {
+        let mut rig = rig(detection);
+        rig.stations.insert(ANY, PROXY);
+        let add = rig.add("a", 1, "a");
+        if detection == Detection::Optimistic {
+            rig.run_until(1000.999);
+            assert!(!rig.answers.contains_key(&add) && rig.stored.is_empty(), "the control is waited for");
+            rig.run_until(1001.0);
+        }
+        rig.run_until(if detection == Detection::Strict { 1008.0 } else { 1001.0 });
+        assert_eq!((rig.leased(add), rig.messages()), (FIRST, vec![1, 3]), "{detection:?}");
+        let controls = rig.controls();
+        assert!(controls.len() == 3 && controls.iter().all(|asked| *asked == controls[0]), "{controls:?}");
+        let told = format!(
+            "{PROXY} claims {FIRST}, and answered for {} too, which nobody can have: what it claims is not heard",
+            controls[0]
+        );
+        assert_eq!(rig.causes(EventKind::DetectionOff), [&told], "{detection:?}");
+        rig.appears(FIRST);
+        rig.run_until(1020.0);
+        assert_eq!((rig.state("a"), rig.messages()), (vec!["BOUND"], vec![1, 3]));
+        assert_eq!(
+            (rig.count(PROBE), rig.causes(EventKind::DetectionOff).len()),
+            (3, 1),
+            "it looks on, and says it once"
+        );
+    }
+}
+
+#[test]
+fn a_station_with_many_addresses_has_them_all() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.extend((0..5).map(|n| (Ipv4Addr::from_bits(FIRST.to_bits() + n), NEIGHBOUR)));
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1030.0);
+    assert_eq!((rig.leased(add), rig.count((ANY, FIRST))), (Ipv4Addr::new(192, 0, 2, 55), 1));
+    assert_eq!(rig.messages().iter().filter(|kind| **kind == 4).count(), 5);
+    assert!(rig.causes(EventKind::DetectionOff).is_empty());
+}
+
+#[test]
+fn among_stations_that_claim_every_address_the_one_that_has_it_is_found() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(ANY, PROXY);
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1000.5);
+    rig.claim(NEIGHBOUR, FIRST);
+    rig.run_until(1003.0);
+    assert_eq!(rig.leased(add), SECOND);
+    assert_eq!(rig.events[1].cause, "02:00:00:00:09:09 uses the address");
+    assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
+}
+
+#[test]
+fn a_station_that_is_known_to_claim_every_address_holds_up_nobody_else_of_its_lan() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(ANY, PROXY);
+    rig.add("a", 1, "a");
+    rig.run_until(1001.0);
+    let asked = rig.controls().len();
+    rig.give = SECOND;
+    rig.run_until(1300.999);
+    let add = rig.add("b", 2, "b");
+    assert_eq!((rig.leased(add), rig.controls().len()), (SECOND, asked), "answered at once");
+    assert_eq!(rig.causes(EventKind::DetectionOff).len(), 2, "but told of it");
+    rig.give = Ipv4Addr::new(192, 0, 2, 52);
+    rig.run_until(1301.0);
+    let add = rig.add("c", 3, "c");
+    assert!(!rig.answers.contains_key(&add), "after five minutes it is asked again");
+    rig.run_until(1302.0);
+    assert_eq!((rig.leased(add), rig.controls().len()), (rig.give, asked + 3));
+}
+
+#[test]
+fn a_station_that_stops_claiming_every_address_is_believed_once_more() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(ANY, PROXY);
+    rig.add("a", 1, "a");
+    rig.run_until(1310.0);
+    rig.stations.remove(&ANY);
+    rig.give = SECOND;
+    rig.stations.insert(SECOND, PROXY);
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1313.0);
+    assert_eq!(rig.leased(add), Ipv4Addr::new(192, 0, 2, 52));
+}
+
+#[test]
+fn what_is_known_of_one_lan_says_nothing_of_another() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(ANY, PROXY);
+    rig.add("a", 1, "a");
+    rig.run_until(1001.0);
+    let mut call = rig.call("b", 2, "b");
+    call.lan = Lan::Link { parent: "br1".into(), vlan: 0 };
+    // Another server's.
+    rig.granted.clear();
+    let add = rig.request(Call::Add(call));
+    assert!(!rig.answers.contains_key(&add));
+    rig.run_until(1002.0);
+    assert_eq!((rig.leased(add), rig.controls().len()), (FIRST, 6));
+}
+
+#[test]
+fn a_held_address_stays_although_a_station_claims_it_that_claims_every_address() {
+    let mut rig = rig(Detection::Optimistic);
+    let add = rig.add("a", 1, "a");
+    assert_eq!(rig.leased(add), FIRST);
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    rig.stations.insert(ANY, PROXY);
+    rig.run_until(1020.0);
+    assert_eq!((rig.state("a"), rig.messages()), (vec!["BOUND"], vec![1, 3]));
+    assert_eq!(rig.causes(EventKind::DetectionOff).len(), 1);
+    assert!(rig.open.is_empty());
+}
+
+#[test]
+fn a_claim_heard_while_the_lease_is_written_keeps_the_answer_waiting() {
+    for proxy in [true, false] {
+        let mut rig = rig(Detection::Optimistic);
+        rig.disk = Disk::Slow;
+        let add = rig.add("a", 1, "a");
+        if proxy {
+            rig.stations.insert(ANY, PROXY);
+        }
+        rig.claim(PROXY, FIRST);
+        rig.disk = Disk::Good;
+        rig.flush();
+        rig.run_until(1000.999);
+        assert!(!rig.answers.contains_key(&add) && rig.stored.len() == 1, "proxy: {proxy}");
+        rig.run_until(1001.0);
+        assert_eq!((rig.answers.contains_key(&add), rig.messages().contains(&4)), (proxy, !proxy));
+    }
+}
+
+/// An attachment whose lease has ended, and whose servers are back.
+fn lost() -> Rig {
+    let mut rig = rig(Detection::Optimistic);
+    rig.lease = 10;
+    rig.add("a", 1, "a");
+    rig.configure("192.0.2.50/24");
+    rig.server = Server::Silent;
+    rig.run_until(1011.0);
+    assert!(rig.on_link().is_empty());
+    (rig.server, rig.lease) = (Server::Up, 4000);
+    rig.sent.clear();
+    rig
+}
+
+#[test]
+fn a_lease_got_in_the_background_waits_for_the_control() {
+    for proxy in [true, false] {
+        let mut rig = lost();
+        rig.stations.insert(if proxy { ANY } else { FIRST }, PROXY);
+        while !rig.messages().ends_with(&[1, 3]) {
+            rig.wake();
+        }
+        let got = rig.seconds();
+        rig.run_until(got + 0.999);
+        assert!(rig.on_link().is_empty() && rig.rows()[0].lease.is_none(), "proxy: {proxy}");
+        rig.run_until(got + 1.001);
+        let expected = if proxy { vec!["192.0.2.50/24".to_owned()] } else { vec![] };
+        assert_eq!((rig.on_link(), rig.messages().contains(&4)), (expected, !proxy));
+        rig.run_until(got + 30.0);
+        assert_eq!(rig.on_link().len(), 1);
+        assert!(rig.open.is_empty());
+    }
+}
+
+#[test]
+fn an_add_out_of_time_during_the_control_names_who_claims_the_address() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    let mut call = rig.call("a", 1, "a");
+    call.timeout = Duration::from_millis(900);
+    let add = rig.request(Call::Add(call));
+    rig.run_until(1010.0);
+    assert_eq!(rig.answers[&add], Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR }));
+    assert_eq!(rig.messages(), [1, 3, 4], "a RELEASE would say that it is free");
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn a_del_during_the_control_declines() {
+    for disk in [Disk::Good, Disk::Slow] {
+        let mut rig = rig(Detection::Optimistic);
+        rig.disk = disk;
+        rig.add("a", 1, "a");
+        rig.claim(NEIGHBOUR, FIRST);
+        rig.run_until(1000.5);
+        rig.stations.insert(FIRST, NEIGHBOUR);
+        let del = rig.del("a");
+        while !rig.slow.is_empty() {
+            rig.flush();
+        }
+        rig.run_until(1010.0);
+        assert_eq!(rig.answers[&del], Answer::Deleted);
+        let last = if disk == Disk::Slow { 4 } else { 7 };
+        assert_eq!(rig.messages(), [1, 3, last], "{disk:?}: what was told of already is released");
+        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    }
+}
+
+#[test]
+fn a_lease_whose_mtu_is_set_during_the_control_waits_for_it() {
+    for proxy in [true, false] {
+        let mut rig = rig(Detection::Strict);
+        rig.options = vec![26, 2, 5, 120];
+        rig.hold_looks = true;
+        let add = rig.add("a", 1, "a");
+        while rig.looks.is_empty() {
+            rig.wake();
+        }
+        rig.hold_looks = false;
+        let (op, outcome) = rig.looks.pop_front().expect("the first look");
+        rig.input(Input::Done { op, outcome });
+        rig.hold_looks = true;
+        while rig.looks.is_empty() {
+            rig.wake();
+        }
+        let began = rig.seconds();
+        if proxy {
+            rig.stations.insert(ANY, PROXY);
+        }
+        rig.claim(PROXY, FIRST);
+        rig.hold_looks = false;
+        while let Some((op, outcome)) = rig.looks.pop_front() {
+            rig.input(Input::Done { op, outcome });
+        }
+        rig.run_until(began + 0.999);
+        assert!(!rig.answers.contains_key(&add));
+        rig.run_until(began + 1.0);
+        assert_eq!((rig.answers.contains_key(&add), rig.messages().contains(&4)), (proxy, !proxy));
+    }
+}
+
+#[test]
+fn where_the_control_cannot_be_asked_for_the_claim_stands() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    rig.claim(NEIGHBOUR, FIRST);
+    let exchange = *rig.open.keys().next().expect("its sockets");
+    rig.input(Input::Broken { exchange, cause: LinkCause::Down });
+    assert_eq!(rig.state("a"), ["INIT"]);
+    assert!(rig.kinds_of_events().contains(&EventKind::Declined));
+}

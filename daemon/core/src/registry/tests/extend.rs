@@ -1,0 +1,92 @@
+//! When leases are extended: not all at once.
+
+use std::collections::BTreeSet;
+
+use super::super::*;
+use super::rig::*;
+use crate::identity::ClientId;
+use crate::link::Link;
+use crate::wire::Mac;
+
+/// A daemon that goes on with so many leases of one LAN: T1 at 20,000 s, T2 at 30,000 s, the end at 40,000 s.
+fn holding(leases: u8) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.reg = Registry::new(Config::default(), 8);
+    rig.give = "192.0.2.100".parse().unwrap();
+    let records = (1..=leases).map(|n| {
+        let mut held = record(&format!("c{n}"), "b", 0.0);
+        let (cookie, mac) = (Cookie(n.into()), Mac([2, 0, 0, 0, 1, n]));
+        rig.live.insert(n.into());
+        held.identity.client_id = ClientId::new(vec![0, n]).unwrap();
+        held.lease.address = format!("192.0.2.{}/24", 99 + n).parse().unwrap();
+        rig.granted.insert(held.lease.ip(), vec![0, n]);
+        held.identity.chaddr = mac;
+        held.link = Link::InNetns { path: format!("/ns/{n}").into(), cookie, ifindex: 2, mac };
+        (BindingId(n.into()), held)
+    });
+    let records: Vec<_> = records.collect();
+    rig.stored = records.iter().cloned().collect();
+    rig.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+    rig
+}
+
+/// The host sleeps until then.
+fn wake_at(rig: &mut Rig, seconds: f64) {
+    rig.at = Duration::from_secs_f64(seconds);
+    rig.run_until(seconds);
+}
+
+fn requests(rig: &Rig) -> usize {
+    rig.sent.iter().filter(|(kind, _)| *kind == 3).count()
+}
+
+#[test]
+fn leases_that_are_granted_together_are_not_renewed_together() {
+    let mut rig = Rig::new(8);
+    for n in 1..=9_u8 {
+        rig.give = std::net::Ipv4Addr::new(192, 0, 2, 50 + n);
+        rig.add(&n.to_string(), n.into(), &n.to_string());
+    }
+    let t1: BTreeSet<_> = rig.rows().into_iter().map(|row| row.t1).collect();
+    assert_eq!(t1.len(), 9, "{t1:?}");
+}
+
+#[test]
+fn what_is_due_after_a_suspend_is_asked_for_one_after_the_other() {
+    let mut rig = holding(100);
+    wake_at(&mut rig, 25_000.0);
+    assert_eq!(requests(&rig), 32);
+    for (seconds, sent) in [(25_000.029, 32), (25_000.031, 33), (25_001.0, 65), (25_002.039, 99), (25_002.041, 100)] {
+        rig.run_until(seconds);
+        assert_eq!(requests(&rig), sent, "at {seconds}");
+    }
+    assert!(rig.rows().iter().all(|row| row.state == "BOUND"));
+}
+
+#[test]
+fn what_waits_for_its_turn_is_asked_for_well_before_its_phase_ends() {
+    for (wakes, ends) in [(29_999.0, 30_000.0), (39_999.0, 40_000.0)] {
+        let mut rig = holding(100);
+        rig.server = Server::Silent;
+        wake_at(&mut rig, wakes);
+        assert_eq!(requests(&rig), 32);
+        rig.run_until(wakes + 0.25);
+        let at_half = requests(&rig);
+        assert!((48..80).contains(&at_half), "spread: {at_half}");
+        rig.run_until((wakes + ends) / 2.0);
+        assert_eq!(requests(&rig), 100, "half a second before {ends}");
+    }
+}
+
+#[test]
+fn tries_that_had_no_answer_take_turns_too() {
+    let mut rig = holding(100);
+    rig.server = Server::Silent;
+    wake_at(&mut rig, 20_000.0);
+    rig.run_until(24_999.0);
+    assert_eq!(requests(&rig), 100);
+    wake_at(&mut rig, 26_000.0);
+    assert_eq!(requests(&rig), 132);
+    rig.run_until(26_003.0);
+    assert_eq!(requests(&rig), 200);
+}

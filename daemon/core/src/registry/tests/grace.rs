@@ -1,0 +1,402 @@
+//! Leases that are kept after DEL for an identity that can return.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{Profile, Wanted};
+use crate::effect::{Failure, StoreCause};
+use crate::event::EventKind;
+use crate::identity::{ClientId, Lan};
+use crate::link::{KernelEvent, Link};
+use crate::record::{Record, RecordState};
+use crate::wire::Mac;
+
+/// Attachment `a` holds a lease of an hour under the identity `pod`, which is kept for a minute.
+fn bound() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.lease = 3600;
+    rig.profile = returning(60);
+    rig.add("a", 1, "pod");
+    rig
+}
+
+fn returning(grace: u32) -> Profile {
+    Profile { grace: Some(grace), ..Profile::default() }
+}
+
+/// Its DEL was answered at 1000 s, and its namespace is gone.
+fn kept() -> Rig {
+    let mut rig = bound();
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.dies(1);
+    rig.sent.clear();
+    rig
+}
+
+impl Rig {
+    fn dies(&mut self, netns: u64) {
+        self.live.remove(&netns);
+        self.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(netns) }));
+    }
+
+    /// It is kept until then and not a moment longer; the RELEASE leaves from the host.
+    fn assert_kept_until(&mut self, seconds: f64) {
+        self.run_until(seconds - 0.001);
+        assert_eq!((self.state("a"), self.sent.as_slice()), (vec!["KEPT"], [].as_slice()));
+        self.run_until(seconds + 2.0);
+        assert_eq!(self.sent, [(7, "192.0.2.50".parse().unwrap())]);
+        assert!(matches!(self.opened.last(), Some(Link::Parent { .. })));
+        assert!(self.rows().is_empty());
+    }
+}
+
+#[test]
+fn a_lease_whose_identity_can_return_goes_back_after_its_grace() {
+    let mut rig = kept();
+    assert_eq!(rig.rows()[0].kept, Some(Duration::from_secs(60)));
+    assert_eq!(rig.only_record().state, RecordState::Releasing);
+    rig.assert_kept_until(1060.0);
+}
+
+#[test]
+fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
+    let mut rig = kept();
+    rig.run_until(1050.0);
+    // What another client would get.
+    let add = rig.add("b", 2, "pod");
+    assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip().to_string() == "192.0.2.50"));
+    assert_eq!(rig.sent, [(3, "0.0.0.0".parse().unwrap())], "INIT-REBOOT");
+    rig.run_until(1200.0);
+    assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7));
+    assert_eq!((rig.state("b"), rig.stored.len()), (vec!["BOUND"], 1));
+}
+
+#[test]
+fn a_daemon_that_starts_keeps_to_the_grace_that_the_one_before_granted() {
+    let mut rig = kept();
+    rig.run_until(1030.0);
+    rig.restart();
+    rig.run_until(1045.0);
+    rig.restart();
+    rig.assert_kept_until(1060.0);
+}
+
+#[test]
+fn grace_that_ended_while_no_daemon_ran_is_over() {
+    let mut rig = kept();
+    rig.at = Duration::from_secs(1100);
+    rig.restart();
+    rig.run_until(1102.0);
+    assert_eq!(rig.sent, [(7, "192.0.2.50".parse().unwrap())]);
+}
+
+#[test]
+fn a_collection_ends_the_grace_of_what_it_does_not_name() {
+    let mut rig = kept();
+    let keep = vec![("a".to_owned(), "eth0".to_owned())];
+    rig.request(Call::Collect { network: "lan".into(), keep });
+    rig.request(Call::Collect { network: "other".into(), keep: vec![] });
+    rig.run_until(1002.0);
+    assert_eq!(rig.state("a"), ["KEPT"]);
+    let gc = rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
+    assert_eq!(rig.answers[&gc], Answer::Collected);
+    rig.run_until(1004.0);
+    assert_eq!((rig.sent.len(), rig.rows().len()), (1, 0));
+}
+
+#[test]
+fn what_a_collection_collects_is_not_kept() {
+    let mut rig = bound();
+    let gc = rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
+    assert_eq!(rig.answers[&gc], Answer::Collected);
+    assert_eq!((rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()), (Some(7), 0));
+}
+
+#[test]
+fn a_collection_that_comes_while_its_del_is_noted_ends_the_grace() {
+    let mut rig = bound();
+    rig.disk = Disk::Slow;
+    rig.del("a");
+    rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert_eq!((rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()), (Some(7), 0));
+}
+
+#[test]
+fn a_lease_that_is_shorter_than_its_grace_just_ends() {
+    let mut rig = Rig::new(8);
+    rig.profile = returning(600);
+    rig.add("a", 1, "pod");
+    rig.del("a");
+    rig.sent.clear();
+    rig.run_until(1099.9);
+    assert_eq!(rig.state("a"), ["KEPT"]);
+    rig.run_until(1101.0);
+    assert!(rig.rows().is_empty() && rig.sent.is_empty(), "{:?}", rig.sent);
+    let last = rig.events.last().unwrap();
+    assert_eq!((last.kind, last.cause.as_str()), (EventKind::Expired, "was kept for its container until its end"));
+}
+
+#[test]
+fn a_container_that_returns_in_vain_leaves_the_grace_as_it_was() {
+    let mut rig = kept();
+    rig.server = Server::Silent;
+    rig.run_until(1010.0);
+    let add = rig.add("b", 2, "pod");
+    rig.run_until(1041.0);
+    assert!(matches!(rig.answers[&add], Answer::Failed(_)));
+    rig.sent.clear();
+    rig.assert_kept_until(1060.0);
+}
+
+#[test]
+fn a_namespace_that_dies_without_del_is_waited_for_too() {
+    let mut rig = bound();
+    rig.dies(1);
+    rig.sent.clear();
+    rig.run_until(1020.0);
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.assert_kept_until(1060.0);
+}
+
+#[test]
+fn a_del_that_the_store_refuses_leaves_the_lease_held() {
+    let mut rig = bound();
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.disk = Disk::Good;
+    rig.run_until(1100.0);
+    assert_eq!((rig.state("a"), rig.only_record().kept), (vec!["BOUND"], None));
+}
+
+#[test]
+fn what_is_not_to_be_kept_goes_back_at_once() {
+    for profile in [returning(0), Profile::default(), Profile { release: false, ..returning(60) }] {
+        let (mut rig, releases) = (Rig::new(8), usize::from(profile.release));
+        rig.profile = profile;
+        rig.add("a", 1, "pod");
+        rig.del("a");
+        assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), releases);
+        assert!(rig.rows().is_empty());
+    }
+}
+
+#[test]
+fn a_del_after_a_reboot_is_followed_by_the_grace() {
+    let mut rig = Rig::new(8);
+    rig.stored = [(BindingId(1), Record { profile: returning(60), ..record("a", "before", 900.0) })].into();
+    rig.live.clear();
+    rig.restart();
+    rig.run_until(1100.0);
+    assert_eq!(rig.rows()[0].kept, Some(Duration::from_secs(500)), "as any lease waits after a reboot");
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.assert_kept_until(1160.0);
+}
+
+#[test]
+fn a_wall_clock_that_went_back_over_a_reboot_makes_no_grace_longer() {
+    let mut rig = Rig::new(8);
+    let kept = Some(Duration::from_secs(5060));
+    let record = Record { profile: returning(60), kept, state: RecordState::Releasing, ..record("a", "before", 900.0) };
+    rig.stored = [(BindingId(1), record)].into();
+    rig.wall_set = -86_400;
+    rig.live.clear();
+    rig.restart();
+    rig.assert_kept_until(1060.0);
+}
+
+#[test]
+fn an_add_without_an_offer_has_what_is_kept_longest_go_back() {
+    let mut rig = bound();
+    rig.give = "192.0.2.51".parse().unwrap();
+    rig.add("b", 2, "other");
+    rig.del("a");
+    rig.run_until(1010.0);
+    rig.del("b");
+    rig.sent.clear();
+    rig.server = Server::Silent;
+    let add = rig.add("c", 3, "new");
+    let released = |rig: &Rig| rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect::<Vec<_>>();
+    rig.run_until(1013.9);
+    assert_eq!(released(&rig), Vec::<Ipv4Addr>::new());
+    rig.run_until(1016.0);
+    assert_eq!((released(&rig), rig.state("b")), (vec!["192.0.2.50".parse().unwrap()], vec!["KEPT"]));
+    rig.server = Server::Up;
+    rig.run_until(1018.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    rig.run_until(1069.0);
+    assert_eq!((released(&rig).len(), rig.state("b")), (1, vec!["KEPT"]), "one at a time");
+}
+
+#[test]
+fn leases_that_are_kept_on_another_lan_make_no_room() {
+    let mut rig = kept();
+    rig.server = Server::Silent;
+    let mut call = rig.call("c", 3, "new");
+    call.lan = Lan::Network("other".into());
+    rig.request(Call::Add(call));
+    rig.run_until(1030.0);
+    assert_eq!(rig.state("a"), ["KEPT"]);
+}
+
+/// The lease of [`kept`] has gone back.
+fn gone() -> Rig {
+    let mut rig = kept();
+    rig.run_until(1100.0);
+    assert!(rig.rows().is_empty());
+    rig.sent.clear();
+    rig
+}
+
+#[test]
+fn an_identity_that_returns_later_asks_for_the_address_that_it_had() {
+    for restarts in [false, true] {
+        let mut rig = gone();
+        assert_eq!(rig.only_record().state, RecordState::Past);
+        if restarts {
+            rig.restart();
+        }
+        rig.add("b", 2, "pod");
+        assert_eq!((rig.wished, rig.sent[0].0), (Some("192.0.2.50".parse().unwrap()), 1));
+        assert_eq!(rig.only_record().state, RecordState::Bound, "what is held is not remembered beside");
+        rig.add("c", 3, "other");
+        assert_eq!(rig.wished, None);
+    }
+}
+
+#[test]
+fn an_add_that_gets_another_address_takes_it() {
+    let mut rig = gone();
+    rig.give = "192.0.2.60".parse().unwrap();
+    let add = rig.add("b", 2, "pod");
+    rig.run_until(1101.0);
+    assert!(matches!(&rig.answers[&add], Answer::Leased(lease) if lease.ip().to_string() == "192.0.2.60"));
+    rig.del("b");
+    rig.run_until(1200.0);
+    assert_eq!(rig.only_record().lease.ip().to_string(), "192.0.2.60", "the last one");
+}
+
+#[test]
+fn a_container_that_returns_while_its_lease_is_forgotten_asks_for_its_address() {
+    let mut rig = Rig::new(8);
+    rig.profile = returning(0);
+    rig.add("a", 1, "pod");
+    rig.disk = Disk::Slow;
+    rig.del("a");
+    let (op, changes) = rig.slow.pop_front().unwrap();
+    rig.written(op, changes);
+    assert_eq!(rig.sent.last().unwrap().0, 7);
+    rig.add("b", 2, "pod");
+    assert_eq!(rig.wished, Some("192.0.2.50".parse().unwrap()));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1010.0);
+    assert_eq!((rig.only_record().state, rig.state("b")), (RecordState::Bound, vec!["BOUND"]));
+}
+
+#[test]
+fn what_an_add_asked_for_goes_before_what_is_remembered() {
+    let mut rig = gone();
+    let mut call = rig.call("b", 2, "pod");
+    let address = "192.0.2.70".parse().unwrap();
+    call.wanted = Some(Wanted { address, preferred: true });
+    rig.request(Call::Add(call));
+    assert_eq!(rig.wished, Some(address));
+}
+
+#[test]
+fn no_more_identities_are_remembered_than_a_start_reads() {
+    let mut rig = Rig::new(8);
+    let past = |n: u64| {
+        let mut record = Record { state: RecordState::Past, ..record("a", "b", n as f64) };
+        record.identity.client_id = ClientId::new(format!("\0{n}").into_bytes()).unwrap();
+        (BindingId(5000 - n), record)
+    };
+    rig.stored = (1..=1030).map(past).collect();
+    rig.restart();
+    assert_eq!(rig.stored.len(), 1024);
+    assert!(!rig.stored.contains_key(&BindingId(4994)) && rig.stored.contains_key(&BindingId(4993)), "the oldest go");
+    assert!(rig.rows().is_empty());
+}
+
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+/// Nobody has it (RFC 5737).
+const CONTROL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 253);
+const CHADDR: Mac = Mac([2, 0, 0, 0, 1, 1]);
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+
+impl Rig {
+    fn conflicts(&self) -> usize {
+        self.events.iter().filter(|event| event.kind == EventKind::Conflict).count()
+    }
+}
+
+#[test]
+fn a_lease_whose_address_is_on_another_host_by_now_is_not_given_back() {
+    for by in [NEIGHBOUR, CHADDR] {
+        for restarts in [false, true] {
+            let mut rig = kept();
+            rig.bridge = true;
+            rig.asked_from.clear();
+            rig.stations.insert(ADDRESS, by);
+            if restarts {
+                rig.restart();
+            }
+            rig.run_until(1100.0);
+            assert_eq!(
+                (rig.rows().len(), rig.conflicts(), rig.sent.as_slice()),
+                (0, 1, [].as_slice()),
+                "{by}, {restarts}"
+            );
+            let cause = format!("not given back: {by} has it, perhaps the same client on another host");
+            assert_eq!(rig.events.last().unwrap().cause, cause);
+            assert!(!rig.asked_from.contains(&CHADDR), "a station with that address would not answer");
+        }
+    }
+}
+
+#[test]
+fn a_router_that_answers_for_every_address_does_not_keep_a_lease_from_going_back() {
+    let mut rig = kept();
+    rig.stations.insert(ADDRESS, NEIGHBOUR);
+    rig.stations.insert(CONTROL, NEIGHBOUR);
+    rig.assert_kept_until(1060.0);
+    assert_eq!(rig.conflicts(), 0);
+}
+
+#[test]
+fn the_containers_own_link_is_not_another_host() {
+    let mut rig = Rig::new(8);
+    rig.profile = returning(0);
+    rig.add("a", 1, "pod");
+    // Its RELEASE leaves from the host, where the link may still answer for its address.
+    rig.tell_carrier(false);
+    rig.stations.insert(ADDRESS, CHADDR);
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted, "a DEL does not wait for the question");
+    assert_eq!(rig.sent.last().unwrap().0, 3);
+    rig.run_until(1002.0);
+    assert_eq!((rig.sent.last().unwrap().0, rig.conflicts()), (7, 0));
+}
+
+#[test]
+fn only_for_identities_that_can_return_is_it_asked_who_has_their_address() {
+    for (profile, asks) in [(Profile::default(), false), (returning(0), true)] {
+        let mut rig = Rig::new(8);
+        rig.profile = profile;
+        rig.add("a", 1, "a");
+        rig.run_until(1010.0);
+        rig.asked.clear();
+        rig.dies(1);
+        rig.run_until(1012.0);
+        assert_eq!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)), asks);
+        assert_eq!(rig.sent.last().unwrap().0, 7);
+    }
+}

@@ -1,0 +1,409 @@
+//! An address of a LAN has one live holder, whatever its server thinks.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{Profile, Wanted};
+use crate::effect::{Add, Adoptee, Failure, StoreCause};
+use crate::event::EventKind;
+use crate::identity::ClientId;
+use crate::link::Link;
+use crate::record::RecordState;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp};
+
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
+const OTHER_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+/// A server that knows clients by chaddr alone, and interfaces that have one Ethernet address (ipvlan).
+fn by_chaddr() -> Rig {
+    let mut rig = Rig::new(8);
+    (rig.by_chaddr, rig.mac, rig.lease) = (true, Some(SHARED), 3600);
+    rig
+}
+
+/// Attachment `a` holds the first address.
+fn one() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.lease = 3600;
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.sent.clear();
+    rig
+}
+
+impl Rig {
+    fn codes(&self) -> Vec<u8> {
+        self.sent.iter().map(|(kind, _)| *kind).collect()
+    }
+
+    fn count_of(&self, kind: u8) -> usize {
+        self.codes().iter().filter(|sent| **sent == kind).count()
+    }
+
+    fn held_by(&self, add: u64) -> (Ipv4Addr, String, Option<Mac>) {
+        match &self.answers[&add] {
+            Answer::Failed(Failure::AddressHeld { address, holder, shared, .. }) => {
+                (*address, holder.container.clone(), *shared)
+            }
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn address_of(&self, add: u64) -> Ipv4Addr {
+        match &self.answers[&add] {
+            Answer::Leased(lease) => lease.ip(),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn why(&self, kind: EventKind) -> Vec<&str> {
+        self.events.iter().filter(|event| event.kind == kind).map(|event| event.cause.as_str()).collect()
+    }
+
+    fn insisting(&self, who: &str, netns: u64, address: Ipv4Addr) -> Box<Add> {
+        let wanted = Some(Wanted { address, preferred: false });
+        Box::new(Add { wanted, ..*self.call(who, netns, who) })
+    }
+}
+
+#[test]
+fn an_add_that_is_offered_the_address_of_a_holder_with_its_ethernet_address_fails_and_names_that() {
+    let mut rig = by_chaddr();
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.sent.clear();
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1021.0);
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), Some(SHARED)));
+    let requested = rig.sent.iter().any(|(kind, ciaddr)| *kind == 3 && ciaddr.is_unspecified());
+    assert!(!requested && rig.count_of(4) + rig.count_of(7) == 0, "{:?}", rig.sent);
+    let Answer::Failed(failure) = &rig.answers[&add] else { panic!() };
+    let said = failure.to_string();
+    for part in ["192.0.2.1", "192.0.2.50", "lan/a/eth0", "Ethernet address", "macvlan", "MAC", "`clientId`"] {
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    assert_eq!(rig.why(EventKind::AddressHeld), ["not taken from server 192.0.2.1: lan/a/eth0 has it"]);
+    rig.del("b");
+    rig.run_until(1100.0);
+    assert_eq!((rig.state("a"), rig.count_of(7), rig.rows().len()), (vec!["BOUND"], 0, 1));
+}
+
+#[test]
+fn of_two_adds_that_are_granted_one_address_the_second_fails_without_a_word_to_the_server() {
+    let mut rig = by_chaddr();
+    rig.server = Server::OffersOnly;
+    let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];
+    assert_eq!(rig.codes(), [1, 3, 1, 3], "neither has it yet");
+    rig.server = Server::Up;
+    rig.run_until(1005.0);
+    assert_eq!(rig.address_of(adds[0]), FIRST);
+    assert_eq!(rig.held_by(adds[1]), (FIRST, "a".to_owned(), Some(SHARED)));
+    rig.run_until(1050.0);
+    assert_eq!((rig.count_of(4), rig.count_of(7), rig.state("a")), (0, 0, vec!["BOUND"]));
+}
+
+#[test]
+fn an_add_that_is_cancelled_while_it_asks_releases_nothing_that_another_has() {
+    let mut rig = by_chaddr();
+    rig.server = Server::OffersOnly;
+    rig.add("b", 2, "b");
+    rig.server = Server::Up;
+    let add = rig.add("a", 1, "a");
+    assert_eq!(rig.address_of(add), FIRST);
+    rig.server = Server::Silent;
+    rig.del("b");
+    rig.run_until(1050.0);
+    assert_eq!((rig.count_of(7), rig.rows().len()), (0, 1));
+    assert_eq!(rig.why(EventKind::AddressHeld), ["no RELEASE sent: lan/a/eth0 has the address"]);
+}
+
+#[test]
+fn with_a_server_that_knows_clients_by_chaddr_a_takeover_under_one_identifier_works() {
+    let mut rig = by_chaddr();
+    rig.add("a", 1, "pod");
+    rig.live.remove(&1);
+    let add = rig.add("b", 2, "pod");
+    rig.run_until(1050.0);
+    assert_eq!((rig.address_of(add), rig.count_of(7), rig.rows().len()), (FIRST, 0, 1));
+}
+
+#[test]
+fn what_waits_for_its_container_after_a_reboot_gives_way_to_a_successor_with_its_address() {
+    let mut rig = Rig::new(8);
+    (rig.by_chaddr, rig.lease) = (true, 36_000);
+    rig.stored = [(BindingId(1), record("old", "before", 900.0))].into();
+    rig.live.clear();
+    rig.restart();
+    rig.live.insert(2);
+    rig.mac = Some(record("old", "before", 900.0).identity.chaddr);
+    let add = rig.add("new", 2, "new");
+    assert_eq!(rig.address_of(add), FIRST);
+    assert_eq!((rig.rows().len(), rig.stored.len()), (1, 1), "what waited is gone");
+    rig.run_until(2000.0);
+    assert_eq!((rig.count_of(7), rig.state("new")), (0, vec!["BOUND"]));
+    assert_eq!(rig.why(EventKind::AddressHeld), ["no RELEASE sent: lan/new/eth0 has the address"]);
+}
+
+#[test]
+fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
+    for mac in [None, Some(SHARED)] {
+        let mut rig = Rig::new(8);
+        (rig.lease, rig.mac) = (3600, mac);
+        rig.profile = Profile { grace: Some(60), ..Profile::default() };
+        rig.add("a", 1, "a");
+        rig.del("a");
+        rig.granted.clear();
+        let add = rig.add("b", 2, "b");
+        assert_eq!((rig.address_of(add), rig.rows().len()), (FIRST, 1), "{mac:?}");
+        rig.run_until(1100.0);
+        assert_eq!((rig.count_of(7), rig.stored.len()), (0, 1));
+    }
+}
+
+#[test]
+fn a_release_that_waits_is_not_sent_while_another_asks_for_its_address() {
+    let mut rig = by_chaddr();
+    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.add("a", 1, "a");
+    rig.del("a");
+    rig.server = Server::OffersOnly;
+    rig.run_until(1059.5);
+    rig.add("b", 2, "b");
+    rig.run_until(1061.0);
+    assert_eq!((rig.count_of(7), rig.state("a").len()), (0, 1), "the answer is about to come");
+    rig.server = Server::Up;
+    rig.run_until(1065.0);
+    assert_eq!((rig.state("b"), rig.state("a").len(), rig.count_of(7)), (vec!["BOUND"], 0, 0));
+}
+
+#[test]
+fn a_del_that_the_store_refuses_does_not_bring_a_lease_back_that_another_has_by_now() {
+    let mut rig = by_chaddr();
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Slow;
+    let del = rig.del("a");
+    let add = rig.add("b", 2, "b");
+    let (op, _) = rig.slow.pop_front().unwrap();
+    rig.unwritten(op);
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1100.0);
+    assert_eq!((rig.address_of(add), rig.state("b"), rig.rows().len()), (FIRST, vec!["BOUND"], 1));
+    assert_eq!(rig.count_of(7), 0);
+}
+
+#[test]
+fn a_server_that_has_forgotten_its_leases_hears_of_them_and_an_add_gets_a_free_address() {
+    let mut rig = one();
+    let b = rig.add("b", 2, "b");
+    assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    rig.run_until(1040.0);
+    rig.granted.clear();
+    rig.sent.clear();
+    let add = rig.add("c", 3, "c");
+    rig.run_until(1042.0);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 52));
+    let renewed: Vec<_> = rig.sent.iter().filter(|(kind, ip)| *kind == 3 && !ip.is_unspecified()).collect();
+    assert_eq!(renewed, [&(3, FIRST), &(3, Ipv4Addr::new(192, 0, 2, 51))], "{:?}", rig.sent);
+    assert_eq!((rig.count_of(4), rig.count_of(7), rig.rows().len()), (0, 0, 3));
+    assert!(rig.rows().iter().all(|row| row.state == "BOUND"));
+}
+
+#[test]
+fn a_server_that_has_forgotten_learns_of_holders_on_ipvlan_too() {
+    let mut rig = Rig::new(8);
+    (rig.mac, rig.lease) = (Some(SHARED), 3600);
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.granted.clear();
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1022.0);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
+}
+
+#[test]
+fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holder_keeps_it() {
+    let mut rig = one();
+    rig.one_for_all = true;
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1100.0);
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
+    let requests = rig.sent.iter().filter(|(kind, ip)| *kind == 3 && ip.is_unspecified()).count();
+    assert_eq!((rig.count_of(1), requests), (10, 0), "ten offers, no REQUEST");
+    assert_eq!((rig.count_of(4), rig.count_of(7), rig.state("a")), (0, 0, vec!["BOUND"]));
+    let renewals = rig.count_of(3);
+    assert!((1..=3).contains(&renewals), "renewed once in a while, not {renewals} times");
+}
+
+#[test]
+fn an_add_whose_time_is_up_meanwhile_names_the_holder() {
+    let mut rig = one();
+    rig.one_for_all = true;
+    let mut call = rig.call("b", 2, "b");
+    call.timeout = Duration::from_secs(3);
+    let add = rig.request(Call::Add(call));
+    rig.run_until(1030.0);
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
+}
+
+#[test]
+fn an_add_that_insists_on_the_address_of_another_fails_at_once() {
+    let mut rig = one();
+    rig.granted.clear();
+    let call = rig.insisting("b", 2, FIRST);
+    let add = rig.request(Call::Add(call));
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), None));
+}
+
+#[test]
+fn an_address_of_a_holder_that_another_server_offers_is_declined_to_that_server_alone() {
+    let mut rig = one();
+    rig.granted.clear();
+    rig.server_id = OTHER_SERVER;
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1025.0);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
+    assert_eq!(rig.codes(), [1, 3, 4, 1, 3], "the holder has nothing to say to it");
+    assert_eq!((rig.declined_to, rig.state("a")), (Some(OTHER_SERVER), vec!["BOUND"]));
+}
+
+#[test]
+fn the_answers_of_a_holder_whose_address_another_server_offers_are_not_answered_with_probes() {
+    let mut rig = one();
+    rig.granted.clear();
+    (rig.server_id, rig.server) = (OTHER_SERVER, Server::OffersOnly);
+    rig.asked.clear();
+    let add = rig.add("b", 2, "b");
+    let holder = Mac([2, 0, 0, 0, 1, 1]);
+    let own = Mac([2, 0, 0, 0, 1, 2]);
+    let answer = Arp::request(holder, FIRST, Ipv4Addr::UNSPECIFIED);
+    for _ in 0..20 {
+        rig.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..answer });
+    }
+    assert!(rig.asked.len() <= 1, "{:?}", rig.asked);
+    rig.server = Server::Up;
+    rig.run_until(1030.0);
+    assert_eq!((rig.address_of(add), rig.declined_to), (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER)));
+}
+
+#[test]
+fn a_container_that_looks_for_a_lease_again_does_not_take_that_of_another() {
+    let mut rig = one();
+    rig.add("b", 2, "b");
+    (rig.server, rig.lease) = (Server::Naks, 100_000);
+    while rig.state("b") != ["INIT"] {
+        rig.wake();
+    }
+    // `a` was refused before it, and is bound again.
+    rig.server = Server::Up;
+    rig.granted.clear();
+    while rig.state("a") != ["BOUND"] {
+        rig.wake();
+    }
+    rig.run_until(6000.0);
+    let held: BTreeSet<_> = rig.rows().into_iter().filter_map(|row| Some(row.lease?.ip())).collect();
+    assert_eq!(held.len(), 2, "{:?}", rig.rows());
+}
+
+#[test]
+fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled() {
+    let mut rig = one();
+    let b = rig.add("b", 2, "b");
+    assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    rig.one_for_all = true;
+    rig.run_until(3000.0);
+    let rows = rig.rows();
+    let leases: Vec<_> = rows.iter().filter_map(|row| Some(row.lease.as_ref()?.ip())).collect();
+    assert_eq!(leases, [FIRST], "{rows:?}");
+    assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
+    let cause = "server 192.0.2.1 granted 192.0.2.50 in its place, which another attachment has";
+    assert_eq!(rig.why(EventKind::Lost), [cause]);
+}
+
+#[test]
+fn a_takeover_that_ends_with_another_address_gives_the_old_one_back() {
+    let mut rig = one();
+    rig.live.remove(&1);
+    rig.server = Server::NaksOnly;
+    let add = rig.add("b", 2, "a");
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.server = Server::Up;
+    rig.run_until(1030.0);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 77));
+    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect();
+    assert_eq!((released, rig.rows().len(), rig.stored.len()), (vec![FIRST], 1, 1));
+    assert_eq!(rig.only_record().state, RecordState::Bound);
+}
+
+#[test]
+fn a_takeover_that_is_answered_and_crashes_gives_the_old_address_back_after_the_restart() {
+    let mut rig = one();
+    rig.live.remove(&1);
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.granted.clear();
+    rig.server = Server::NaksOnly;
+    let add = rig.add("b", 2, "a");
+    (rig.server, rig.disk) = (Server::Up, Disk::Slow);
+    rig.run_until(1021.5);
+    let (op, changes) = rig.slow.pop_front().unwrap();
+    rig.written(op, changes);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 77));
+    (rig.disk, rig.hold_sends) = (Disk::Good, false);
+    rig.restart();
+    rig.run_until(1030.0);
+    let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect();
+    assert_eq!((released, rig.state("b"), rig.rows().len()), (vec![FIRST], vec!["BOUND"], 1));
+}
+
+#[test]
+fn a_takeover_gives_nothing_back_that_another_has_by_then() {
+    let mut rig = Rig::new(8);
+    rig.lease = 3600;
+    rig.profile = Profile { grace: Some(600), ..Profile::default() };
+    rig.add("a", 1, "a");
+    rig.del("a");
+    rig.granted.clear();
+    rig.server = Server::NaksOnly;
+    let returns = rig.add("b", 2, "a");
+    rig.server = Server::Up;
+    let other = rig.add("c", 3, "c");
+    rig.run_until(1100.0);
+    assert_eq!((rig.address_of(other), rig.address_of(returns)), (FIRST, Ipv4Addr::new(192, 0, 2, 51)));
+    assert_eq!((rig.count_of(7), rig.rows().len(), rig.stored.len()), (0, 2, 2));
+}
+
+#[test]
+fn of_two_records_with_one_address_the_one_that_ends_last_holds_and_the_other_is_not_released() {
+    let mut rig = Rig::new(8);
+    let mut double = record("b", "b", 950.0);
+    double.identity.client_id = ClientId::new(b"\0other".to_vec()).unwrap();
+    double.link = Link::InNetns { path: "/ns/2".into(), cookie: Cookie(2), ifindex: 2, mac: Mac([2, 0, 0, 0, 1, 2]) };
+    rig.stored = [(BindingId(1), double), (BindingId(2), record("a", "b", 900.0))].into();
+    rig.server = Server::Silent;
+    rig.restart();
+    assert!(rig.sent.is_empty(), "a restart sends nothing");
+    assert_eq!((rig.state("b"), rig.state("a")), (vec!["BOUND"], vec!["INIT"]));
+    assert_eq!(rig.why(EventKind::Lost), ["lan/b/eth0 has the address, too"]);
+    rig.del("a");
+    rig.server = Server::Up;
+    rig.run_until(2000.0);
+    assert_eq!((rig.count_of(7), rig.count_of(4), rig.state("b")), (0, 0, vec!["BOUND"]));
+}
+
+#[test]
+fn a_container_is_not_adopted_with_the_address_of_another() {
+    let mut rig = Rig::new(8);
+    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
+    rig.addresses.push(address);
+    let add = rig.call("b", 2, "b");
+    let adoptees = vec![Adoptee { add, address, mac: None }];
+    let records = vec![(BindingId(1), record("a", "b", 950.0))];
+    rig.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees });
+    rig.run_until(1010.0);
+    assert_eq!(rig.not_adopted(), ["lan/b/eth0: lan/a/eth0 has 192.0.2.50: delete that attachment first"]);
+    assert_eq!((rig.sent.len(), rig.state("a")), (0, vec!["BOUND"]));
+}

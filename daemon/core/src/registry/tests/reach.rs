@@ -1,0 +1,190 @@
+//! By which way the RELEASE of a lease whose link is gone reaches its server, and what is said where it may not have.
+
+use super::super::*;
+use super::rig::*;
+
+use crate::dhcpv4::profile::Profile;
+use crate::event::EventKind;
+use crate::identity::Lan;
+use crate::link::{KernelEvent, Link};
+use crate::wire::Mac;
+
+/// A container on a LAN whose namespace has died.
+fn dead(mut rig: Rig, vlan: u16) -> Rig {
+    let mut add = rig.call("a", 1, "a");
+    add.lan = Lan::Link { parent: "br0".into(), vlan };
+    rig.request(Call::Add(add));
+    rig.opened.clear();
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig
+}
+
+/// Whether the exchanges that were opened on the host's link are by ports of their own, with their VLANs.
+fn ports(rig: &Rig) -> Vec<(u16, bool)> {
+    let on_host = |link: &Link| match link {
+        Link::Parent { vlan, port, .. } => Some((*vlan, *port)),
+        Link::InNetns { .. } => None,
+    };
+    rig.opened.iter().filter_map(on_host).collect()
+}
+
+fn released(rig: &Rig) -> Vec<&str> {
+    rig.events.iter().filter(|event| event.kind == EventKind::Released).map(|event| event.cause.as_str()).collect()
+}
+
+#[test]
+fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
+    for (vlan, bridge, on_parent, port) in [
+        (0, true, false, true),
+        (7, true, false, true),
+        (0, false, false, true),
+        // No macvlan hears what bears a tag.
+        (7, false, false, false),
+        // The parent of ipvlans has the Ethernet address itself.
+        (0, false, true, false),
+    ] {
+        let mut rig = Rig::new(8);
+        (rig.bridge, rig.profile) = (bridge, Profile { on_parent, ..Profile::default() });
+        let mut rig = dead(rig, vlan);
+        assert_eq!(ports(&rig), [(vlan, port)], "bridge: {bridge}, on the parent: {on_parent}");
+        assert!(rig.sent.iter().any(|(kind, _)| *kind == 7) && rig.rows().is_empty());
+        assert_eq!(released(&rig), ["its link is gone"]);
+    }
+}
+
+#[test]
+fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
+    for answered in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.no_port = Some(LinkCause::refused("make a macvlan", "Device or resource busy"));
+        if !answered {
+            rig.stations.clear();
+        }
+        let mut rig = dead(rig, 0);
+        rig.run_until(1001.0);
+        assert_eq!(ports(&rig), [(0, true), (0, false)]);
+        assert_eq!(rig.releases(), 1);
+        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.events) };
+        assert_eq!(cause == "its link is gone", answered, "{cause}");
+        assert_eq!(cause.contains("make a macvlan: Device or resource busy"), !answered, "{cause}");
+    }
+}
+
+#[test]
+fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
+    for bridge in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.bridge = bridge;
+        rig.stations.clear();
+        let mut rig = dead(rig, 0);
+        rig.run_until(1001.0);
+        assert_eq!(rig.releases(), 1);
+        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.events) };
+        assert!(cause.starts_with("its link is gone; ") && cause.ends_with("may not have arrived"), "{cause}");
+    }
+}
+
+#[test]
+fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
+    let mut rig = Rig::new(8);
+    rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
+    let mut rig = dead(rig, 0);
+    assert_eq!((ports(&rig), rig.releases()), (vec![(0, true)], 0));
+    rig.run_until(1000.3);
+    assert!(rig.opened.len() > 2 && rig.releases() == 0, "{:?}", rig.opened);
+    rig.no_port = None;
+    rig.run_until(1001.0);
+    assert_eq!((ports(&rig).last(), rig.releases(), rig.stored.len()), (Some(&(0, true)), 1, 0));
+}
+
+#[test]
+fn a_macvlan_does_not_wait_for_ever_for_an_ethernet_address() {
+    let mut rig = Rig::new(8);
+    rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
+    let mut rig = dead(rig, 0);
+    rig.run_until(1004.9);
+    assert_eq!(rig.releases(), 0);
+    rig.run_until(1010.0);
+    assert_eq!((ports(&rig).last(), rig.releases()), (Some(&(0, false)), 1));
+    assert!(rig.opened.len() < 15, "{} tries", rig.opened.len());
+}
+
+#[test]
+fn the_ethernet_address_of_a_link_that_lives_is_not_waited_for() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.opened.clear();
+    rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
+    rig.unsent.push_back(LinkCause::refused("send", "No buffer space available"));
+    let del = rig.del("a");
+    assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 1));
+    assert_eq!(ports(&rig), [(0, true), (0, false)]);
+}
+
+#[test]
+fn a_successor_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
+    for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
+        let mut rig = Rig::new(8);
+        rig.profile = Profile { release: false, ..Profile::default() };
+        rig.add("a", 1, "same");
+        let del = rig.del("a");
+        assert_eq!(rig.answers[&del], Answer::Deleted);
+        rig.run_until(later);
+        // The kernel takes its time.
+        rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+        rig.add("b", 2, "same");
+        rig.run_until(later + 1.1);
+        assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 4).count(), declines, "at {later}");
+        assert_eq!(rig.state("b"), ["BOUND"]);
+    }
+}
+
+#[test]
+fn what_a_release_waits_for_is_shown_until_it_leaves() {
+    let no_link = LinkCause::NoLink("br0".to_owned());
+    for (lan, blind, what) in [
+        ("br0", Some(no_link), "host link br0 is not there: make it, or give it that name again"),
+        ("br0", None, "host link br0 has no carrier: plug it in, or set it up"),
+        ("", None, "its network names no link of the host that could be its LAN"),
+    ] {
+        let mut rig = Rig::new(8);
+        rig.lease = 4000;
+        let mut add = rig.call("a", 1, "a");
+        if lan.is_empty() {
+            add.lan = Lan::Network("lan".to_owned());
+        }
+        rig.request(Call::Add(add));
+        assert_eq!(rig.rows()[0].held_up, None);
+        (rig.carrier, rig.blind) = (blind.is_some(), blind);
+        rig.live.remove(&1);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+        rig.run_until(1050.0);
+        assert_eq!(rig.rows()[0].held_up, Some((Duration::from_secs(50), what.to_owned())));
+        (rig.carrier, rig.blind) = (true, None);
+        rig.run_until(1200.0);
+        assert_eq!((rig.releases(), rig.rows().len()), if lan.is_empty() { (0, 1) } else { (1, 0) });
+    }
+}
+
+#[test]
+fn the_containers_own_link_on_its_way_out_is_no_other_station() {
+    for goes in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.lease = 4000;
+        rig.profile = Profile { grace: Some(0), ..Profile::default() };
+        rig.add("a", 1, "a");
+        let address = "192.0.2.50".parse().unwrap();
+        rig.stations.insert(address, Mac([2, 0, 0, 0, 1, 1]));
+        rig.live.remove(&1);
+        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+        rig.run_until(1002.0);
+        assert_eq!((rig.releases(), rig.rows().len()), (0, 1), "goes: {goes}");
+        if goes {
+            rig.stations.remove(&address);
+        }
+        rig.run_until(1020.0);
+        // What stays is another host's, which has the same Ethernet address.
+        assert_eq!((rig.releases(), rig.rows().len()), (usize::from(goes), 0), "goes: {goes}");
+    }
+}

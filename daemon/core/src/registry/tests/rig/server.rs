@@ -1,0 +1,104 @@
+//! The rig's DHCP server, and who answers ARP.
+
+use super::*;
+use crate::wire::frame::{Frame, Udp};
+
+impl Rig {
+    pub(super) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
+        let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
+        let reply = match frame::decode(bytes, meta).unwrap() {
+            Frame::Arp(arp) => {
+                self.asked.push((arp.sender, arp.target));
+                self.asked_from.push(arp.sender_mac);
+                let owner = |address| self.stations.get(address).copied();
+                let Some(owner) = owner(&arp.target).or_else(|| owner(&ANY)) else { return };
+                self.arp_reply(owner, &arp)
+            }
+            Frame::Udp(udp) => {
+                let p = udp.payload;
+                let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
+                let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
+                self.sent.push((kind, ciaddr));
+                let size = p[240..].windows(2).position(|w| w == [57, 2]).map(|at| &p[240 + at + 2..]);
+                self.max_size = size.map(|size| u16::from_be_bytes([size[0], size[1]])).or(self.max_size);
+                self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
+                if kind == 1 {
+                    let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
+                    self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
+                }
+                if kind == 4 {
+                    let to = p[240..].windows(6).find(|w| w[0] == 54 && w[1] == 4);
+                    self.declined_to = to.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
+                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
+                }
+                let client = self.client_of(p);
+                if kind == 7 {
+                    self.granted.retain(|address, who| *address != ciaddr || *who != client);
+                }
+                let give = self.address_for(&client);
+                if kind == 3 && self.server == Server::Up {
+                    self.granted.retain(|_, who| *who != client);
+                    self.granted.insert(give, client);
+                }
+                let unicast = Some(udp.destination).filter(|to| *to != Ipv4Addr::BROADCAST);
+                let answer = match (kind, self.server) {
+                    (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
+                    (3, Server::Up) | (1 | 3, Server::Commits) => 5,
+                    (3, Server::Naks | Server::NaksOnly) => 6,
+                    _ => return,
+                };
+                let mut b = vec![2, 1, 6, 0];
+                b.extend(&p[4..8]);
+                b.extend([0; 8]);
+                b.extend(if answer == 6 { [0; 4] } else { give.octets() });
+                b.resize(28, 0);
+                b.extend(&p[28..34]);
+                b.resize(236, 0);
+                b.extend([99, 130, 83, 99, 53, 1, answer, 54, 4]);
+                b.extend(unicast.unwrap_or(self.server_id).octets());
+                b.extend([1, 4, 255, 255]);
+                b.extend(self.mask);
+                b.extend([51, 4]);
+                b.extend(self.lease.to_be_bytes());
+                b.extend(self.dns.iter().flat_map(|dns| [[6, 4].as_slice(), &dns.octets()].concat()));
+                b.extend(&self.options);
+                b.push(255);
+                Udp {
+                    source_mac: SERVER_MAC,
+                    destination_mac: udp.source_mac,
+                    source: SERVER,
+                    destination: Ipv4Addr::BROADCAST,
+                    source_port: 67,
+                    destination_port: 68,
+                    payload: &b,
+                }
+                .encode()
+            }
+        };
+        self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
+    }
+
+    /// Returns what the server knows the client of a message by.
+    fn client_of(&self, message: &[u8]) -> Vec<u8> {
+        let mut options = &message[240..];
+        while let [code, len, rest @ ..] = options {
+            match (code, self.by_chaddr) {
+                (255, _) | (_, true) => break,
+                (61, false) => return rest[..usize::from(*len)].to_vec(),
+                _ => options = &rest[usize::from(*len)..],
+            }
+        }
+        message[28..34].to_vec()
+    }
+    fn address_for(&self, client: &Vec<u8>) -> Ipv4Addr {
+        let is_free = |address: &Ipv4Addr| self.granted.get(address).is_none_or(|who| who == client);
+        let own = || self.granted.iter().find(|(_, who)| *who == client).map(|(address, _)| *address);
+        match self.one_for_all || is_free(&self.give) {
+            true => self.give,
+            false => own().unwrap_or_else(|| {
+                let later = (1..).map(|n| Ipv4Addr::from_bits(self.give.to_bits() + n));
+                later.into_iter().find(is_free).unwrap()
+            }),
+        }
+    }
+}

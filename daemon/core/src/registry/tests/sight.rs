@@ -1,0 +1,189 @@
+//! Namespaces that are missing: gone, or out of this daemon's sight.
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::Failure;
+use crate::event::EventKind;
+use crate::identity::ClientId;
+use crate::link::{KernelEvent, Link, LinkCause};
+use crate::record::RecordState;
+
+/// The ways in which a daemon sees no namespace: without the directory, with an empty one, with files on which nothing is
+/// mounted, among the processes of others.
+const WAYS: [fn(std::path::PathBuf) -> LinkCause; 4] =
+    [LinkCause::NoDirectory, LinkCause::NoNetns, LinkCause::NotANetns, LinkCause::NetnsChanged];
+
+/// A daemon with three leases of 100 s, in namespaces 1 to 3.
+fn three() -> Rig {
+    let mut rig = Rig::new(8);
+    for (who, netns) in [("a", 1), ("b", 2), ("c", 3)] {
+        rig.add(who, netns, who);
+    }
+    rig.sent.clear();
+    rig
+}
+
+impl Rig {
+    fn bound(&mut self) -> usize {
+        self.rows().iter().filter(|row| row.state == "BOUND").count()
+    }
+
+    fn released(&self) -> usize {
+        self.sent.iter().filter(|(kind, _)| *kind == 7).count()
+    }
+}
+
+#[test]
+fn a_restart_that_sees_no_namespace_gives_nothing_back_and_goes_on_when_it_does() {
+    for way in WAYS {
+        let mut rig = three();
+        rig.unseen = Some(way);
+        rig.restart();
+        rig.run_until(1080.0);
+        assert_eq!((rig.rows().len(), rig.stored.len(), rig.sent.len()), (3, 3, 0), "{:?}", way("/ns/1".into()));
+        assert!(rig.stored.values().all(|record| record.state == RecordState::Bound));
+        rig.unseen = None;
+        rig.run_until(1099.0);
+        assert_eq!((rig.bound(), rig.released()), (3, 0), "renewed before their end");
+        assert!(rig.stored.values().all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050))));
+        rig.run_until(1145.0);
+        let busy = rig.reg.kept().into_iter().filter(|kept| !kept.of_bindings && kept.count > 0);
+        assert_eq!(busy.collect::<Vec<_>>(), []);
+    }
+}
+
+#[test]
+fn nothing_is_given_back_where_no_namespace_is_seen_after_kernel_messages_were_lost() {
+    for way in WAYS {
+        let mut rig = three();
+        rig.unseen = Some(way);
+        rig.input(Input::Kernel(KernelEvent::Missed));
+        // The leases are due for renewal.
+        rig.run_until(1090.0);
+        assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0));
+    }
+}
+
+#[test]
+fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_own_accord() {
+    for way in WAYS {
+        let mut rig = three();
+        rig.unseen = Some(way);
+        rig.run_until(1099.0);
+        assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at T1 and T2");
+        rig.run_until(1400.0);
+        assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at the end, where the addresses are to be taken off");
+        assert!(rig.stored.values().all(|record| record.state == RecordState::Seeking));
+        rig.unseen = None;
+        rig.run_until(1500.0);
+        assert_eq!((rig.bound(), rig.released()), (3, 0));
+    }
+}
+
+#[test]
+fn a_namespace_that_is_missing_beside_one_that_is_seen_is_gone() {
+    for restarts in [true, false] {
+        let mut rig = three();
+        rig.live.remove(&1);
+        rig.live.remove(&3);
+        match restarts {
+            true => rig.restart(),
+            false => rig.input(Input::Kernel(KernelEvent::Missed)),
+        }
+        rig.run_until(1001.0);
+        assert_eq!((rig.bound(), rig.rows().len(), rig.released()), (1, 1, 2), "restarts: {restarts}");
+    }
+}
+
+#[test]
+fn one_that_is_missing_at_its_renewal_is_gone_if_another_is_seen_then() {
+    let mut rig = three();
+    rig.live.remove(&1);
+    rig.run_until(1060.0);
+    assert_eq!((rig.state("a").len(), rig.rows().len(), rig.released()), (0, 2, 1));
+}
+
+#[test]
+fn when_namespaces_are_seen_again_those_that_are_missing_still_are_gone() {
+    let mut rig = three();
+    rig.unseen = Some(LinkCause::NoNetns);
+    rig.restart();
+    rig.run_until(1010.0);
+    rig.live.remove(&2);
+    rig.unseen = None;
+    rig.run_until(1040.0);
+    assert_eq!((rig.state("b").len(), rig.rows().len(), rig.released()), (0, 2, 1));
+}
+
+#[test]
+fn the_only_namespace_of_its_directory_is_gone_when_the_next_add_shows_that_the_daemon_sees() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.live.remove(&1);
+    rig.restart();
+    rig.run_until(1030.0);
+    assert_eq!((rig.state("a").len(), rig.released()), (1, 0), "that it ended or that it is not seen looks the same");
+    rig.add("b", 2, "b");
+    rig.run_until(1031.0);
+    assert_eq!((rig.state("a").len(), rig.state("b"), rig.released()), (0, vec!["BOUND"], 1));
+}
+
+#[test]
+fn a_namespace_elsewhere_shows_nothing() {
+    let mut rig = three();
+    let moved = rig.stored.values_mut().find(|record| record.attachment == attachment("c")).unwrap();
+    if let Link::InNetns { path, .. } = &mut moved.link {
+        *path = "/proc/3/ns/net".into();
+    }
+    rig.live.remove(&1);
+    rig.live.remove(&2);
+    rig.restart();
+    rig.run_until(1030.0);
+    assert_eq!((rig.rows().len(), rig.released()), (3, 0));
+}
+
+#[test]
+fn the_kernels_word_a_del_and_a_gc_count_though_nothing_is_seen() {
+    let mut rig = three();
+    rig.unseen = Some(LinkCause::NoDirectory);
+    rig.restart();
+    rig.run_until(1001.0);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    let del = rig.del("b");
+    rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
+    rig.run_until(1010.0);
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    assert_eq!((rig.rows().len(), rig.released()), (0, 3));
+    rig.run_until(1062.0);
+    assert_eq!(rig.reg.poll_timeout(), None, "nothing is looked for any more");
+}
+
+#[test]
+fn an_add_takes_no_identity_from_a_holder_that_is_not_seen() {
+    for way in [LinkCause::NoDirectory, LinkCause::NotANetns] {
+        let mut rig = three();
+        rig.blind = Some(way("/ns/1".into()));
+        let add = rig.add("d", 4, "a");
+        assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&add]);
+    }
+}
+
+#[test]
+fn many_leases_out_of_sight_are_told_of_once_and_looked_for_with_pauses() {
+    let mut rig = Rig::new(8);
+    for n in 1..=100_u32 {
+        let mut record = record(&format!("c{n}"), "b", 900.0);
+        record.identity.client_id = ClientId::new(n.to_be_bytes().to_vec()).unwrap();
+        record.lease.address = format!("192.0.2.{n}/24").parse().unwrap();
+        let (path, cookie) = (format!("/ns/{n}").into(), Cookie(n.into()));
+        record.link = Link::InNetns { path, cookie, ifindex: 2, mac: Default::default() };
+        rig.stored.insert(BindingId(n.into()), record);
+    }
+    rig.unseen = Some(LinkCause::NoNetns);
+    rig.restart();
+    rig.run_until(1300.0);
+    let wakes = rig.run_until(1600.0);
+    assert!((400..=700).contains(&wakes), "once a minute each, not {wakes} times in five minutes");
+    assert_eq!((rig.rows().len(), rig.sent.len()), (100, 0));
+    assert!(!rig.events.iter().any(|event| event.kind == EventKind::OrphanFound));
+}

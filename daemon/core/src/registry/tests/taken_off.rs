@@ -1,0 +1,142 @@
+//! An address that somebody took off the interface stays off, over later leases too.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
+use crate::event::{Event, EventKind};
+use crate::link::{KernelEvent, Step};
+use crate::record::RecordState;
+
+const A: &str = "192.0.2.50/24";
+const B: &str = "192.0.2.77/24";
+const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+
+/// A container whose address somebody took off, as KubeVirt does for its virtual machine.
+fn taken_off(profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = profile;
+    rig.options = vec![3, 4, 192, 0, 2, 1];
+    rig.bind();
+    rig.run_until(1001.0);
+    rig.take_off(A);
+    rig.steps.clear();
+    rig
+}
+
+/// Has the lease refused and another one given.
+fn refuse(rig: &mut Rig) {
+    rig.server = Server::Naks;
+    rig.run_until(rig.at.as_secs_f64() + 60.0);
+    (rig.server, rig.give) = (Server::Up, OTHER);
+    rig.run_until(rig.at.as_secs_f64() + 120.0);
+}
+
+fn puts_on(rig: &Rig) -> bool {
+    rig.steps.iter().any(|step| matches!(step, Step::AddAddress(_) | Step::AddRoute(_) | Step::Mtu(_)))
+}
+
+#[test]
+fn a_lease_after_a_nak_puts_nothing_on_an_interface_whose_address_was_taken_off() {
+    for (on_change, on_expiry) in
+        [(OnChange::Apply, OnExpiry::Remove), (OnChange::Keep, OnExpiry::Remove), (OnChange::Apply, OnExpiry::Keep)]
+    {
+        let mut rig = taken_off(Profile { on_change, on_expiry, ..Profile::default() });
+        refuse(&mut rig);
+        let case = format!("{on_change:?}, {on_expiry:?}");
+        assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{case}");
+        assert_eq!(rig.rows()[0].lease.as_ref().unwrap().address.to_string(), B, "{case}");
+        assert_eq!((rig.only_record().state, rig.only_record().taken_off), (RecordState::Bound, true));
+        let says =
+            |event: &&Event| event.cause.contains("not put on the interface, where somebody took the address off");
+        let told: Vec<_> = rig.events.iter().filter(says).map(|event| event.address.unwrap().to_string()).collect();
+        assert_eq!(told, [B], "{:?}", rig.events);
+        let extended = rig.sent.len();
+        rig.run_until(rig.at.as_secs_f64() + 100.0);
+        let renewals: Vec<_> = rig.sent[extended..].to_vec();
+        assert!(
+            renewals.iter().all(|sent| *sent == (3, Ipv4Addr::UNSPECIFIED)) && !renewals.is_empty(),
+            "{renewals:?}"
+        );
+    }
+}
+
+#[test]
+fn a_lease_after_the_end_of_one_puts_nothing_on_either() {
+    let mut rig = taken_off(Profile::default());
+    rig.server = Server::Silent;
+    rig.run_until(1150.0);
+    rig.server = Server::Up;
+    rig.run_until(1300.0);
+    assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false));
+}
+
+#[test]
+fn a_restart_keeps_off_what_was_taken_off_before_it() {
+    for seeking in [false, true] {
+        let mut rig = taken_off(Profile::default());
+        if seeking {
+            rig.server = Server::Silent;
+            rig.run_until(1150.0);
+        }
+        assert_eq!(rig.only_record().state == RecordState::Seeking, seeking);
+        rig.at += std::time::Duration::from_secs(if seeking { 1 } else { 200 });
+        let removals = rig.events.len();
+        rig.restart();
+        rig.server = Server::Up;
+        rig.run_until(1500.0);
+        assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{seeking}");
+        let told = |event: &Event| event.kind == EventKind::AddressRemoved;
+        assert!(!rig.events[removals..].iter().any(told), "it was told before");
+    }
+}
+
+#[test]
+fn what_an_earlier_daemon_did_not_write_down_is_known_by_a_look() {
+    let mut rig = taken_off(Profile::default());
+    rig.stored.values_mut().for_each(|record| record.taken_off = false);
+    rig.lease = 1000;
+    rig.run_until(1070.0);
+    rig.stored.values_mut().for_each(|record| record.taken_off = false);
+    rig.at += std::time::Duration::from_secs(100);
+    rig.restart();
+    refuse(&mut rig);
+    rig.run_until(3000.0);
+    assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false));
+}
+
+#[test]
+fn whoever_puts_the_address_on_again_gets_the_next_one_too() {
+    let mut rig = taken_off(Profile::default());
+    rig.configure(A);
+    refuse(&mut rig);
+    assert_eq!((rig.on_link(), rig.only_record().taken_off), (vec![B.to_owned()], false));
+}
+
+#[test]
+fn the_next_add_begins_anew() {
+    let mut rig = taken_off(Profile::default());
+    rig.del("a");
+    rig.add("a", 1, "a");
+    assert!(!rig.only_record().taken_off);
+    rig.configure(A);
+    refuse(&mut rig);
+    assert_eq!(rig.on_link(), [B]);
+}
+
+#[test]
+fn a_kept_address_that_was_taken_off_after_its_lease_stays_off_too() {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { on_expiry: OnExpiry::Keep, ..Profile::default() };
+    rig.bind();
+    rig.run_until(1001.0);
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.server = Server::Silent;
+    rig.run_until(1150.0);
+    assert_eq!(rig.on_link(), [A]);
+    rig.take_off(A);
+    (rig.server, rig.give) = (Server::Up, OTHER);
+    rig.run_until(1300.0);
+    assert_eq!((rig.state("a"), rig.on_link().len()), (vec!["BOUND"], 0));
+}

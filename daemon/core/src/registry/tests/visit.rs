@@ -1,0 +1,85 @@
+//! The visit in which an ADD's link is set up, looked at, and given sockets.
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::Failure;
+use crate::link::{Hears, Link, Sockets, Step, Target};
+use crate::wire::Mac;
+
+impl Rig {
+    /// Carries such a visit out, or holds its outcome back as that of a look.
+    pub(super) fn prepare(&mut self, op: OpId, target: &Target, exchange: ExchangeId, chaddr: Option<Mac>) {
+        let Outcome::Applied { result, .. } = self.change(target, vec![Step::Up]) else { panic!("that of a change") };
+        let mut outcome = Outcome::Prepared { result: result.clone(), exchange: None };
+        if let (Ok(view), Target::Named { netns, .. }) = (&result, target)
+            && view.carrier
+        {
+            let (path, cookie, ifindex, mac) = (netns.clone(), view.cookie, view.ifindex, view.mac);
+            self.opened.push(Link::InNetns { path, cookie, ifindex, mac });
+            let chaddr = chaddr.unwrap_or(mac);
+            self.open.insert(exchange, Sockets { chaddr, arp: Hears::Answers, hold_port: None });
+            outcome = Outcome::Prepared { result, exchange: Some(exchange) };
+        }
+        match self.hold_looks {
+            true => self.looks.push_back((op, outcome)),
+            false => self.reg.handle(self.now(), Input::Done { op, outcome }),
+        }
+    }
+}
+
+#[test]
+fn an_add_looks_and_opens_in_one_visit() {
+    let mut rig = Rig::new(8);
+    let add = rig.add("a", 1, "a");
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "and watches its address by the same sockets");
+    rig.run_until(1020.0);
+    assert_eq!((rig.opened.len(), rig.open.len()), (1, 0));
+}
+
+#[test]
+fn where_no_sockets_were_to_be_had_at_once_an_add_waits_for_its_own() {
+    let mut rig = Rig::new(8);
+    rig.hold_looks = true;
+    let add = rig.add("a", 1, "a");
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().expect("the visit");
+    let Outcome::Prepared { result, exchange: Some(exchange) } = outcome else { panic!("{outcome:?}") };
+    rig.open.remove(&exchange);
+    rig.input(Input::Done { op, outcome: Outcome::Prepared { result, exchange: None } });
+    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert_eq!(rig.opened.len(), 2);
+}
+
+#[test]
+fn the_sockets_of_an_add_whose_caller_went_away_during_the_visit_are_closed() {
+    let mut rig = Rig::new(8);
+    rig.hold_looks = true;
+    let add = rig.add("a", 1, "a");
+    rig.input(Input::HungUp(RequestId(add)));
+    let (op, outcome) = rig.looks.pop_front().expect("the visit");
+    assert_eq!(rig.open.len(), 1);
+    rig.input(Input::Done { op, outcome });
+    assert!(rig.open.is_empty() && rig.sent.is_empty());
+}
+
+#[test]
+fn the_sockets_of_an_add_that_is_refused_are_closed() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "same");
+    rig.run_until(1020.0);
+    let opened = rig.opened.len();
+    let add = rig.add("b", 2, "same");
+    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&add]);
+    assert_eq!((rig.opened.len(), rig.open.len()), (opened + 1, 0));
+}
+
+#[test]
+fn sockets_that_would_wait_for_a_permit_are_not_opened() {
+    let mut rig = Rig::new(1);
+    rig.server = Server::Silent;
+    rig.add("a", 1, "a");
+    assert_eq!(rig.opened.len(), 1);
+    rig.add("b", 2, "b");
+    assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "a talks to the server, and b waits");
+}

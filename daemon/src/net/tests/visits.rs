@@ -1,0 +1,69 @@
+//! The visit that sets a link up, looks at it and opens an exchange there; what the exchange hears after that.
+
+use std::net::Ipv4Addr;
+
+use leasehold_core::effect::{ExchangeId, Outcome};
+use leasehold_core::link::{Hears, LinkCause, LinkView, Target};
+
+use super::lab::{Answer, Lab, Netns, PLAIN, arp, in_lab};
+
+/// The address that `arp` asks for.
+const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+
+impl Lab {
+    /// Makes such a visit.
+    async fn prepare(&mut self, target: Target) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
+        let op = self.op();
+        self.net.prepare(op, target, ExchangeId(op.0), None);
+        match self.done(op).await {
+            Outcome::Prepared { result, exchange } => (result, exchange),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_link_is_set_up_looked_at_and_given_sockets_in_one_visit() {
+    in_lab(async |mut lab: Lab| {
+        let (netns, _, outside) = lab.pair().await;
+        netns.ip("link set eth0 down");
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let (view, exchange) = lab.prepare(netns.eth0()).await;
+        assert!(view.unwrap().up);
+        let exchange = exchange.expect("the other end is up");
+        lab.send(sender, Answer::PLAIN.frame());
+        assert_eq!(lab.frame(exchange).await.0, Answer::PLAIN.frame());
+        lab.sent(exchange, arp()).await.unwrap();
+        lab.net.close(exchange);
+    });
+}
+
+#[test]
+fn without_carrier_or_a_link_no_sockets_are_opened() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let (view, exchange) = lab.prepare(netns.eth0()).await;
+        assert!(view.is_ok_and(|view| view.up && !view.carrier) && exchange.is_none());
+        let nowhere = Target::Named { netns: netns.path(), ifname: "eth7".to_owned(), host_too: false };
+        let (view, exchange) = lab.prepare(nowhere).await;
+        assert_eq!((view.unwrap_err(), exchange), (LinkCause::NoLink("eth7".to_owned()), None));
+    });
+}
+
+#[test]
+fn an_open_exchange_hears_something_else_from_then_on() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, inside, outside) = lab.pair().await;
+        let sender = lab.open(outside, PLAIN).await.unwrap();
+        let exchange = lab.open(inside, PLAIN).await.unwrap();
+        lab.sent(sender, arp()).await.unwrap();
+        lab.net.hear(exchange, Hears::About(ASKED));
+        // What is sent after it is sent when that is done.
+        lab.sent(exchange, Answer::PLAIN.frame()).await.unwrap();
+        lab.sent(sender, Answer::PLAIN.frame()).await.unwrap();
+        lab.send(sender, arp());
+        assert_eq!(lab.frame(exchange).await.0, Answer::PLAIN.frame(), "the first question went unheard");
+        assert_eq!(lab.frame(exchange).await.0, arp());
+    });
+}

@@ -1,0 +1,63 @@
+//! The service manager, where there is one: what it is told, and the watchdog that the loop feeds.
+
+use std::env;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tracing::{debug, warn};
+
+/// Says that callers are served from now on. Waits for the manager to take that: it would end a daemon that it did not
+/// hear of.
+pub(crate) fn ready() {
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        warn!(%error, "service manager not told");
+    }
+}
+
+/// Says that the daemon begins to stop. A manager that does not listen just now misses it.
+pub(crate) fn stopping() {
+    if let Err(error) = tell(NotifyState::Stopping) {
+        warn!(%error, "service manager not told");
+    }
+}
+
+/// Feeds the watchdog. A manager whose socket is full is behind with its own work, and looks at what waits there first.
+pub(crate) fn feed() {
+    if let Err(error) = tell(NotifyState::Watchdog) {
+        debug!(%error, "watchdog not fed");
+    }
+}
+
+/// Tells the manager something without waiting for it.
+fn tell(state: NotifyState<'_>) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect(path)?;
+    socket.send(state.to_string().as_bytes()).map(drop)
+}
+
+/// The manager's watchdog: it kills and restarts a daemon whose loop does not feed it in time.
+#[derive(Debug)]
+pub(crate) struct Watchdog(Interval);
+
+impl Watchdog {
+    /// Returns the watchdog, if the manager keeps one for this process (`WatchdogSec=`). Must be called inside the
+    /// runtime.
+    pub(crate) fn enabled() -> Option<Self> {
+        let limit = sd_notify::watchdog_enabled().filter(|limit| *limit > Duration::ZERO)?;
+        debug!(?limit, "watchdog");
+        // Half of its time, as sd_watchdog_enabled(3) has it.
+        let mut interval = interval(limit / 2);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Some(Self(interval))
+    }
+
+    /// Waits until it wants to be fed.
+    pub(crate) async fn hungry(&mut self) {
+        self.0.tick().await;
+    }
+}

@@ -1,0 +1,155 @@
+//! The socket, who has it, and what is left beside it.
+
+use std::fs;
+use std::io::BufReader;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use leasehold_api::spool;
+use nix::sys::signal::Signal;
+
+use super::home::*;
+
+#[test]
+fn a_socket_of_systemd_whose_file_is_gone_is_an_error_in_the_log() {
+    let Some(home) = Home::new() else { return };
+    let path = home.dir.path().join("activated.sock");
+    let daemon = home.activated(&path, || fs::remove_file(&path).unwrap());
+    daemon.signal(Signal::SIGTERM);
+    let (_, log) = daemon.ended();
+    assert!(log.contains("ERROR") && log.contains("systemctl restart leasehold.socket"), "{log}");
+    assert!(!path.exists(), "it is systemd's to make");
+}
+
+#[test]
+fn after_kill_9_the_next_daemon_takes_the_socket_and_the_store() {
+    let Some(home) = Home::new() else { return };
+    let mut first = home.start();
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    assert!(home.socket().exists());
+    let refused = UnixStream::connect(home.socket()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let _second = home.start();
+    assert!(home.list(&["--json"]).status.success());
+}
+
+#[test]
+fn a_second_daemon_is_told_who_has_the_socket() {
+    let Some(home) = Home::new() else { return };
+    let first = home.start();
+    let other = home.dir.path().join("other");
+    let (status, log) = Daemon(home.command().env("LEASEHOLD_STATE_DIR", &other).spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    let owner = format!("{} is served by process {} (leasehold)", home.socket().display(), first.pid());
+    assert!(log.contains(&owner), "{log}");
+    assert!(home.list(&[]).status.success(), "the first one goes on");
+}
+
+#[test]
+fn a_second_daemon_waits_for_the_first_and_takes_over() {
+    let Some(home) = Home::new() else { return };
+    let pid_file = home.dir.path().join("pid");
+    let begin = |socket: &Path| {
+        let mut command = home.command();
+        command.env("LEASEHOLD_SOCKET", socket).arg("--pid-file").arg(&pid_file);
+        let mut daemon = Daemon(command.spawn().unwrap());
+        let log = BufReader::new(daemon.0.stderr.take().unwrap());
+        (daemon, log)
+    };
+    let (first, _first_log) = begin(&home.socket());
+    assert_eq!(home.told().as_deref(), Some("READY=1"));
+    let waiting = format!("is in use by process {} (leasehold): waiting for its end", first.pid());
+    let (second, mut log) = begin(&home.socket());
+    said(&mut log, &waiting);
+    let other = home.dir.path().join("other.sock");
+    let (third, mut third_log) = begin(&other);
+    said(&mut third_log, &waiting);
+    third.signal(Signal::SIGTERM);
+    said(&mut third_log, "stopped before it began");
+    assert!(!other.exists());
+    // Whoever asks the socket meanwhile is answered, so that what replaces daemons goes on.
+    assert!(home.list(&[]).status.success());
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), first.pid().to_string());
+
+    first.signal(Signal::SIGTERM);
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    assert_eq!(home.told().as_deref(), Some("READY=1"));
+    assert!(home.list(&[]).status.success());
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), second.pid().to_string());
+}
+
+#[test]
+fn a_socket_that_somebody_removes_is_bound_again_and_a_del_left_meanwhile_is_carried_out() {
+    let Some(home) = Home::new() else { return };
+    let daemon = home.start();
+    fs::remove_dir_all(home.socket().parent().unwrap()).unwrap();
+    fs::create_dir(home.socket().parent().unwrap()).unwrap();
+    let request = call("DEL", "c1", None);
+    let file = spool::path(&home.socket(), &request);
+    fs::write(&file, serde_json::to_vec(&request).unwrap()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !home.list(&[]).status.success() || file.exists() {
+        assert!(Instant::now() < deadline, "still gone, or {} is still there", file.display());
+        std::thread::yield_now();
+    }
+    daemon.signal(Signal::SIGTERM);
+    let (_, log) = daemon.ended();
+    assert!(log.contains("WARN") && log.contains("bound again"), "{log}");
+    assert!(!home.socket().exists());
+}
+
+#[test]
+fn another_user_s_lock_on_the_socket_s_directory_holds_nothing_up() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.socket().parent().unwrap()).unwrap();
+    let theirs = fs::File::open(home.socket().parent().unwrap()).unwrap();
+    theirs.lock_shared().unwrap();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(!home.socket().exists());
+}
+
+#[test]
+fn a_socket_of_systemd_is_used_and_left() {
+    let Some(home) = Home::new() else { return };
+    let path = home.dir.path().join("activated.sock");
+    let daemon = home.activated(&path, || ());
+    let list = Command::new(LEASEHOLD).arg("list").arg("--socket").arg(&path).output().unwrap();
+    assert!(list.status.success(), "{}", text(&list.stderr));
+    assert!(!home.socket().exists());
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(path.exists());
+}
+
+#[test]
+fn a_descriptor_of_systemd_that_is_no_listener_is_refused() {
+    let Some(home) = Home::new() else { return };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" daemon 3</dev/null", LEASEHOLD]);
+    home.environment(&mut shell);
+    let (status, log) = Daemon(shell.spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains("the socket that systemd passed cannot be used: "), "{log}");
+}
+
+#[test]
+fn a_spooled_del_is_carried_out_at_the_start() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.socket().parent().unwrap()).unwrap();
+    let request = call("DEL", "c1", None);
+    let file = spool::path(&home.socket(), &request);
+    fs::write(&file, serde_json::to_vec(&request).unwrap()).unwrap();
+    let _daemon = home.start();
+    // The list is asked after the spooled call, so its answer says that the loop has turned; the file follows at once.
+    assert!(home.list(&[]).status.success());
+    let deadline = Instant::now() + PATIENCE;
+    while file.exists() {
+        assert!(Instant::now() < deadline, "{} is still there", file.display());
+        assert!(home.list(&[]).status.success());
+    }
+}

@@ -1,0 +1,156 @@
+//! The state directory, and what else is written.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::link::{Cookie, Link};
+use leasehold_core::record::{Record, RecordState};
+use leasehold_core::time::{BootId, Instant as CoreInstant, WallTime};
+use leasehold_core::wire::Mac;
+use nix::sys::signal::Signal;
+
+use super::home::*;
+
+/// Puts two records into a store: one of an earlier boot, and one that does not parse.
+fn store_half(path: &Path) {
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    let whole = Record {
+        attachment: Attachment {
+            door: Door::Cni,
+            network: "lan".to_owned(),
+            container: "whole".to_owned(),
+            ifname: "eth0".to_owned(),
+        },
+        identity: Identity {
+            lan: Lan::Network("lan".to_owned()),
+            client_id: ClientId::new(b"\0whole".to_vec()).unwrap(),
+            chaddr: mac,
+        },
+        profile: Profile::default(),
+        link: Link::InNetns { path: "/proc/4194304/ns/net".into(), cookie: Cookie(1), ifindex: 2, mac },
+        lease: Lease::unknown("10.0.0.7/24".parse().unwrap(), CoreInstant::from_boot(Duration::ZERO)),
+        state: RecordState::Bound,
+        boot: BootId("an earlier one".to_owned()),
+        since: WallTime::from_epoch(Duration::ZERO),
+        kept: None,
+        former: None,
+        taken_off: false,
+    };
+    let database = redb::Database::open(path).unwrap();
+    let txn = database.begin_write().unwrap();
+    {
+        let mut leases = txn.open_table(redb::TableDefinition::<u64, &[u8]>::new("leases")).unwrap();
+        leases.insert(1, serde_json::to_vec(&whole).unwrap().as_slice()).unwrap();
+        leases.insert(2, b"{\"half\":".as_slice()).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+#[test]
+fn a_daemon_without_leases_looks_for_containers_that_run() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.cache()).unwrap();
+    // A container of containerd's that has ended long ago, and a file of which nothing can be made.
+    let ended = include_str!("../../src/adopt/ctr.json").replace("/proc/15021/", "/proc/4194304/");
+    fs::write(home.cache().join("lan-default-c1-eth0"), ended).unwrap();
+    fs::write(home.cache().join("broken"), "{").unwrap();
+    let mut daemon = home.start();
+    let mut log = String::new();
+    let mut lines = BufReader::new(daemon.0.stderr.take().unwrap());
+    while !log.contains(": not adopted") {
+        assert_ne!(lines.read_line(&mut log).unwrap(), 0, "{log}");
+    }
+    for part in ["lan/default-c1/eth0", "no network namespace at /proc/4194304/ns/net", "broken", "containers=1"] {
+        assert!(log.contains(part), "{log}");
+    }
+    let list: serde_json::Value = serde_json::from_slice(&home.list(&["--json"]).stdout).unwrap();
+    assert_eq!(list["bindings"], serde_json::json!([]));
+}
+
+#[test]
+fn a_record_that_does_not_parse_may_be_of_a_container_that_runs() {
+    let Some(home) = Home::new() else { return };
+    let first = home.start();
+    first.signal(Signal::SIGTERM);
+    assert!(first.ended().0.success());
+    store_half(&home.state().join("leases.redb"));
+    fs::create_dir(home.cache()).unwrap();
+    let ended = include_str!("../../src/adopt/ctr.json").replace("/proc/15021/", "/proc/4194304/");
+    fs::write(home.cache().join("lan-default-c1-eth0"), ended).unwrap();
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    let daemon = home.start();
+    daemon.signal(Signal::SIGTERM);
+    let (_, log) = daemon.ended();
+    assert!(log.contains("started leases=1") && log.contains("adopting them containers=1"), "{log}");
+}
+
+#[test]
+fn the_process_id_is_in_its_file_while_the_daemon_runs() {
+    let Some(home) = Home::new() else { return };
+    let file = home.dir.path().join("pid");
+    let mut command = home.command();
+    command.arg("--pid-file").arg(&file);
+    let daemon = home.ready(command);
+    assert_eq!(fs::read_to_string(&file).unwrap(), daemon.pid().to_string());
+    // One that may not run does not touch it.
+    let mut second = home.command();
+    second.env("LEASEHOLD_STATE_DIR", home.dir.path().join("other"));
+    let (status, _) = Daemon(second.arg("--pid-file").arg(&file).spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&file).unwrap(), daemon.pid().to_string());
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_is_read_and_adds_are_refused() {
+    let Some(home) = Home::new() else { return };
+    let first = home.start();
+    first.signal(Signal::SIGTERM);
+    assert!(first.ended().0.success());
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    store_half(&home.state().join("leases.redb"));
+    for empty in [false, true] {
+        if empty {
+            fs::remove_dir_all(home.state()).unwrap();
+            fs::create_dir(home.state()).unwrap();
+        }
+        let mut shell = Command::new("unshare");
+        let read_only =
+            r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$0" daemon --pid-file "$1/pid""#;
+        shell.args(["--map-root-user", "--net", "--mount", "sh", "-ec", read_only, LEASEHOLD]).arg(home.state());
+        home.environment(&mut shell);
+        let daemon = home.ready(shell);
+        let mut status = call("STATUS", "c1", None);
+        status.config = status.config.replace("1.0.0", "1.1.0").replace("eth0", "lo");
+        let answer = home.ask(&status);
+        assert!(answer.contains(r#""code":50"#) && answer.contains("Read-only file system"), "{answer}");
+        assert!(home.list(&[]).status.success());
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+        let (status, log) = daemon.ended();
+        assert!(status.success(), "{log}");
+        assert!(log.contains("lease file cannot be written"), "{log}");
+        assert!(log.contains("cannot write the process id to "), "{log}");
+        assert!(log.contains(if empty { "records=0" } else { "records=1" }), "{log}");
+    }
+}
+
+#[test]
+fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.state()).unwrap();
+    fs::write(home.state().join("leases.redb"), [7; 5000]).unwrap();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGTERM);
+    let (status, log) = daemon.ended();
+    assert!(status.success());
+    assert!(log.contains("ERROR") && log.contains("leases.redb.damaged-"), "{log}");
+}

@@ -1,0 +1,76 @@
+//! What an ADD cannot do without, each measured alone: the start of the shim, a write to the disk, four messages.
+
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use netns_fixtures::BareClient;
+use tempfile::TempDir;
+
+use crate::binaries::Binaries;
+use crate::client;
+use crate::ground::Place;
+use crate::rounds::note;
+use crate::sample::Sample;
+
+/// What a commit writes at least.
+const PAGE: usize = 4096;
+/// Pages of the file that is written to, which is as large as it will be.
+const PAGES: u64 = 256;
+
+/// What an ADD cannot do without.
+#[derive(Debug)]
+pub(crate) struct Floors {
+    /// Calls of the shim that it answers by itself.
+    pub(crate) shim: Sample,
+    /// Writes of a page to a file that is as large already, on the disk of the stores, each made durable.
+    pub(crate) commit: Sample,
+    /// Leases by a client that does nothing else.
+    pub(crate) dora: Sample,
+    file: File,
+    _dir: TempDir,
+    xid: u32,
+}
+
+impl Floors {
+    /// Prepares to measure.
+    pub(crate) fn new(binaries: &Binaries) -> io::Result<Self> {
+        let dir = binaries.state_dir()?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(dir.path().join("floor"))?;
+        file.write_all_at(&vec![1; PAGE * PAGES as usize], 0)?;
+        file.sync_all()?;
+        let none = Sample::default();
+        Ok(Self { shim: none.clone(), commit: none.clone(), dora: none, file, _dir: dir, xid: 0 })
+    }
+
+    /// Measures each once for each of these containers, whose links are up.
+    pub(crate) fn measure(&mut self, binaries: &Binaries, places: &[Place]) -> Result<(), Box<dyn Error>> {
+        let clients: Vec<_> =
+            places.iter().map(|place| BareClient::open(&place.container)).collect::<Result<_, _>>()?;
+        for client in &clients {
+            self.xid += 1;
+            let lease = client.lease(self.xid)?;
+            self.dora.add(lease.took);
+            client.release(self.xid, &lease)?;
+        }
+        for number in 0..places.len() {
+            note(&mut self.shim, client::version(&binaries.shim)?);
+            self.commit.add(self.commit(number as u64)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the sum of what each mostly takes.
+    pub(crate) fn sum(&self) -> Duration {
+        [&self.shim, &self.commit, &self.dora].map(|floor| floor.percentile(50)).into_iter().sum()
+    }
+
+    fn commit(&self, number: u64) -> io::Result<Duration> {
+        let began = Instant::now();
+        self.file.write_all_at(&[number as u8; PAGE], PAGE as u64 * (number % PAGES))?;
+        self.file.sync_data()?;
+        Ok(began.elapsed())
+    }
+}

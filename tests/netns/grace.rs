@@ -1,0 +1,109 @@
+//! Identities that return with another container: what keeps them their address, and whom it is kept from.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
+use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
+
+/// Lets further ADDs be those of a client whose lease is kept for so many seconds.
+fn come_as(lab: &mut Lab, client: &str, grace: u32) {
+    lab.config["ipam"]["clientId"] = format!("text:{client}").into();
+    lab.config["ipam"]["grace"] = grace.into();
+}
+
+/// A client's containers have one address, whether the next one comes soon or late.
+fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
+    come_as(lab, "web-0", 600);
+    let first = lab.attach("c1")?;
+    let address = first.address;
+    lab.detach(&first)?;
+    assert_eq!(lab.daemon().list()?[0]["state"], "KEPT");
+    drop(first);
+    come_as(lab, "web-0", 1);
+    let soon = lab.attach("c2")?;
+    assert_eq!(soon.address, address, "within its grace");
+    lab.detach(&soon)?;
+    drop(soon);
+    lab.daemon().wait_until_empty()?;
+    come_as(lab, "web-1", 1);
+    let other = lab.attach("c3")?;
+    assert_ne!(other.address, address, "what a client gets that asks for nothing");
+    come_as(lab, "web-0", 0);
+    let late = lab.attach("c4")?;
+    assert_eq!(late.address, address, "after its grace");
+    lab.detach(&late)?;
+    lab.detach(&other)
+}
+
+#[test]
+fn dnsmasq_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let _server = Dnsmasq::start(&lab.lan, Grants::default())?;
+    keeps_its_address(&mut lab)
+}
+
+#[test]
+fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let _server = Kea::start(&lab.lan, KeaConfig::default())?;
+    keeps_its_address(&mut lab)
+}
+
+#[test]
+fn a_pool_that_is_all_kept_has_an_address_for_the_next_client() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let only = Ipv4Addr::new(10, 7, 1, 9);
+    let _server = Dnsmasq::start(&lab.lan, Grants { pool: only..=only, ..Grants::default() })?;
+    come_as(&mut lab, "web-0", 600);
+    let first = lab.attach("c1")?;
+    lab.detach(&first)?;
+    drop(first);
+    come_as(&mut lab, "web-1", 0);
+    let next = lab.attach("c2")?;
+    assert_eq!(next.address, only);
+    lab.detach(&next)
+}
+
+#[test]
+fn a_late_del_does_not_free_what_the_client_has_on_another_host() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq"), Need::Program("ip")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
+    for (client, same_mac) in [("web-0", false), ("web-1", true)] {
+        come_as(&mut lab, client, 3);
+        let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+        let cut_off = lab.attach(&format!("{client}-old"))?;
+        let (address, mac) = (cut_off.address, cut_off.mac());
+        lab.detach(&cut_off)?;
+        drop(cut_off);
+        let other_host = lab.lan.machine(&format!("{client}-new"), address)?;
+        if same_mac {
+            other_host.run_command("ip", &["link", "set", Lan::IFNAME, "address", &mac], "")?;
+        }
+        lab.daemon().wait_for_event(&format!("{client}-old/eth0 conflict"))?;
+        lab.daemon().wait_until_empty()?;
+        let releases = seen.dhcp()?.into_iter().filter(|message| message.kind == Kind::Release).count();
+        assert_eq!((releases, server.lease_of(&mac)?.map(|lease| lease.address)), (0, Some(address)), "{seen}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_lease_goes_back_when_nobody_returned() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, Grants::default())?;
+    come_as(&mut lab, "web-0", 1);
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.attach("c1")?;
+    let address = member.address;
+    lab.detach(&member)?;
+    drop(member);
+    seen.wait_for_release(address, Duration::from_secs(30))?;
+    Ok(server.wait_until_free()?)
+}

@@ -1,0 +1,60 @@
+//! An address of a LAN has one live holder, whatever its server thinks.
+
+use netns_fixtures::server::{Grants, Kea, KeaConfig, KeaProgram, Program, Server, UdhcpdProgram};
+use netns_fixtures::{CallError, DEADLINE, Lab, Lan, Member, sandbox};
+use serde_json::json;
+
+use crate::crash::each;
+
+#[test]
+fn a_kea_that_lost_its_lease_file_gives_nobodys_address_to_another() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(KeaProgram::NEEDS) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let mut server = Kea::start(&lab.lan, KeaConfig::default())?;
+    let members = each(0..6, |n| lab.attach(&format!("c{n}")))?;
+    server.stop()?;
+    server.forget_leases()?;
+    server.restart(None)?;
+
+    // Without its leases the server begins with the address that the first of them has.
+    let newcomer = lab.attach("newcomer")?;
+    assert!(members.iter().all(|member| member.address != newcomer.address), "{}", newcomer.address);
+    lab.daemon().wait_for_event("lan/newcomer/eth0 address_held")?;
+    each(&members, |member| lab.check(member))?;
+    for member in &members {
+        assert_eq!(member.container.addresses()?, [Lan::on_lan(member.address)]);
+    }
+    let lost =
+        lab.daemon().events()?.into_iter().find(|event| event.contains(" lost ") || event.contains(" declined "));
+    assert_eq!(lost, None);
+    each(members.iter().chain([&newcomer]), |member| lab.detach(member))?;
+    server.wait_until_free()?;
+    Ok(())
+}
+
+#[test]
+fn a_server_that_goes_by_the_ethernet_address_does_not_give_two_containers_one_address() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Server::<UdhcpdProgram>::start(&lab.lan, Grants::default())?;
+    let named = "02:00:00:00:be:ef";
+    lab.config["runtimeConfig"] = json!({ "mac": named });
+    let first = lab.attach("c1")?;
+    let held = |first: &Member| {
+        server.wait_for_lease(named, "the lease", DEADLINE, |lease| (lease.address == first.address).then_some(()))
+    };
+    held(&first)?;
+
+    let second = lab.lan.container("c2")?;
+    let Err(CallError::Cni { error, .. }) = lab.shim.add(&second, &lab.config) else { panic!("c2 has an address") };
+    let said = error.to_string();
+    for what in ["lan/c1/eth0", named, &first.address.to_string(), "macvlan instead of ipvlan"] {
+        assert!(said.contains(what), "{said}");
+    }
+    lab.shim.del(&second, &lab.config)?;
+    held(&first)?;
+    lab.check(&first)?;
+    lab.detach(&first)?;
+    server.wait_until_free()?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! All that a host can do to a daemon, at once: nobody reads its log, its disk fills up, its socket's file goes, a thousand
+//! callers hang on, and it is killed; meanwhile containers come and go. No lease of a hundred is lost.
+//!
+//! `SIEGE=600` makes it last ten minutes.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use netns_fixtures::server::{Kea, KeaConfig, Lease};
+use netns_fixtures::{CallError, Container, DEADLINE, Lab, Member, Need, Shim, result_addresses, sandbox};
+use serde_json::Value;
+
+use crate::crash::each;
+use crate::endurance::{holders, meanwhile, none_was_lost};
+
+/// Containers that keep their leases.
+const HELD: usize = 100;
+/// Containers that come and go.
+const PASSING: usize = 4;
+/// Callers that say half of what they want and hang on.
+const CALLERS: usize = 1000;
+/// How long it lasts without `SIEGE`.
+const LASTS: Duration = Duration::from_secs(45);
+/// The store's disk: some times what it needs.
+const DISK: &str = "24m";
+
+#[test]
+fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().on_a_small_disk(&lab.lan.host, DISK)?;
+    lab.home().with_stalled_log()?;
+    lab.start_daemon()?;
+    let server = Kea::start(&lab.lan, KeaConfig { lease_time: Duration::from_secs(20), ..KeaConfig::default() })?;
+    let members = each(0..HELD, |i| lab.attach(&format!("c{i}")))?;
+    let passing = (0..PASSING).map(|i| lab.lan.container(&format!("p{i}"))).collect::<Result<Vec<_>, _>>()?;
+
+    let macs = members.iter().map(Member::mac).collect();
+    let rounds = meanwhile(&mut lab, &passing, come_and_go, |lab| besiege(lab, &server, &macs))?;
+    let unread = lab.home().unread_log()?;
+    // Each of its sixteen pages may have had no room for the next line.
+    assert!(unread > 40_000, "only {unread} bytes of log wait to be read");
+    assert!(rounds > PASSING, "only {rounds} containers came and went");
+
+    for container in &passing {
+        lab.shim.del(container, &lab.config)?;
+    }
+    server.wait_for("end of all that only passed", DEADLINE, |history| {
+        (holders(history) == members.iter().map(Member::mac).collect()).then_some(())
+    })?;
+    none_was_lost(&members, &server.history()?)?;
+    each(&members, |member| lab.check(member))?;
+    each(&members, |member| lab.detach(member))?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+    Ok(())
+}
+
+/// Does one thing after the other to the daemon, each after a while that the server's file tells.
+fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<(), CallError> {
+    let lasts = std::env::var("SIEGE").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let until = Instant::now() + lasts.unwrap_or(LASTS);
+    let mut rng = Rng::with_seed(10);
+    let renewals = |history: &[Lease]| history.iter().filter(|lease| members.contains(&lease.mac)).count();
+    let after = |more: usize| {
+        let next = renewals(&server.history()?) + more;
+        server.wait_for("further renewals", DEADLINE, |history| (renewals(history) >= next).then_some(()))
+    };
+    let mut callers = Vec::new();
+    let ballast = lab.home().state_dir().join("ballast");
+    for turn in 0.. {
+        after(rng.usize(1..30))?;
+        match turn % 4 {
+            0 => callers = call(&lab.home().socket()),
+            1 => match fs::remove_file(lab.home().socket()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => panic!("the socket's file stays: {error}"),
+                _ => {}
+            },
+            2 => fill(&ballast),
+            _ => {
+                // While the disk is full and the callers hang on. What a daemon could not write for longer than a lease, the
+                // next one cannot know: the disk is full for less than the ten seconds that T1 leaves of one.
+                lab.kill9()?;
+                lab.start_daemon()?;
+                after(rng.usize(1..20))?;
+                callers.clear();
+                fs::remove_file(&ballast).expect("it is there");
+                if Instant::now() > until {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes until the disk is full.
+fn fill(ballast: &Path) {
+    let mut file = File::create(ballast).expect("a file can be made");
+    for size in [65_536, 512, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+/// Calls the daemon a thousand times at once. Those that it refuses do not count.
+fn call(socket: &Path) -> Vec<UnixStream> {
+    let calls = (0..CALLERS).filter_map(|_| {
+        let mut stream = UnixStream::connect(socket).ok()?;
+        stream.write_all(b"GET /v1/bindings HTTP/1.1\r\n").ok()?;
+        Some(stream)
+    });
+    calls.collect()
+}
+
+/// Attaches and detaches a container until it is `over`. Returns how often; an ADD that fails is no round, and says so in
+/// the words of CNI.
+fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &AtomicBool) -> Result<usize, CallError> {
+    let mut rounds = 0;
+    while !over.load(Ordering::Relaxed) {
+        match shim.add(container, config) {
+            Ok(result) => {
+                assert_eq!(result_addresses(&result)?.len(), 1, "{result}");
+                rounds += 1;
+            }
+            Err(CallError::Cni { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match shim.del(container, config) {
+            Ok(()) | Err(CallError::Cni { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rounds)
+}

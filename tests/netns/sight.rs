@@ -1,0 +1,42 @@
+//! A daemon that does not see the namespaces of the containers that run.
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::Dnsmasq;
+use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, Sight, sandbox};
+
+use crate::servers::short;
+
+#[test]
+fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError> {
+    let needs = [Need::Program("dnsmasq"), Need::Program("mount"), Need::Program("unshare")];
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
+    let members = [lab.attach("c1")?, lab.attach("c2")?, lab.attach("c3")?];
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
+
+    let nowhere = lab.home().socket().with_file_name("nowhere");
+    lab.kill9()?;
+    let refusal = lab.start_daemon_with(&Sight::Under(nowhere)).expect_err("no host's root is there").to_string();
+    assert!(refusal.contains("--host-prefix") && refusal.contains("is no directory"), "{refusal}");
+
+    // A directory that is not the host's root, and a mount namespace that has another /run/netns.
+    for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {
+        lab.start_daemon_with(&sight)?;
+        lab.wait_for_line("none of the network namespaces with a lease here is to be seen")?;
+        // Its renewals are due, and come to nothing.
+        lab.wait_for_line("no sockets, trying again later")?;
+        assert_eq!(lab.daemon().list()?.len(), 3);
+        lab.kill9()?;
+    }
+    assert!(!seen.dhcp()?.iter().any(|message| message.kind == Kind::Release), "{seen}");
+    assert_eq!(server.leases()?.len(), 3);
+
+    lab.start_daemon()?;
+    for member in &members {
+        seen.rewind().wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == member.address)?;
+        lab.check(member)?;
+        lab.detach(member)?;
+    }
+    Ok(server.wait_until_free()?)
+}

@@ -1,0 +1,162 @@
+//! Stations that claim addresses which they do not have: one that answers for every address, and one that claims what is
+//! offered. An ADD never ends well with an address that a station was heard to claim, unless that station answered for one
+//! that nobody can have (RFC 5737).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use leasehold_core::dhcpv4::profile::Detection;
+use leasehold_core::effect::{Answer, Call, ExchangeId, RequestId};
+use leasehold_core::wire::Mac;
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{Arp, arp};
+
+use super::World;
+use super::actor::Phase;
+use super::wire::answer_to;
+use crate::subject::{arp_of, is_nobodys};
+use crate::watch::Rule;
+
+/// DECLINEs of one ADD at most.
+const MOST: u32 = 10;
+
+/// What a station of no container begins its Ethernet address with, by kind.
+const SQUATTER: u8 = 0xdd;
+const PROXY: u8 = 0xee;
+const CLAIMER: u8 = 0xcc;
+
+/// What was heard of stations.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// What a link heard, and of whom: the claims of stations that are no container, until they are declined.
+    heard: BTreeMap<(usize, Mac, Ipv4Addr), Mac>,
+    /// What a link's ADD was told, until it is declined: what is heard of that from then on is about a lease that is held.
+    told: BTreeSet<(usize, Mac, Ipv4Addr)>,
+    /// Who answered for an address that nobody can have.
+    proxies: BTreeSet<(usize, Mac)>,
+    /// What was claimed as it was offered.
+    claimed: BTreeSet<(usize, Ipv4Addr)>,
+    /// DECLINEs of an ADD under way, by its link.
+    declines: BTreeMap<(usize, Mac), u32>,
+}
+
+impl World {
+    /// The stations that claim what they do not have answer a probe.
+    pub(super) fn claimants_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
+        if !question.request || !question.sender.is_unspecified() {
+            return;
+        }
+        let mac = |kind| Mac([2, kind, lan as u8, 0, 0, 0]);
+        if self.plan.proxy {
+            // Where a control may be cut short its claim stands.
+            let faults = self.plan.link_faults > 0 || self.plan.flapping > 0 || self.plan.suspends.is_some();
+            if faults || self.plan.storms.is_some() || self.plan.partitions.is_some() {
+                self.claimed.insert((lan, question.target, mac(PROXY)), self.now);
+            }
+            let reply = arp(mac(PROXY).0, question.sender_mac, &answer_to(question, mac(PROXY)));
+            self.deliver(exchange, reply, FrameMeta::default());
+        }
+        if is_nobodys(question.target) || self.plan.claimer == 0 {
+            return;
+        }
+        if self.claims.claimed.insert((lan, question.target)) {
+            self.plan.claimer -= 1;
+            self.stats.count("addresses claimed as they were offered");
+        }
+        self.claimed.insert((lan, question.target, mac(CLAIMER)), self.now);
+        let reply = arp(mac(CLAIMER).0, question.sender_mac, &answer_to(question, mac(CLAIMER)));
+        self.deliver(exchange, reply, FrameMeta::default());
+    }
+
+    /// Returns whether a station has claimed what was offered.
+    pub(super) fn has_claims(&self) -> bool {
+        !self.claims.claimed.is_empty()
+    }
+
+    /// Returns whether a station has claimed an address that it does not have.
+    pub(super) fn is_claimed(&self, lan: usize, address: Ipv4Addr) -> bool {
+        self.claims.claimed.contains(&(lan, address))
+    }
+
+    /// The core hears an ARP packet on a link.
+    pub(super) fn hear_claim(&mut self, lan: usize, link: Mac, bytes: &[u8]) {
+        let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else { return };
+        let by = Mac(arp.sender_mac);
+        if is_nobodys(arp.sender) {
+            self.claims.proxies.insert((lan, by));
+        } else if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&(lan, link, arp.sender))
+        {
+            let heard = self.claims.heard.entry((lan, link, arp.sender)).or_insert(by);
+            // One that has the address counts more than one that answers for all.
+            *heard = if heard.0[1] == PROXY { by } else { *heard };
+        }
+    }
+
+    /// A client declines an address.
+    pub(super) fn count_decline(&mut self, lan: usize, client: Mac, address: Ipv4Addr) {
+        self.claims.heard.retain(|(at, _, declined), _| (*at, *declined) != (lan, address));
+        self.claims.told.retain(|(at, _, declined)| (*at, *declined) != (lan, address));
+        if !self.adds(lan, client) {
+            self.claims.declines.remove(&(lan, client));
+            return;
+        }
+        let count = self.claims.declines.entry((lan, client)).or_default();
+        *count += 1;
+        let count = *count;
+        if count > MOST {
+            self.fail(Rule::Declines, format!("{client} declines {address}, the {count}th address of its ADD"));
+        }
+    }
+
+    /// Returns whether an ADD of the link with this Ethernet address is under way, and nobody has cut it short.
+    fn adds(&self, lan: usize, link: Mac) -> bool {
+        let of_it = self.actors.iter().filter(|actor| actor.phase == Phase::Adding && actor.lan == lan);
+        of_it.filter_map(|actor| self.kernel.link(actor.at?)).any(|wire| wire.mac == link)
+    }
+
+    /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, before it was found
+    /// out that its claims prove nothing.
+    pub(super) fn is_unproven(&self, lan: usize, client: Mac) -> bool {
+        self.plan.proxy && !self.adds(lan, client)
+    }
+
+    /// An ADD begins: what was heard before says nothing to it.
+    pub(super) fn claims_anew(&mut self, id: RequestId) {
+        let by = self.requests.get(&id).and_then(|asked| asked.by).filter(|(index, _)| *index < self.actors.len());
+        let at = by.and_then(|(index, _)| Some((self.actors[index].lan, self.actors[index].at?)));
+        let link = at.and_then(|(lan, at)| Some((lan, self.kernel.link(at)?.mac)));
+        self.claims.heard.retain(|(at, mac, _), _| Some((*at, *mac)) != link);
+    }
+
+    /// The core ends an ADD: not with an address that a station was heard to use. What is heard while the answer is on its way
+    /// comes too late.
+    pub(super) fn judge_claimed(&mut self, id: RequestId, answer: &Answer) {
+        let Some(asked) = self.requests.get(&id).filter(|asked| matches!(asked.call, Call::Add(_))) else { return };
+        let Some((index, generation)) = asked.by else { return };
+        if self.actors.get(index).is_none_or(|actor| actor.generation != generation) {
+            return;
+        }
+        let lan = self.actors[index].lan;
+        let Some(link) = self.actors[index].at.and_then(|at| self.kernel.link(at)).map(|wire| wire.mac) else { return };
+        self.claims.declines.remove(&(lan, link));
+        if let Answer::Leased(lease) = answer {
+            self.claims.told.insert((lan, link, lease.ip()));
+        }
+        if let (Answer::Leased(lease), true) = (answer, self.plan.detection != Detection::Off) {
+            let by = self.claims.heard.get(&(lan, link, lease.ip())).copied();
+            if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(lan, *by))) {
+                let detail =
+                    format!("{} got {}, which {by} was heard to use", self.actors[index].attachment, lease.address);
+                self.fail(Rule::Accepted, detail);
+            }
+        }
+        self.claims.heard.retain(|(at, mac, _), _| (*at, *mac) != (lan, link));
+    }
+
+    /// The daemon ended, and what it heard is forgotten.
+    pub(super) fn claims_forgotten(&mut self) {
+        self.claims.heard.clear();
+        self.claims.told.clear();
+        self.claims.declines.clear();
+    }
+}

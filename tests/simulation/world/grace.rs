@@ -1,0 +1,174 @@
+//! Identities that can return: their leases are kept for them, and they may live on another host by the time of their DEL.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_core::effect::{ExchangeId, Row};
+use leasehold_core::event::Event;
+use leasehold_core::record::Record;
+use leasehold_core::registry::Config;
+use leasehold_core::wire::Mac;
+use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::{Arp, ClientKey, Kind, arp};
+
+use super::actor::{Actor, Phase};
+use super::ledger::Excuse;
+use super::wire::{answer_to, is_direct};
+use super::{MILLI, Micros, SECOND, World};
+use crate::plan::happens;
+use crate::subject::message_of;
+use crate::watch::Rule;
+
+/// A daemon may notice the end of a container so much before its runtime asks for DEL.
+const SLACK: Micros = SECOND;
+/// What goes back for an ADD that had no offer is on its way within this.
+const ROOM: Micros = 5 * SECOND;
+
+/// Clients that are to be kept for, or live on another host.
+#[derive(Debug, Default)]
+pub(super) struct Returning {
+    /// Until when no RELEASE may leave, by LAN and client.
+    kept: BTreeMap<(usize, ClientKey), Micros>,
+    /// The stations on other hosts that have a client's address.
+    elsewhere: BTreeMap<(usize, Ipv4Addr), Mac>,
+    /// The addresses that ever were on another host: what was found there is not given back.
+    ever_elsewhere: BTreeSet<(usize, Ipv4Addr)>,
+    /// When an ADD last began or ended.
+    added: Micros,
+}
+
+impl Returning {
+    /// All grace is over.
+    pub(super) fn nothing_is_kept(&mut self) {
+        self.kept.clear();
+    }
+}
+
+impl World {
+    /// Returns for how long an actor's lease is kept.
+    pub(super) fn grace_of(&self, index: usize) -> Micros {
+        let seconds = self.plan.grace.filter(|_| self.actors[index].returns());
+        u64::from(seconds.unwrap_or(0)) * SECOND
+    }
+
+    fn key_of(&self, index: usize) -> (usize, ClientKey) {
+        (self.actors[index].lan, client_key(&self.actors[index]))
+    }
+
+    /// An actor's container is at its end: its lease is kept from here on at least.
+    pub(super) fn keeps(&mut self, index: usize) {
+        let (grace, key) = (self.grace_of(index), self.key_of(index));
+        // A lease that is looked for goes back at once, and so does what was lost and is asked for again.
+        let certain = !self.may_lapse && !self.store_fails && self.plan.squatters.is_empty() && self.plan.sharers == 1;
+        if grace > SLACK && certain && self.actors[index].told.is_some() {
+            self.stats.count("kept");
+            self.returning.kept.entry(key).or_insert(self.now + grace - SLACK);
+        }
+    }
+
+    /// An actor makes another container: the one on the other host is gone, and the lease is asked for again.
+    pub(super) fn comes_back(&mut self, index: usize) {
+        let (lan, key) = (self.actors[index].lan, self.key_of(index));
+        self.returning.kept.remove(&key);
+        self.an_add_ends();
+        let told = self.actors[index].told.as_ref().map(|lease| lease.ip());
+        if let Some(address) = told {
+            self.returning.elsewhere.remove(&(lan, address));
+        }
+    }
+
+    /// Before a DEL, now and then: another host has the container by now, and its address, perhaps with its Ethernet address.
+    pub(super) fn goes_elsewhere(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let Some(address) = actor.told.as_ref().map(|lease| lease.ip()) else { return };
+        if !actor.returns() || self.plan.sharers > 1 || !happens(&mut self.rng, self.plan.elsewhere) {
+            return;
+        }
+        let (lan, own) = (self.actors[index].lan, self.actors[index].mac);
+        let mac = if self.rng.bool() { own } else { Mac([2, 0xee, own.0[2], own.0[3], own.0[4], own.0[5]]) };
+        self.note(|| format!("{address} is on another host by now, with {mac}"));
+        self.stats.count("clients on another host");
+        self.returning.elsewhere.insert((lan, address), mac);
+        self.returning.ever_elsewhere.insert((lan, address));
+    }
+
+    /// Returns whether a station on another host has an address, or a squatter.
+    pub(super) fn is_elsewhere(&self, lan: usize, address: Ipv4Addr) -> bool {
+        self.returning.ever_elsewhere.contains(&(lan, address)) || self.squatted.has(lan, address)
+    }
+
+    /// What is not given back because another station has it stays at its server, and so may what was kept until its end, where
+    /// a renewal was under way when its container ended: by the events from `first` on.
+    pub(super) fn note_left(&mut self, first: usize) {
+        let is_left = |event: &&Event| ["not given back", "was kept"].iter().any(|why| event.cause.starts_with(why));
+        let told = self.store.events[first..].iter().filter(is_left);
+        let is_it = |record: &Record, event: &Event| {
+            record.attachment == event.attachment && Some(record.lease.address) == event.address
+        };
+        let past = told.filter_map(|event| self.store.past.values().find(|record| is_it(record, event)));
+        for record in past.cloned().collect::<Vec<_>>() {
+            let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan).unwrap_or(0);
+            let key = ClientKey::Id(record.identity.client_id.as_bytes().to_vec());
+            self.left.insert((lan, record.lease.server, record.lease.ip(), key), Excuse::LeftToEnd);
+        }
+    }
+
+    /// Until a moment ago an ADD could have what is kept go back.
+    pub(super) fn an_add_ends(&mut self) {
+        self.returning.added = self.now;
+    }
+
+    /// The other hosts' containers end.
+    pub(super) fn elsewhere_ends(&mut self) {
+        self.returning.elsewhere.clear();
+    }
+
+    /// A station on another host answers a question about its address, unless that bears its own Ethernet address.
+    pub(super) fn elsewhere_hears(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
+        let station = self.returning.elsewhere.get(&(lan, question.target)).copied();
+        let station = station.filter(|mac| question.request && mac.0 != question.sender_mac);
+        let Some(mac) = station else { return };
+        let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
+        self.stats.count("heard of other hosts");
+        self.claimed.insert((lan, question.target, mac), self.now);
+        self.deliver(exchange, reply, FrameMeta::default());
+    }
+
+    /// Judges a RELEASE: none while another host has the address, as far as could be heard, and none before its time.
+    pub(super) fn judge_release(&mut self, lan: usize, exchange: ExchangeId, frame: &[u8]) {
+        let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
+        let Some(sock) = self.socks.get(&exchange) else { return };
+        let (address, key) = (message.ciaddr, message.key());
+        // From inside a caller may wait for it.
+        let by_port = sock.link.in_netns().is_none() && !is_direct(&sock.link);
+        // One with the client's own Ethernet address is not told from its link that is on its way out.
+        let station = self.returning.elsewhere.get(&(lan, address));
+        let elsewhere = station.is_some_and(|mac| !message.chaddr.starts_with(&mac.0));
+        let returns =
+            self.actors.iter().any(|actor| actor.returns() && (actor.lan, client_key(actor)) == (lan, key.clone()));
+        if by_port && elsewhere && returns && self.plan.grace.is_some() {
+            return self.fail(Rule::ReleaseElsewhere, format!("RELEASE of {address}, which another host has"));
+        }
+        let until = self.returning.kept.get(&(lan, key)).copied();
+        let adding = self.actors.iter().any(|actor| actor.phase == Phase::Adding);
+        let for_room = adding || self.now < self.returning.added + ROOM;
+        if let Some(until) = until.filter(|until| self.now < *until && !for_room) {
+            let early = (until - self.now) / MILLI;
+            self.fail(Rule::Grace, format!("RELEASE of {address} {early} ms before its grace is over"));
+        }
+    }
+
+    /// No lease is kept for longer than its network says, or a container's return after a reboot takes.
+    pub(super) fn examine_grace(&mut self, rows: &[Row]) {
+        let grace = Duration::from_secs(self.plan.grace.unwrap_or(0).into());
+        let most = if self.stats.reboots > 0 { grace.max(Config::default().reboot_grace) } else { grace };
+        if let Some(row) = rows.iter().find(|row| row.kept.is_some_and(|kept| kept > most)) {
+            self.fail(Rule::Grace, format!("{} is kept for {:?}", row.attachment, row.kept));
+        }
+    }
+}
+
+fn client_key(actor: &Actor) -> ClientKey {
+    ClientKey::Id(actor.client_id.as_bytes().to_vec())
+}
