@@ -21,7 +21,7 @@ const LOOPBACK: u32 = 1;
 pub(super) struct StatusCheck {
     left: usize,
     sockets: ExchangeId,
-    fault: Option<String>,
+    faults: Vec<String>,
 }
 
 impl Registry {
@@ -35,7 +35,7 @@ impl Registry {
         if let Some(ifname) = parent {
             self.out.inspect(owner(), Purpose::Status, Target::Host { ifname });
         }
-        self.status.insert(id, StatusCheck { left: 2 + parents, sockets, fault: None });
+        self.status.insert(id, StatusCheck { left: 2 + parents, sockets, faults: Vec::new() });
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
     }
 
@@ -55,7 +55,7 @@ impl Registry {
             | Outcome::Surveyed(_) => None,
         };
         let Some(check) = self.status.get_mut(&id) else { return };
-        check.fault = check.fault.take().or(fault);
+        check.faults.extend(fault);
         check.left -= 1;
         if check.left == 0 {
             self.end_status(id);
@@ -64,7 +64,7 @@ impl Registry {
 
     pub(super) fn status_timed_out(&mut self, id: RequestId) {
         if let Some(check) = self.status.get_mut(&id) {
-            check.fault.get_or_insert_with(|| format!("the store or the kernel did not answer within {LIMIT:?}"));
+            check.faults.push(format!("the store or the kernel did not answer within {} s", LIMIT.as_secs()));
             self.end_status(id);
         }
     }
@@ -78,9 +78,14 @@ impl Registry {
 
     fn end_status(&mut self, id: RequestId) {
         self.timers.set(Key::Call(id), None);
-        let Some(check) = self.status.remove(&id) else { return };
+        let Some(mut check) = self.status.remove(&id) else { return };
         self.out.close(check.sockets);
-        let answer = check.fault.map_or(Answer::Ready, |fault| Answer::Failed(Failure::NotReady(fault)));
+        // They came in any order; the same ones are to read the same.
+        check.faults.sort();
+        let answer = match check.faults.as_slice() {
+            [] => Answer::Ready,
+            faults => Answer::Failed(Failure::NotReady(faults.join("; "))),
+        };
         self.out.reply(id, answer);
     }
 }

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Adoptee, Failure, StoreCause};
-use crate::link::Link;
+use crate::link::{Link, LinkCause};
 
 #[test]
 fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
@@ -67,6 +67,21 @@ fn status_writes_looks_and_opens_before_it_says_ready() {
     rig.input(Input::HungUp(RequestId(hung_up)));
     rig.flush();
     assert!(rig.open.is_empty() && !rig.answers.contains_key(&hung_up));
+}
+
+#[test]
+fn status_names_every_fault_whichever_is_seen_first() {
+    let mut rig = Rig::new(8);
+    let parent = || Call::Status { parent: Some("br0".to_owned()) };
+    (rig.disk, rig.blind) = (Disk::Full, Some(LinkCause::NoLink("br0".to_owned())));
+    let early = rig.request(parent());
+    let Answer::Failed(Failure::NotReady(faults)) = &rig.answers[&early] else { panic!("{:?}", rig.answers[&early]) };
+    assert!(faults.contains(&StoreCause::Full.to_string()) && faults.contains("no interface br0"), "{faults}");
+    rig.disk = Disk::Slow;
+    let late = rig.request(parent());
+    let (op, _) = rig.slow.pop_front().expect("the store is written to");
+    rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    assert_eq!(rig.answers[&late], rig.answers[&early]);
 }
 
 /// Hands in one running container with the address .50 in namespace 1.
