@@ -43,7 +43,7 @@ impl World {
             Answer::Failed(Failure::NotReady(why)) => match (expected.parent, self.disk_full) {
                 _ if expected.faulty || !steady => true,
                 (true, true) => why == "store full",
-                (false, true) => why == "store full" || why.contains("gone0"),
+                (false, true) => why.contains("store full") && why.contains("gone0"),
                 (false, false) => why.contains("parent link") && why.contains("gone0"),
                 (true, false) => false,
             },
