@@ -42,6 +42,13 @@ impl Binding {
         }
     }
 
+    /// Records that the link is up. A look under way may have seen it down, and nothing else would tell of it again.
+    pub(crate) fn on_up(&mut self) {
+        if let Some(Stage::Looking { came_up, .. }) = self.work.as_mut().map(|work| &mut work.stage) {
+            *came_up = true;
+        }
+    }
+
     /// Records that the address is not there: if somebody took it off, what goes by it is his, too.
     pub(super) fn route_no_more(&mut self) {
         let taken_off = self.is_taken_off();

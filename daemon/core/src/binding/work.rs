@@ -74,7 +74,8 @@ pub(super) enum Stage {
     /// The LAN's link is being looked at: no interface of it has a larger MTU.
     Parent,
     /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
-    Looking { most: Option<u32>, asked: bool },
+    /// `came_up`: the link came up meanwhile, which the look may not have seen.
+    Looking { most: Option<u32>, asked: bool, came_up: bool },
     /// The store is taking note of what a change is to put back; then the interface is looked at once more.
     Noting,
     /// The interface is being changed for this lease. `short`: its MTU has to be smaller than it could be, as nobody knows
@@ -395,7 +396,7 @@ impl Binding {
 
     fn look(&mut self, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
         cx.out.inspect(Owner::Binding(self.id), Purpose::Work, Target::Known(self.link.clone()));
-        self.due().stage = Stage::Looking { most, asked };
+        self.due().stage = Stage::Looking { most, asked, came_up: false };
     }
 
     fn apply(&mut self, steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, routed: bool, cx: &mut Cx<'_>) {
@@ -421,7 +422,10 @@ impl Binding {
         }
         match (stage, outcome) {
             (Stage::Parent, Outcome::Inspected(parent)) => self.look(parent.ok().map(|view| view.mtu), true, cx),
-            (Stage::Looking { most, asked }, Outcome::Inspected(Ok(view))) => self.change(&view, most, asked, cx),
+            (Stage::Looking { most, asked, came_up: true }, Outcome::Inspected(Ok(view))) if !view.up => {
+                self.look(most, asked, cx);
+            }
+            (Stage::Looking { most, asked, .. }, Outcome::Inspected(Ok(view))) => self.change(&view, most, asked, cx),
             (Stage::Looking { .. }, Outcome::Inspected(Err(cause))) => self.work_failed(&cause, cx),
             (Stage::Applying { next, short, routed, .. }, Outcome::Applied { result: Ok(view), .. }) => {
                 self.know_mtu(view.mtu);

@@ -67,6 +67,9 @@ impl Registry {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, cx| {
                         binding.on_carrier(up, cx);
+                        if up {
+                            binding.on_up();
+                        }
                         binding.work(cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.

@@ -198,3 +198,15 @@ fn a_link_that_goes_down_while_its_routes_are_put_on_gets_them_all_again() {
     rig.set_down(false);
     assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))]);
 }
+
+#[test]
+fn a_link_that_comes_up_while_it_is_looked_at_gets_its_routes() {
+    let mut rig = bound(Profile::default());
+    rig.hold_looks = true;
+    rig.set_down(true);
+    let (op, seen_down) = rig.looks.pop_front().expect("a look at the link that went down");
+    rig.set_down(false);
+    rig.hold_looks = false;
+    rig.input(Input::Done { op, outcome: seen_down });
+    assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))], "the look told of a link that is up by now");
+}
