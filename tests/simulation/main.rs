@@ -2,7 +2,12 @@
 //!
 //! `SEEDS=n` changes how many seeds are run; `SEED=n` replays one and prints all that happens; `KEEP_GOING=1` goes on after a
 //! failing seed, and counts which rules are broken.
+//!
+//! `DIGEST=1` prints one number a seed, of all that it did to the world, and one of all seeds: where both are the same before
+//! and after a change of the core, the change has moved code and nothing else. `diff` of the two outputs names the seeds that
+//! differ.
 
+mod digest;
 mod kernel;
 mod link;
 mod plan;
@@ -14,11 +19,13 @@ mod trace;
 mod watch;
 mod world;
 
+use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use netns_fixtures::model::Violation;
 
+use crate::digest::Digest;
 use crate::plan::EffectKind;
 use crate::stats::Stats;
 use crate::subject::Mutation;
@@ -69,6 +76,22 @@ fn run_many(count: u64) -> (Option<u64>, Stats) {
     let failed = failed.into_inner();
     let total = total.into_inner().expect("no thread panics with the lock");
     ((failed != u64::MAX).then_some(failed), total)
+}
+
+/// Prints the digests of the first seeds, in their order.
+fn print_digests(count: u64) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let every = |first: u64| (first..count).step_by(threads as usize).map(|seed| (seed, run_one(seed, None).digest));
+    let digests: std::collections::BTreeMap<u64, Digest> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || every(first).collect::<Vec<_>>())).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("a panic names its seed")).collect()
+    });
+    let mut all = Digest::default();
+    for (seed, digest) in digests {
+        println!("{seed} {digest}");
+        write!(all, "{digest}").expect("a digest takes all that is written");
+    }
+    println!("{count} seeds: {all}");
 }
 
 fn print_tail(report: &Report) {
@@ -185,6 +208,9 @@ fn every_seed_keeps_the_invariants() {
         return;
     }
     let count = setting("SEEDS").unwrap_or(20_000);
+    if setting("DIGEST").is_some() {
+        return print_digests(count);
+    }
     if setting("KEEP_GOING").is_some() {
         return survey(count);
     }
@@ -206,6 +232,8 @@ fn a_seed_runs_the_same_each_time() {
         let differs = one.trace.iter().zip(&two.trace).position(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!((one.trace.len(), one.stats), (two.trace.len(), two.stats), "seed {seed}");
+        assert_eq!(one.digest, two.digest, "seed {seed}");
+        assert_ne!(one.digest, Digest::default(), "seed {seed}");
     }
 }
 

@@ -44,6 +44,7 @@ use self::ledger::{Excuse, Grant, Unnamed};
 use self::shell::Sock;
 use self::squatters::Squatted;
 use self::wire::Segment;
+use crate::digest::Digest;
 use crate::kernel::{At, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Plan};
 use crate::stats::Stats;
@@ -134,6 +135,8 @@ pub(crate) struct Report {
     pub(crate) stats: Stats,
     /// What happened, where that was kept.
     pub(crate) trace: Vec<String>,
+    /// What was done to the world, in one number.
+    pub(crate) digest: Digest,
 }
 
 /// Everything.
@@ -224,6 +227,7 @@ pub(crate) struct World {
     breach: Option<Breach>,
     stats: Stats,
     trace: Trace,
+    digest: Digest,
 }
 
 impl World {
@@ -287,6 +291,7 @@ impl World {
             breach: None,
             stats: Stats::default(),
             trace,
+            digest: Digest::default(),
             seed,
             plan,
             mutation,
@@ -302,7 +307,7 @@ impl World {
             self.trace.line(now, || format!("BROKEN {:?}: {}", breach.rule, breach.detail));
         }
         self.stats.virtual_seconds = now / SECOND;
-        Report { breach: self.breach, stats: self.stats, trace: self.trace.into_lines() }
+        Report { breach: self.breach, stats: self.stats, trace: self.trace.into_lines(), digest: self.digest }
     }
 
     fn begin(&mut self) {

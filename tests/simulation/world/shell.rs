@@ -155,6 +155,9 @@ impl World {
         };
         let done = self.kernel.apply(target, steps, most);
         self.judge_applied(&done, steps);
+        if let Some(at) = done.at {
+            self.digest.steps(self.now, at, &steps[..done.taken]);
+        }
         if let Some(at) = done.at.filter(|_| done.raised) {
             self.raised(at);
         }
@@ -265,6 +268,7 @@ impl World {
     fn reply(&mut self, id: RequestId, answer: Answer) {
         let Some(asked) = self.requests.get_mut(&id) else { return };
         asked.answered = true;
+        self.digest.answer(self.now, id, &answer);
         if let (Role::Spool(attachment), Answer::Deleted) = (&asked.role, &answer) {
             let attachment = attachment.clone();
             self.spool.retain(|spooled| spooled.attachment != attachment);
@@ -286,6 +290,7 @@ impl World {
                 Err(StoreCause::Failed("simulated".to_owned()))
             } else {
                 let told = self.store.events.len();
+                self.digest.stored(self.now, &changes);
                 if let Some(event) = self.store.commit(op, changes) {
                     self.fail(Rule::EventAhead, format!("{event:?}"));
                 }

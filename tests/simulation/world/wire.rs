@@ -124,6 +124,7 @@ impl World {
             return;
         }
         let (lan, in_reach) = (sock.lan, !(self.plan.beside && is_direct(&sock.link)));
+        self.digest.frame(self.now, lan, &frame);
         self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
         if in_reach {
             self.reach_stations(lan, frame.clone());
