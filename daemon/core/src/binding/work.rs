@@ -79,8 +79,7 @@ pub(super) enum Stage {
     /// The store is taking note of what a change is to put back; then the interface is looked at once more.
     Noting,
     /// The interface is being changed for this lease. `short`: its MTU has to be smaller than it could be, as nobody knows
-    /// the one of the LAN's link.
-    /// `routed`: with all of its routes.
+    /// the one of the LAN's link. `routed`: with all of its routes.
     Applying { steps: Vec<Step>, next: Option<Box<Lease>>, short: bool, routed: bool },
 }
 
@@ -168,6 +167,11 @@ impl Work {
         let is_next = |lease: &Lease| next.is_some_and(|next| next.address == lease.address);
         let is_back = |lease: &&Lease| !is_next(lease) && (stirred || addresses.contains(&lease.address));
         self.former.leases.iter().filter(is_back).cloned().collect()
+    }
+
+    fn before<'a>(&'a self, addresses: &'a [Ipv4Net]) -> Before<'a> {
+        let Former { leases, bare, routes_due: unrouted, .. } = &self.former;
+        Before { leases, bare: *bare, unrouted: *unrouted, addresses }
     }
 
     fn expect_bare(&mut self, bare: bool) {
@@ -586,13 +590,6 @@ impl Binding {
         if retries.or(hurries).is_some() {
             self.work(cx);
         }
-    }
-}
-
-impl Work {
-    fn before<'a>(&'a self, addresses: &'a [Ipv4Net]) -> Before<'a> {
-        let Former { leases, bare, routes_due: unrouted, .. } = &self.former;
-        Before { leases, bare: *bare, unrouted: *unrouted, addresses }
     }
 }
 
