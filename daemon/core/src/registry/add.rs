@@ -7,112 +7,18 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::cni::Operation;
+use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Again, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage, without};
+use crate::binding::{Acquire, Again, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, OpId, RequestId, Why};
+use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
 use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, whole_millis};
-use crate::wire::Mac;
-
-/// An ADD before it has a binding.
-#[derive(Debug)]
-pub(super) struct Admission {
-    pub(super) request: RequestId,
-    add: Box<Add>,
-    began: Instant,
-    step: Ready,
-    /// What the attachment had on the interface before was taken off it.
-    cleared: bool,
-    /// The address that the interface has already, when the container is being adopted.
-    adopts: Option<Ipv4Net>,
-    /// The Ethernet address by which its server knows it then, if that is known.
-    known_by: Option<Mac>,
-    /// The address that the interface may have already, of a container that could not be adopted.
-    ran_with: Option<Ipv4Net>,
-}
-
-/// How far an ADD's link is.
-#[derive(Debug)]
-enum Ready {
-    /// It is being set up and looked at.
-    Preparing(OpId),
-    /// It is up, without carrier; perhaps it is looked at once more.
-    AwaitingCarrier(LinkView, Option<OpId>),
-    /// A rival's link is looked at: does it live?
-    AwaitingRival(OpId, LinkView),
-    /// The interface is being changed for a binding of before. What that does late would undo what the main plugin puts there.
-    AwaitingChange(LinkView),
-}
-
-impl Admission {
-    /// Returns the look at a link that is under way.
-    pub(super) fn op(&self) -> Option<OpId> {
-        match &self.step {
-            Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
-            Ready::AwaitingCarrier(_, op) => *op,
-            Ready::AwaitingChange(_) => None,
-        }
-    }
-
-    fn target(&self) -> Target {
-        target(&self.add, self.known_by)
-    }
-
-    /// Returns whether an interface lacks the address that its container is to be adopted with. One to which another link stands
-    /// in, under its name, was bereft of it: KubeVirt does so for its virtual machines.
-    fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
-        let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.attachment.ifname;
-        self.adopts.filter(|address| !view.addresses.contains(address) && !is_hidden)
-    }
-
-    fn link_failure(&self, cause: LinkCause) -> Failure {
-        Failure::Link { target: self.target().to_string(), cause }
-    }
-
-    /// Returns why there is no binding yet although the time is up.
-    pub(super) fn timed_out(&self, now: Instant) -> Failure {
-        let waited = whole_millis(now.saturating_since(self.began));
-        match &self.step {
-            Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
-            Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
-            Ready::AwaitingRival(..) => Failure::TimedOut { waiting_for: "a look at the identity's holder", waited },
-            Ready::AwaitingChange(_) => {
-                Failure::TimedOut { waiting_for: "an earlier change of the interface to end", waited }
-            }
-        }
-    }
-
-    fn link(&self, view: &LinkView) -> Link {
-        Link::InNetns { path: self.add.netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
-    }
-
-    /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
-    fn leavings(&self, view: &LinkView) -> Vec<Step> {
-        let there = self.ran_with.filter(|_| !self.cleared);
-        there.map(|address| without(address, &view.addresses, &self.add.profile)).unwrap_or_default()
-    }
-
-    fn identity(&self, view: &LinkView) -> Identity {
-        let chaddr = self.add.chaddr.unwrap_or(view.mac);
-        Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.resolve(chaddr), chaddr }
-    }
-}
-
-/// Returns the interface that an ADD is for.
-fn target(add: &Add, known_by: Option<Mac>) -> Target {
-    let (netns, ifname, host_too) = (add.netns.clone(), add.attachment.ifname.clone(), add.host_netns);
-    match known_by {
-        Some(mac) => Target::OfServer { netns, ifname, mac, host_too },
-        None => Target::Named { netns, ifname, host_too },
-    }
-}
 
 /// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
@@ -242,7 +148,7 @@ impl Registry {
 
     /// Lets a binding put on again what was taken off for an ADD in its place that came to nothing.
     pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
-        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
+        let holder = self.slots.holder(attachment);
         if let Some(holder) = holder.filter(|_| admission.cleared) {
             self.with(now, holder, |binding, cx| binding.put_back(cx));
         }
@@ -266,7 +172,7 @@ impl Registry {
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
         let waited = whole_millis(now.boot.saturating_since(admission.began));
-        let own = self.slots.get(attachment).and_then(|slot| slot.holder);
+        let own = self.slots.holder(attachment);
         let rivals = [own, self.holders.of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
             let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
@@ -354,8 +260,7 @@ impl Registry {
 
     /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
     fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let operation = self.slots.get(attachment).and_then(|slot| slot.operation.as_ref());
-        let Some(Operation::Adding(admission)) = operation else { return false };
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
         let path = self.bindings.get(&rival).and_then(|binding| binding.netns_path());
         path.is_some_and(|path| directory_of(&path) == directory_of(&admission.add.netns))
     }
@@ -375,8 +280,8 @@ impl Registry {
             let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Displaced };
             binding.give_back(why, cx);
         });
-        if let Some(slot) = self.attachment(rival).and_then(|attachment| self.slots.get_mut(&attachment)) {
-            slot.holder.take_if(|holder| *holder == rival);
+        if let Some(attachment) = self.attachment(rival) {
+            self.slots.vacate(&attachment, rival);
         }
     }
 
@@ -394,7 +299,7 @@ impl Registry {
         }
         let profile = self.profiles.share(profile);
         let replaces = self.holders.leaving(&identity.key());
-        let holder = Holder { attachment: self.shared(attachment), identity, profile, link };
+        let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link };
         let key = holder.identity.key();
         let replaced = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac());
         let predecessors = replaced.chain(self.departed.of(&key, now.boot)).collect();

@@ -39,7 +39,7 @@ impl Registry {
     /// Begins to adopt a container, unless its attachment is known already.
     pub(super) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
         let attachment = adoptee.add.attachment.clone();
-        if self.slots.contains_key(&attachment) {
+        if self.slots.contains(&attachment) {
             return;
         }
         let errand = self.mint_errand(Errand::Adopt(attachment.clone()));
@@ -53,7 +53,7 @@ impl Registry {
         self.timers.set(Key::Adoption(errand), None);
         let Some(Errand::Adopt(attachment)) = self.errands.get(&errand) else { return };
         let attachment = attachment.clone();
-        if self.slots.contains_key(&attachment) {
+        if self.slots.contains(&attachment) {
             self.forget_adoption(&attachment);
             return;
         }

@@ -7,38 +7,12 @@
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::cni::{CHECK_LIMIT, Operation};
+use super::operation::{Check, Operation};
 use crate::binding::{Binding, Owner, Purpose};
-use crate::effect::{Answer, Failure, OpId, RequestId};
+use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::time::Now;
-
-/// A CHECK under way.
-#[derive(Debug)]
-pub(super) struct Check {
-    pub(super) request: RequestId,
-    /// The addresses that the caller believes in; empty: it did not say.
-    expected: Vec<Ipv4Net>,
-    /// The look at the interface, and the address that is looked for; `None`: what the daemon does there is waited for.
-    look: Option<(OpId, Ipv4Net)>,
-}
-
-impl Check {
-    /// Returns the look that is under way.
-    pub(super) fn op(&self) -> Option<OpId> {
-        self.look.map(|(op, _)| op)
-    }
-
-    /// Returns why there is no answer although the time is up.
-    pub(super) fn timed_out(&self) -> Failure {
-        let waiting_for = match self.look {
-            Some(_) => "a look at the interface",
-            None => "a change of the interface to end",
-        };
-        Failure::TimedOut { waiting_for, waited: CHECK_LIMIT }
-    }
-}
 
 impl Registry {
     pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
@@ -119,7 +93,7 @@ impl Registry {
     }
 
     fn held_by(&self, attachment: &Attachment) -> Option<&Binding> {
-        let holder = self.slots.get(attachment).and_then(|slot| slot.holder)?;
+        let holder = self.slots.holder(attachment)?;
         self.bindings.get(&holder).map(|binding| &**binding)
     }
 }

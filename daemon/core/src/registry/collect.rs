@@ -31,7 +31,8 @@ impl Registry {
         for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
             self.with(now, id, |binding, cx| binding.end_grace(cx));
         }
-        let left: BTreeSet<_> = self.slots.keys().filter(|known| stale(known)).map(|known| (**known).clone()).collect();
+        let left: BTreeSet<_> =
+            self.slots.iter().map(|(known, _)| &**known).filter(|known| stale(known)).cloned().collect();
         self.forget_adoptions(stale);
         if left.is_empty() {
             return self.out.reply(id, Answer::Collected);

@@ -2,24 +2,27 @@
 //!
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
-//! per identity and address, permits and turns per LAN. `cni` has the calls of the CNI shim, `add` the way of an ADD to its binding,
-//! `check` a CHECK, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover`
+//! per identity and address, permits and turns per LAN. `calls` has what calls about an attachment have in common, `slots` and
+//! `operation` what an attachment is at, `add` the way of an ADD to its binding, `delete` a DEL, `check` a CHECK, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover`
 //! the start with records, `watch` what the kernel tells, `sight` whether what is missing is gone, `departed` whose interface is
 //! on its way out, `pacing` the permits and turns, `profiles` what many bindings have in common.
 
 mod add;
 mod adopt;
+mod calls;
 mod check;
-mod cni;
 mod collect;
+mod delete;
 mod departed;
 mod kept;
+mod operation;
 mod orphans;
 mod pacing;
 mod past;
 mod profiles;
 mod recover;
 mod sight;
+mod slots;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -34,7 +37,6 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoption;
-use self::cni::Slot;
 use self::collect::Collection;
 use self::departed::Departed;
 pub use self::kept::Kept;
@@ -44,6 +46,7 @@ use self::past::{Last, Past};
 use self::profiles::Profiles;
 use self::recover::Resuming;
 use self::sight::Sight;
+use self::slots::{Slot, Slots};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -109,7 +112,7 @@ pub struct Registry {
     /// Who holds which identity, and which address (invariant 4).
     holders: Holders,
     by_netns: ByNetns,
-    slots: BTreeMap<Arc<Attachment>, Slot>,
+    slots: Slots,
     /// The ADDs that wait for a change of their interface to end.
     awaiting_change: BTreeSet<Attachment>,
     /// The CHECKs that wait for what their binding does at the interface.
@@ -156,7 +159,7 @@ impl Registry {
             last_binding: 0,
             holders: Holders::default(),
             by_netns: ByNetns::new(),
-            slots: BTreeMap::new(),
+            slots: Slots::default(),
             awaiting_change: BTreeSet::new(),
             checks_waiting: BTreeSet::new(),
             requests: BTreeMap::new(),
@@ -366,7 +369,7 @@ impl Registry {
     /// Made when it is asked for: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.out.resolvers.pop_first()?;
-        let holder = self.slots.get(&attachment).and_then(|slot| slot.holder);
+        let holder = self.slots.holder(&attachment);
         let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(|binding| binding.resolver());
         Some(Effect::Publish { attachment, dns })
     }

@@ -68,10 +68,10 @@ impl Registry {
         let left = (former, taken_off);
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.
-        let known = self.slots.get(&attachment).is_some_and(|slot| slot.holder.is_some());
+        let known = self.slots.holder(&attachment).is_some();
         let taken = known || self.holders.of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
-            self.slots.entry(attachment.clone()).or_default().holder.get_or_insert(id);
+            self.slots.make(attachment.clone()).holder.get_or_insert(id);
         }
         let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);

@@ -156,7 +156,7 @@ fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
         rig.live.remove(&n);
     }
     assert_eq!(rig.rows().len(), 1);
-    assert_eq!(rig.reg.slots.len(), 1, "slots {:?}", rig.reg.slots.keys());
+    assert_eq!(rig.reg.slots.len(), 1, "slots {:?}", rig.reg.slots);
 }
 
 #[test]

@@ -1,64 +1,18 @@
-//! What the calls of the CNI shim about an attachment have in common, and DEL.
+//! Calls about an attachment, whichever door they come through: their turn, their end, and their callers.
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. DEL goes before them and ends an
-//! ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`.
+//! ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`, a DEL in `delete`.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::add::Admission;
-use super::check::Check;
+use super::delete::DEL_LIMIT;
+use super::operation::{CHECK_LIMIT, Operation};
+use super::slots::{Slot, Waiting};
 use super::timers::Key;
 use super::{Errand, Registry};
-use crate::binding::{Abort, Leave, Purpose};
-use crate::effect::{Answer, Call, Failure, Outcome, RequestId, StoreCause, Why};
+use crate::binding::Purpose;
+use crate::effect::{Answer, Call, Failure, Outcome, RequestId, Why};
 use crate::identity::Attachment;
 use crate::record::BindingId;
-use crate::time::{Instant, Now, whole_millis};
-use ipnet::Ipv4Net;
-
-/// How long a CHECK may wait behind another operation and for its look at the link.
-pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long a DEL may wait for the store to take note. Dockerd and kubelets give up after 30 s and more.
-const DEL_LIMIT: Duration = Duration::from_secs(20);
-
-/// One attachment: what it holds, what it is at, and who waits for that to end.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    /// The binding that holds its lease.
-    pub(super) holder: Option<BindingId>,
-    pub(super) operation: Option<Operation>,
-    pub(super) waiting: VecDeque<Waiting>,
-    /// Those that wait are being begun, one after the other.
-    turning: bool,
-}
-
-/// A call that waits for the operation before it.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    id: RequestId,
-    call: Call,
-    since: Instant,
-    /// The address that a container runs with whose adoption this call ended.
-    ran_with: Option<Ipv4Net>,
-}
-
-/// What an attachment is at.
-#[derive(Debug)]
-pub(super) enum Operation {
-    /// An ADD whose link is being made ready.
-    Adding(Box<Admission>),
-    /// An ADD whose binding is acquiring.
-    Acquiring(RequestId, BindingId),
-    /// An ADD that was given up, whose binding settles that.
-    Ending(BindingId),
-    /// A DEL, or several.
-    Deleting(Vec<RequestId>, BindingId),
-    /// A CHECK that looks at the link.
-    Checking(Box<Check>),
-}
+use crate::time::{Now, whole_millis};
 
 impl Registry {
     /// Begins a call, or lets it wait for its turn.
@@ -87,17 +41,15 @@ impl Registry {
     }
 
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
-    fn next_call(&mut self, now: Now, attachment: &Attachment) {
+    pub(super) fn next_call(&mut self, now: Now, attachment: &Attachment) {
         // A call that is answered at once ends in here. The next one is begun by the loop, however many there are.
         let Some(slot) = self.slots.get_mut(attachment).filter(|slot| !slot.turning) else { return };
         slot.turning = true;
         while self.begin_next(now, attachment) {}
         if let Some(slot) = self.slots.get_mut(attachment) {
             slot.turning = false;
-            if slot.operation.is_none() && slot.holder.is_none() {
-                self.slots.remove(attachment);
-            }
         }
+        self.slots.forget_idle(attachment);
     }
 
     /// Begins a call; false where one is under way or none waits.
@@ -124,15 +76,9 @@ impl Registry {
         self.slots.get_mut(attachment)?.operation.as_mut()
     }
 
-    /// Returns an attachment as shared with its slot, if it has one.
-    pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
-        let known = self.slots.get_key_value(attachment).map(|(known, _)| known.clone());
-        known.unwrap_or_else(|| Arc::new(attachment.clone()))
-    }
-
-    fn slot(&mut self, attachment: &Attachment) -> &mut Slot {
-        let attachment = self.shared(attachment);
-        self.slots.entry(attachment).or_default()
+    pub(super) fn slot(&mut self, attachment: &Attachment) -> &mut Slot {
+        let attachment = self.slots.shared(attachment);
+        self.slots.make(attachment)
     }
 
     pub(super) fn begin(&mut self, attachment: &Attachment, operation: Operation) {
@@ -167,115 +113,6 @@ impl Registry {
             | Purpose::Status => {}
         }
     }
-
-    // DEL
-
-    /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
-    pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
-        self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
-        self.orphans.claim(&attachment);
-        let slot = self.slot(&attachment);
-        let (adds, others) =
-            std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
-        slot.waiting = others;
-        let cancelled: VecDeque<Waiting> = adds;
-        for add in cancelled {
-            self.reply(now, add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
-        }
-        let Some(slot) = self.slots.get_mut(&attachment) else { return };
-        if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
-            return requests.push(id);
-        }
-        let call = Call::Del { attachment: attachment.clone() };
-        slot.waiting.push_front(Waiting { id, call, since: now.boot, ran_with: None });
-        self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
-        self.next_call(now, &attachment);
-    }
-
-    /// Gives the ADD up that is under way, if there is one.
-    fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
-        match self.operation(attachment) {
-            Some(Operation::Adding(admission)) => {
-                let (request, op) = (admission.request, admission.op());
-                op.into_iter().for_each(|op| self.out.forget(op));
-                if let Some(failure) = why {
-                    self.reply(now, request, Answer::Failed(failure));
-                }
-                self.end(now, attachment);
-            }
-            Some(Operation::Acquiring(_, id)) => {
-                let id = *id;
-                let abort = why.map_or(Abort::Silent, Abort::Because);
-                self.with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
-                if abort == Abort::Silent {
-                    self.begin(attachment, Operation::Ending(id));
-                }
-            }
-            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..)) | None => {}
-        }
-    }
-
-    fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
-        let holder = self.slots.get(attachment).and_then(|slot| slot.holder);
-        let Some(holder) = holder.filter(|holder| self.bindings.contains_key(holder)) else {
-            self.reply(now, id, Answer::Deleted);
-            return self.end(now, attachment);
-        };
-        self.begin(attachment, Operation::Deleting(vec![id], holder));
-        let collected = matches!(self.errands.get(&id), Some(Errand::Collect(..)));
-        self.with(now, holder, |binding, cx| {
-            binding.give_back(Leave::Deleted, cx);
-            if collected {
-                binding.end_grace(cx);
-            }
-        });
-    }
-
-    /// A binding has no more to do with its attachment.
-    pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
-        let Some(slot) = self.slots.get_mut(attachment) else { return };
-        slot.holder.take_if(|holder| *holder == id);
-        match &slot.operation {
-            Some(Operation::Deleting(requests, binding)) if *binding == id => {
-                let requests = requests.clone();
-                requests.into_iter().for_each(|request| self.reply(now, request, Answer::Deleted));
-                self.end(now, attachment);
-            }
-            Some(Operation::Ending(binding) | Operation::Acquiring(_, binding)) if *binding == id => {
-                self.end(now, attachment);
-            }
-            _ => self.next_call(now, attachment),
-        }
-    }
-
-    /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
-    /// held as before; another goes on trying, and the next DEL finds it.
-    pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
-        let Some(binding) = self.bindings.get(&id) else { return };
-        let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
-        if binding.is_live() {
-            for other in self.holders.leaving(&key) {
-                self.with(now, other, |binding, cx| binding.pause(cx));
-            }
-            // What the kernel told meanwhile was not a held binding's.
-            self.audit_one(id);
-        }
-        let requests = match self.operation(&attachment) {
-            Some(Operation::Deleting(requests, binding)) if *binding == id => std::mem::take(requests),
-            Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
-            _ => return,
-        };
-        if let Some(slot) = self.slots.get_mut(&attachment) {
-            slot.holder = Some(id);
-        }
-        tracing::warn!(%attachment, %cause, "DEL failed");
-        for request in requests {
-            self.reply(now, request, Answer::Failed(Failure::Store(cause.clone())));
-        }
-        self.end(now, &attachment);
-    }
-
-    // All
 
     /// A caller went away: what it waited for is given up, but for a DEL.
     pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {

@@ -1,0 +1,124 @@
+//! DEL: what an attachment holds is given back, before all that waits there.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::operation::Operation;
+use super::slots::Waiting;
+use super::timers::Key;
+use super::{Errand, Registry};
+use crate::binding::{Abort, Leave};
+use crate::effect::{Answer, Call, Failure, RequestId, StoreCause, Why};
+use crate::identity::Attachment;
+use crate::record::BindingId;
+use crate::time::Now;
+
+/// How long a DEL may wait for the store to take note. Dockerd and kubelets give up after 30 s and more.
+pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);
+
+impl Registry {
+    /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
+    pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
+        self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
+        self.orphans.claim(&attachment);
+        let slot = self.slot(&attachment);
+        let (adds, others) =
+            std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
+        slot.waiting = others;
+        let cancelled: VecDeque<Waiting> = adds;
+        for add in cancelled {
+            self.reply(now, add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
+        }
+        let Some(slot) = self.slots.get_mut(&attachment) else { return };
+        if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
+            return requests.push(id);
+        }
+        let call = Call::Del { attachment: attachment.clone() };
+        slot.waiting.push_front(Waiting { id, call, since: now.boot, ran_with: None });
+        self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
+        self.next_call(now, &attachment);
+    }
+
+    /// Gives the ADD up that is under way, if there is one.
+    pub(super) fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
+        match self.operation(attachment) {
+            Some(Operation::Adding(admission)) => {
+                let (request, op) = (admission.request, admission.op());
+                op.into_iter().for_each(|op| self.out.forget(op));
+                if let Some(failure) = why {
+                    self.reply(now, request, Answer::Failed(failure));
+                }
+                self.end(now, attachment);
+            }
+            Some(Operation::Acquiring(_, id)) => {
+                let id = *id;
+                let abort = why.map_or(Abort::Silent, Abort::Because);
+                self.with(now, id, |binding, cx| binding.abort(abort.clone(), cx));
+                if abort == Abort::Silent {
+                    self.begin(attachment, Operation::Ending(id));
+                }
+            }
+            Some(Operation::Ending(_) | Operation::Deleting(..) | Operation::Checking(..)) | None => {}
+        }
+    }
+
+    pub(super) fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
+        let holder = self.slots.holder(attachment);
+        let Some(holder) = holder.filter(|holder| self.bindings.contains_key(holder)) else {
+            self.reply(now, id, Answer::Deleted);
+            return self.end(now, attachment);
+        };
+        self.begin(attachment, Operation::Deleting(vec![id], holder));
+        let collected = matches!(self.errands.get(&id), Some(Errand::Collect(..)));
+        self.with(now, holder, |binding, cx| {
+            binding.give_back(Leave::Deleted, cx);
+            if collected {
+                binding.end_grace(cx);
+            }
+        });
+    }
+
+    /// A binding has no more to do with its attachment.
+    pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
+        let Some(slot) = self.slots.get_mut(attachment) else { return };
+        slot.holder.take_if(|holder| *holder == id);
+        match &slot.operation {
+            Some(Operation::Deleting(requests, binding)) if *binding == id => {
+                let requests = requests.clone();
+                requests.into_iter().for_each(|request| self.reply(now, request, Answer::Deleted));
+                self.end(now, attachment);
+            }
+            Some(Operation::Ending(binding) | Operation::Acquiring(_, binding)) if *binding == id => {
+                self.end(now, attachment);
+            }
+            _ => self.next_call(now, attachment),
+        }
+    }
+
+    /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
+    /// held as before; another goes on trying, and the next DEL finds it.
+    pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
+        let Some(binding) = self.bindings.get(&id) else { return };
+        let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
+        if binding.is_live() {
+            for other in self.holders.leaving(&key) {
+                self.with(now, other, |binding, cx| binding.pause(cx));
+            }
+            // What the kernel told meanwhile was not a held binding's.
+            self.audit_one(id);
+        }
+        let requests = match self.operation(&attachment) {
+            Some(Operation::Deleting(requests, binding)) if *binding == id => std::mem::take(requests),
+            Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
+            _ => return,
+        };
+        if let Some(slot) = self.slots.get_mut(&attachment) {
+            slot.holder = Some(id);
+        }
+        tracing::warn!(%attachment, %cause, "DEL failed");
+        for request in requests {
+            self.reply(now, request, Answer::Failed(Failure::Store(cause.clone())));
+        }
+        self.end(now, &attachment);
+    }
+}

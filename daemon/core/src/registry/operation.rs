@@ -1,0 +1,152 @@
+//! What an attachment can be at: one operation at a time (invariant 2), and how far it is.
+//!
+//! Values only. What an ADD does next is in `add`, a CHECK in `check`, a DEL in `delete`.
+
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use crate::binding::without;
+use crate::effect::{Add, Failure, OpId, RequestId};
+use crate::identity::Identity;
+use crate::link::{Link, LinkCause, LinkView, Step, Target};
+use crate::record::BindingId;
+use crate::time::{Instant, whole_millis};
+use crate::wire::Mac;
+
+/// How long a CHECK may wait behind another operation and for its look at the link.
+pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
+
+/// What an attachment is at.
+#[derive(Debug)]
+pub(super) enum Operation {
+    /// An ADD whose link is being made ready.
+    Adding(Box<Admission>),
+    /// An ADD whose binding is acquiring.
+    Acquiring(RequestId, BindingId),
+    /// An ADD that was given up, whose binding settles that.
+    Ending(BindingId),
+    /// A DEL, or several.
+    Deleting(Vec<RequestId>, BindingId),
+    /// A CHECK that looks at the link.
+    Checking(Box<Check>),
+}
+
+/// An ADD before it has a binding.
+#[derive(Debug)]
+pub(super) struct Admission {
+    pub(super) request: RequestId,
+    pub(super) add: Box<Add>,
+    pub(super) began: Instant,
+    pub(super) step: Ready,
+    /// What the attachment had on the interface before was taken off it.
+    pub(super) cleared: bool,
+    /// The address that the interface has already, when the container is being adopted.
+    pub(super) adopts: Option<Ipv4Net>,
+    /// The Ethernet address by which its server knows it then, if that is known.
+    pub(super) known_by: Option<Mac>,
+    /// The address that the interface may have already, of a container that could not be adopted.
+    pub(super) ran_with: Option<Ipv4Net>,
+}
+
+/// How far an ADD's link is.
+#[derive(Debug)]
+pub(super) enum Ready {
+    /// It is being set up and looked at.
+    Preparing(OpId),
+    /// It is up, without carrier; perhaps it is looked at once more.
+    AwaitingCarrier(LinkView, Option<OpId>),
+    /// A rival's link is looked at: does it live?
+    AwaitingRival(OpId, LinkView),
+    /// The interface is being changed for a binding of before. What that does late would undo what the main plugin puts there.
+    AwaitingChange(LinkView),
+}
+
+impl Admission {
+    /// Returns the look at a link that is under way.
+    pub(super) fn op(&self) -> Option<OpId> {
+        match &self.step {
+            Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
+            Ready::AwaitingCarrier(_, op) => *op,
+            Ready::AwaitingChange(_) => None,
+        }
+    }
+
+    pub(super) fn target(&self) -> Target {
+        target(&self.add, self.known_by)
+    }
+
+    /// Returns whether an interface lacks the address that its container is to be adopted with. One to which another link stands
+    /// in, under its name, was bereft of it: KubeVirt does so for its virtual machines.
+    pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
+        let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.attachment.ifname;
+        self.adopts.filter(|address| !view.addresses.contains(address) && !is_hidden)
+    }
+
+    pub(super) fn link_failure(&self, cause: LinkCause) -> Failure {
+        Failure::Link { target: self.target().to_string(), cause }
+    }
+
+    /// Returns why there is no binding yet although the time is up.
+    pub(super) fn timed_out(&self, now: Instant) -> Failure {
+        let waited = whole_millis(now.saturating_since(self.began));
+        match &self.step {
+            Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
+            Ready::AwaitingRival(..) => Failure::TimedOut { waiting_for: "a look at the identity's holder", waited },
+            Ready::AwaitingChange(_) => {
+                Failure::TimedOut { waiting_for: "an earlier change of the interface to end", waited }
+            }
+        }
+    }
+
+    pub(super) fn link(&self, view: &LinkView) -> Link {
+        Link::InNetns { path: self.add.netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
+    }
+
+    /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
+    pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
+        let there = self.ran_with.filter(|_| !self.cleared);
+        there.map(|address| without(address, &view.addresses, &self.add.profile)).unwrap_or_default()
+    }
+
+    pub(super) fn identity(&self, view: &LinkView) -> Identity {
+        let chaddr = self.add.chaddr.unwrap_or(view.mac);
+        Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.resolve(chaddr), chaddr }
+    }
+}
+
+/// Returns the interface that an ADD is for.
+pub(super) fn target(add: &Add, known_by: Option<Mac>) -> Target {
+    let (netns, ifname, host_too) = (add.netns.clone(), add.attachment.ifname.clone(), add.host_netns);
+    match known_by {
+        Some(mac) => Target::OfServer { netns, ifname, mac, host_too },
+        None => Target::Named { netns, ifname, host_too },
+    }
+}
+
+/// A CHECK under way.
+#[derive(Debug)]
+pub(super) struct Check {
+    pub(super) request: RequestId,
+    /// The addresses that the caller believes in; empty: it did not say.
+    pub(super) expected: Vec<Ipv4Net>,
+    /// The look at the interface, and the address that is looked for; `None`: what the daemon does there is waited for.
+    pub(super) look: Option<(OpId, Ipv4Net)>,
+}
+
+impl Check {
+    /// Returns the look that is under way.
+    pub(super) fn op(&self) -> Option<OpId> {
+        self.look.map(|(op, _)| op)
+    }
+
+    /// Returns why there is no answer although the time is up.
+    pub(super) fn timed_out(&self) -> Failure {
+        let waiting_for = match self.look {
+            Some(_) => "a look at the interface",
+            None => "a change of the interface to end",
+        };
+        Failure::TimedOut { waiting_for, waited: CHECK_LIMIT }
+    }
+}

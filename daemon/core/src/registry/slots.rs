@@ -1,0 +1,95 @@
+//! Attachments: what each holds, what it is at, and who waits for that to end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ipnet::Ipv4Net;
+
+use super::operation::Operation;
+use crate::effect::{Call, RequestId};
+use crate::identity::Attachment;
+use crate::record::BindingId;
+use crate::time::Instant;
+
+/// All attachments that hold something, or are at something.
+#[derive(Debug, Default)]
+pub(super) struct Slots(BTreeMap<Arc<Attachment>, Slot>);
+
+/// One attachment.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// The binding that holds its lease.
+    pub(super) holder: Option<BindingId>,
+    pub(super) operation: Option<Operation>,
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Those that wait are being begun, one after the other.
+    pub(super) turning: bool,
+}
+
+/// A call that waits for the operation before it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) id: RequestId,
+    pub(super) call: Call,
+    pub(super) since: Instant,
+    /// The address that a container runs with whose adoption this call ended.
+    pub(super) ran_with: Option<Ipv4Net>,
+}
+
+impl Slots {
+    /// Returns how many attachments there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn contains(&self, attachment: &Attachment) -> bool {
+        self.0.contains_key(attachment)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
+        self.0.iter()
+    }
+
+    pub(super) fn get(&self, attachment: &Attachment) -> Option<&Slot> {
+        self.0.get(attachment)
+    }
+
+    pub(super) fn get_mut(&mut self, attachment: &Attachment) -> Option<&mut Slot> {
+        self.0.get_mut(attachment)
+    }
+
+    /// Returns the place of an attachment, which is made where there is none.
+    pub(super) fn make(&mut self, attachment: Arc<Attachment>) -> &mut Slot {
+        self.0.entry(attachment).or_default()
+    }
+
+    /// Returns an attachment as shared with its slot, if it has one.
+    pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
+        let known = self.0.get_key_value(attachment).map(|(known, _)| known.clone());
+        known.unwrap_or_else(|| Arc::new(attachment.clone()))
+    }
+
+    /// Returns the binding that holds an attachment's lease.
+    pub(super) fn holder(&self, attachment: &Attachment) -> Option<BindingId> {
+        self.get(attachment)?.holder
+    }
+
+    /// Returns what an attachment is at.
+    pub(super) fn operation(&self, attachment: &Attachment) -> Option<&Operation> {
+        self.get(attachment)?.operation.as_ref()
+    }
+
+    /// Records that a binding holds nothing for its attachment any more.
+    pub(super) fn vacate(&mut self, attachment: &Attachment, id: BindingId) {
+        if let Some(slot) = self.get_mut(attachment) {
+            slot.holder.take_if(|holder| *holder == id);
+        }
+    }
+
+    /// Forgets an attachment that holds nothing and is at nothing.
+    pub(super) fn forget_idle(&mut self, attachment: &Attachment) {
+        if self.get(attachment).is_some_and(|slot| slot.operation.is_none() && slot.holder.is_none()) {
+            self.0.remove(attachment);
+        }
+    }
+}
