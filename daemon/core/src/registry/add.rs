@@ -411,7 +411,7 @@ impl Registry {
 
     /// An adoption that fails has words of its own.
     fn log_failed(&self, request: RequestId, attachment: &Attachment, failure: &Failure) {
-        if !self.errands.contains_key(&request) {
+        if self.errands.get(request).is_none() {
             tracing::warn!(%attachment, %failure, "ADD failed");
         }
     }

@@ -5,13 +5,15 @@
 //! stays as it was, is listed with the reason, and is tried again while its container lives, until its runtime says something
 //! of it. Where that is an ADD, the address goes before the ADD's own comes.
 
+use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
+use super::Registry;
+use super::errands::Errand;
 use super::timers::Key;
-use super::{Errand, Registry};
 use crate::dhcpv4::timing;
 use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
 use crate::identity::Attachment;
@@ -20,6 +22,31 @@ use crate::time::Now;
 
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The containers that are still to be adopted, and those that could not be.
+#[derive(Debug, Default)]
+pub(super) struct Adoptions {
+    pending: BTreeMap<Attachment, Adoption>,
+    /// Why the last try failed, also of those that are not tried again.
+    failures: BTreeMap<Attachment, String>,
+}
+
+impl Adoptions {
+    /// Returns how many are still to be adopted.
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Returns why the last tries failed.
+    pub(super) fn failures(&self) -> Vec<(Attachment, String)> {
+        self.failures.clone().into_iter().collect()
+    }
+
+    /// Returns all of whom an operator still hears, some twice.
+    fn known(&self) -> impl Iterator<Item = &Attachment> {
+        self.failures.keys().chain(self.pending.keys())
+    }
+}
 
 /// A container that runs and is not adopted yet.
 #[derive(Debug)]
@@ -42,22 +69,22 @@ impl Registry {
         if self.slots.contains(&attachment) {
             return;
         }
-        let errand = self.mint_errand(Errand::Adopt(attachment.clone()));
+        let errand = self.errands.begin(Errand::Adopt(attachment.clone()));
         let adoption = Adoption { adoptee: adoptee.clone(), tries: 0, last: None, errand, waits: false };
-        self.adoptions.insert(attachment, adoption);
+        self.adoptions.pending.insert(attachment, adoption);
         self.begin_adoption(now, errand, adoptee);
     }
 
     /// Tries once more: the pause is over.
     pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
         self.timers.set(Key::Adoption(errand), None);
-        let Some(Errand::Adopt(attachment)) = self.errands.get(&errand) else { return };
+        let Some(Errand::Adopt(attachment)) = self.errands.get(errand) else { return };
         let attachment = attachment.clone();
         if self.slots.contains(&attachment) {
             self.forget_adoption(&attachment);
             return;
         }
-        let Some(adoption) = self.adoptions.get_mut(&attachment) else { return };
+        let Some(adoption) = self.adoptions.pending.get_mut(&attachment) else { return };
         adoption.waits = false;
         let adoptee = adoption.adoptee.clone();
         self.begin_adoption(now, errand, adoptee);
@@ -66,18 +93,18 @@ impl Registry {
     /// Leaves an attachment to its runtime, which has said what is to become of it. Returns the address that its container
     /// ran with, if it was still to be adopted.
     pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
-        self.not_adopted.remove(attachment);
-        let Adoption { errand, waits, adoptee, .. } = self.adoptions.remove(attachment)?;
+        self.adoptions.failures.remove(attachment);
+        let Adoption { errand, waits, adoptee, .. } = self.adoptions.pending.remove(attachment)?;
         if waits {
             self.timers.set(Key::Adoption(errand), None);
-            self.errands.remove(&errand);
+            self.errands.end(errand);
         }
         Some(adoptee.address)
     }
 
     /// Leaves all attachments to their runtime of which it has said that they are gone.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
-        let known: Vec<_> = self.not_adopted.keys().chain(self.adoptions.keys()).filter(|a| gone(a)).cloned().collect();
+        let known: Vec<_> = self.adoptions.known().filter(|attachment| gone(attachment)).cloned().collect();
         known.iter().for_each(|attachment| _ = self.forget_adoption(attachment));
     }
 
@@ -93,8 +120,8 @@ impl Registry {
     }
 
     fn adoption_failed(&mut self, now: Now, attachment: Attachment, failure: &Failure) {
-        let Some(mut adoption) = self.adoptions.remove(&attachment) else { return };
-        self.not_adopted.insert(attachment.clone(), reason(failure));
+        let Some(mut adoption) = self.adoptions.pending.remove(&attachment) else { return };
+        self.adoptions.failures.insert(attachment.clone(), reason(failure));
         if !self.may_live(&adoption, failure) {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
@@ -105,13 +132,11 @@ impl Registry {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
-        (adoption.errand, adoption.waits) = (self.mint_errand(Errand::Adopt(attachment.clone())), true);
+        (adoption.errand, adoption.waits) = (self.errands.begin(Errand::Adopt(attachment.clone())), true);
         self.timers.set(Key::Adoption(adoption.errand), Some((now.boot + pause, Why::Work)));
-        self.adoptions.insert(attachment, adoption);
+        self.adoptions.pending.insert(attachment, adoption);
     }
-}
 
-impl Registry {
     /// Returns whether a container may still run whose adoption failed so. One whose namespace is not seen is gone where the
     /// next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {

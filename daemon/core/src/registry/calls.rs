@@ -3,11 +3,12 @@
 //! An attachment has one operation at a time; further calls wait in its slot, in order. DEL goes before them and ends an
 //! ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`, a DEL in `delete`.
 
+use super::Registry;
 use super::delete::DEL_LIMIT;
+use super::errands::Errand;
 use super::operation::{CHECK_LIMIT, Operation};
 use super::slots::{Slot, Waiting};
 use super::timers::Key;
-use super::{Errand, Registry};
 use crate::binding::Purpose;
 use crate::effect::{Answer, Call, Failure, Outcome, RequestId, Why};
 use crate::identity::Attachment;
@@ -145,7 +146,7 @@ impl Registry {
         self.timers.set(Key::Call(id), None);
         self.collection_timed_out(id);
         self.status_timed_out(id);
-        let own = self.errands.get(&id).map(Errand::attachment);
+        let own = self.errands.get(id).map(Errand::attachment);
         let Some(attachment) = self.requests.get(&id).or(own).cloned() else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {

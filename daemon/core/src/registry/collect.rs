@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::Registry;
+use super::errands::Errand;
 use super::timers::Key;
-use super::{Errand, Registry};
 use crate::effect::{Answer, Failure, RequestId, Why};
 use crate::identity::{Attachment, Door};
 use crate::time::Now;
@@ -41,7 +42,7 @@ impl Registry {
         self.collections.insert(id, Collection { left: left.clone(), faults: Vec::new() });
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
         for attachment in left {
-            let errand = self.mint_errand(Errand::Collect(id, attachment.clone()));
+            let errand = self.errands.begin(Errand::Collect(id, attachment.clone()));
             self.delete(now, attachment, errand);
         }
     }

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::Registry;
+use super::errands::Errand;
 use super::operation::Operation;
 use super::slots::Waiting;
 use super::timers::Key;
-use super::{Errand, Registry};
 use crate::binding::{Abort, Leave};
 use crate::effect::{Answer, Call, Failure, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
@@ -69,7 +70,7 @@ impl Registry {
             return self.end(now, attachment);
         };
         self.begin(attachment, Operation::Deleting(vec![id], holder));
-        let collected = matches!(self.errands.get(&id), Some(Errand::Collect(..)));
+        let collected = matches!(self.errands.get(id), Some(Errand::Collect(..)));
         self.with(now, holder, |binding, cx| {
             binding.give_back(Leave::Deleted, cx);
             if collected {

@@ -14,6 +14,7 @@ mod check;
 mod collect;
 mod delete;
 mod departed;
+mod errands;
 mod kept;
 mod operation;
 mod orphans;
@@ -36,9 +37,10 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use self::add::Spare;
-use self::adopt::Adoption;
+use self::adopt::Adoptions;
 use self::collect::Collection;
 use self::departed::Departed;
+use self::errands::{Errand, Errands};
 pub use self::kept::Kept;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
@@ -79,26 +81,6 @@ impl Default for Config {
     }
 }
 
-/// Requests that the core makes of itself have ids from here on.
-const OWN_REQUESTS: u64 = 1 << 63;
-
-/// A request that the core makes of itself: what for.
-#[derive(Debug)]
-enum Errand {
-    /// A DEL on behalf of this collection.
-    Collect(RequestId, Attachment),
-    /// The ADD of a container that was running before.
-    Adopt(Attachment),
-}
-
-impl Errand {
-    fn attachment(&self) -> &Attachment {
-        match self {
-            Self::Collect(_, attachment) | Self::Adopt(attachment) => attachment,
-        }
-    }
-}
-
 /// The core: all that leasehold knows and decides.
 #[derive(Debug)]
 pub struct Registry {
@@ -120,13 +102,8 @@ pub struct Registry {
     requests: BTreeMap<RequestId, Attachment>,
     collections: BTreeMap<RequestId, Collection>,
     status: BTreeMap<RequestId, StatusCheck>,
-    /// What the core asks of itself.
-    errands: BTreeMap<RequestId, Errand>,
-    last_errand: u64,
-    /// The containers that are still to be adopted.
-    adoptions: BTreeMap<Attachment, Adoption>,
-    /// Why the last try to adopt a container failed.
-    not_adopted: BTreeMap<Attachment, String>,
+    errands: Errands,
+    adoptions: Adoptions,
     pacing: Pacing,
     departed: Departed,
     turns: Turns,
@@ -165,10 +142,8 @@ impl Registry {
             requests: BTreeMap::new(),
             collections: BTreeMap::new(),
             status: BTreeMap::new(),
-            errands: BTreeMap::new(),
-            last_errand: OWN_REQUESTS,
-            adoptions: BTreeMap::new(),
-            not_adopted: BTreeMap::new(),
+            errands: Errands::default(),
+            adoptions: Adoptions::default(),
             pacing,
             departed: Departed::default(),
             turns: Turns::of_releases(),
@@ -247,7 +222,7 @@ impl Registry {
             Call::List => {
                 let mut rows: Vec<_> = self.bindings.values().map(|binding| binding.row(now.boot)).collect();
                 rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
-                let not_adopted = self.not_adopted.clone().into_iter().collect();
+                let not_adopted = self.adoptions.failures();
                 let refused = self.out.refusals().clone();
                 return self.out.reply(id, Answer::Bindings { rows, not_adopted, refused });
             }
@@ -525,13 +500,6 @@ impl Registry {
         self.bindings.get(&id).map(|binding| binding.attachment.clone())
     }
 
-    fn mint_errand(&mut self, errand: Errand) -> RequestId {
-        self.last_errand += 1;
-        let id = RequestId(self.last_errand);
-        self.errands.insert(id, errand);
-        id
-    }
-
     fn errand_done(&mut self, now: Now, id: RequestId, errand: Errand, answer: Answer) {
         tracing::debug!(?id, ?errand, "done");
         match errand {
@@ -548,7 +516,7 @@ impl Registry {
     /// Answers a request, unless it was answered or hung up.
     fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
         self.timers.set(Key::Call(id), None);
-        if let Some(errand) = self.errands.remove(&id) {
+        if let Some(errand) = self.errands.end(id) {
             return self.errand_done(now, id, errand, answer);
         }
         if self.requests.remove(&id).is_some() {

@@ -28,7 +28,7 @@ fn kinds(rig: &Rig) -> Vec<u8> {
 /// Nothing waits, and nothing is kept.
 fn assert_at_rest(rig: &mut Rig) {
     assert_eq!(rig.reg.poll_timeout(), None);
-    assert!(rig.reg.adoptions.is_empty() && rig.reg.errands.is_empty());
+    assert!(rig.reg.adoptions.len() == 0 && rig.reg.errands.len() == 0);
 }
 
 impl Rig {
@@ -139,7 +139,7 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         (rig.server, rig.blind) = (Server::Up, None);
         rig.run_until(1040.0);
         assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))) || !under_way, "{:?}", rig.answers[&add]);
-        assert!(rig.not_adopted().is_empty() && rig.reg.adoptions.is_empty() && rig.reg.errands.is_empty());
+        assert!(rig.not_adopted().is_empty() && rig.reg.adoptions.len() == 0 && rig.reg.errands.len() == 0);
     }
 }
 
