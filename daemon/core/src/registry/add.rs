@@ -173,14 +173,14 @@ impl Registry {
         let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.holder(attachment);
-        let rivals = [own, self.holders.of(&identity.key())];
+        let rivals = [own, self.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
-            let Some(binding) = self.bindings.get(&rival).filter(|binding| binding.is_live()) else { continue };
+            let Some(binding) = self.bindings.get(rival).filter(|binding| binding.is_live()) else { continue };
             let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if will_do(wanted, &lease) {
-                    self.bindings.get_mut(&rival).into_iter().for_each(|binding| binding.route_again());
+                    self.with(now, rival, |binding, _| binding.route_again());
                     return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
                 }
                 return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
@@ -240,7 +240,7 @@ impl Registry {
         let Ready::AwaitingRival(_, view) = &admission.step else { return };
         let (view, identity) = (view.clone(), admission.identity(view));
         let gone = matches!(&seen, Err(cause) if cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)));
-        match self.bindings.get(&rival).filter(|binding| binding.is_live()) {
+        match self.bindings.get(rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
                     Link::InNetns { path, .. } if *binding.attachment == *attachment => {
@@ -261,7 +261,7 @@ impl Registry {
     /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
     fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let path = self.bindings.get(&rival).and_then(|binding| binding.netns_path());
+        let path = self.bindings.get(rival).and_then(|binding| binding.netns_path());
         path.is_some_and(|path| directory_of(&path) == directory_of(&admission.add.netns))
     }
 
@@ -292,22 +292,23 @@ impl Registry {
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
         let profile = admission.add.profile.clone();
-        let tenant = |address| self.holders.tenant(&identity.lan, address, BindingId(0), now.boot);
+        let tenant = |address| self.bindings.holders().tenant(&identity.lan, address, BindingId(0), now.boot);
         if let Some((address, tenant)) = adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?))) {
             let holder = (*tenant.attachment).clone();
             return self.refuse(now, attachment, Failure::AddressHeld { server: None, address, holder, shared: None });
         }
         let profile = self.profiles.share(profile);
-        let replaces = self.holders.leaving(&identity.key());
+        let replaces = self.bindings.holders().leaving(&identity.key());
         let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link };
         let key = holder.identity.key();
-        let replaced = replaces.iter().filter_map(|id| self.bindings.get(id)).map(|old| old.link.mac());
+        let replaced = replaces.iter().filter_map(|id| self.bindings.get(*id)).map(|old| old.link.mac());
         let predecessors = replaced.chain(self.departed.of(&key, now.boot)).collect();
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let lan = &holder.identity.lan;
-        let lease = lease.filter(|lease| self.holders.tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
+        let lease =
+            lease.filter(|lease| self.bindings.holders().tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
         let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
-        let given_back = replaces.iter().filter_map(|id| self.bindings.get(id)).filter(|old| old.is_to_remember());
+        let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
         let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
         let asks = given_back.or(last.map(|last| last.address)).map(|address| Wanted { address, preferred: true });
         let mut client = match lease.filter(|lease| will_do(wanted, lease)) {
@@ -354,7 +355,7 @@ impl Registry {
             again: Again::default(),
             stage,
         };
-        let id = self.mint_binding();
+        let id = self.bindings.mint();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
@@ -367,7 +368,7 @@ impl Registry {
     }
 
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
-        let owed = from.iter().filter_map(|id| match &self.bindings.get(id)?.life {
+        let owed = from.iter().filter_map(|id| match &self.bindings.get(*id)?.life {
             Life::Releasing(release)
                 if matches!(release.owed, Owed::Leased | Owed::Left) && !release.lease.expired(now) =>
             {

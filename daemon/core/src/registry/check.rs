@@ -94,6 +94,6 @@ impl Registry {
 
     fn held_by(&self, attachment: &Attachment) -> Option<&Binding> {
         let holder = self.slots.holder(attachment)?;
-        self.bindings.get(&holder).map(|binding| &**binding)
+        self.bindings.get(holder)
     }
 }

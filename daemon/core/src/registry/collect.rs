@@ -28,7 +28,7 @@ impl Registry {
             };
             attachment.door == Door::Cni && attachment.network == network && !keep.iter().any(valid)
         };
-        let stale_bindings = self.bindings.values().filter(|binding| stale(&binding.attachment));
+        let stale_bindings = self.bindings.iter().filter(|binding| stale(&binding.attachment));
         for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
             self.with(now, id, |binding, cx| binding.end_grace(cx));
         }

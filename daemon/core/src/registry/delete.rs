@@ -65,7 +65,7 @@ impl Registry {
 
     pub(super) fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
         let holder = self.slots.holder(attachment);
-        let Some(holder) = holder.filter(|holder| self.bindings.contains_key(holder)) else {
+        let Some(holder) = holder.filter(|holder| self.bindings.get(*holder).is_some()) else {
             self.reply(now, id, Answer::Deleted);
             return self.end(now, attachment);
         };
@@ -99,10 +99,10 @@ impl Registry {
     /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
     /// held as before; another goes on trying, and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
-        let Some(binding) = self.bindings.get(&id) else { return };
+        let Some(binding) = self.bindings.get(id) else { return };
         let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
         if binding.is_live() {
-            for other in self.holders.leaving(&key) {
+            for other in self.bindings.holders().leaving(&key) {
                 self.with(now, other, |binding, cx| binding.pause(cx));
             }
             // What the kernel told meanwhile was not a held binding's.

@@ -18,20 +18,21 @@ impl Registry {
     pub fn kept(&self) -> Vec<Kept> {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
-        let [holders, leaving, identities, claims, unsettled] = self.holders.sizes();
+        let [bindings, by_netns, touched] = self.bindings.sizes();
+        let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
         // Each has an errand and a deadline. There are no more of them than a start named.
         let adoptions = self.adoptions.len();
         let mut kept = vec![
-            of_bindings("bindings", self.bindings.len()),
+            of_bindings("bindings", bindings),
             of_bindings("holders", holders),
             of_bindings("attachments", self.slots.len()),
-            of_bindings("bindings by namespace", self.by_netns.len()),
+            of_bindings("bindings by namespace", by_netns),
             of_bindings("bindings on their way back", leaving),
             of_bindings("identities on their way back", identities),
             of_bindings("claims on addresses", claims),
             of_bindings("deadlines", self.timers.len().saturating_sub(adoptions + self.orphans.len().min(1))),
             under_way("holders that came or went", unsettled),
-            under_way("touched bindings", self.touched.len()),
+            under_way("touched bindings", touched),
             under_way("requests", self.requests.len()),
             under_way("collections", self.collections.len()),
             under_way("STATUS", self.status.len()),

@@ -2,10 +2,15 @@
 //!
 //! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
-//! per identity and address, permits and turns per LAN. `calls` has what calls about an attachment have in common, `slots` and
-//! `operation` what an attachment is at, `add` the way of an ADD to its binding, `delete` a DEL, `check` a CHECK, `collect` and `status` GC and STATUS, `kept` the sizes of all this, `adopt` what ran before, `recover`
-//! the start with records, `watch` what the kernel tells, `sight` whether what is missing is gone, `departed` whose interface is
-//! on its way out, `pacing` the permits and turns, `profiles` what many bindings have in common.
+//! per identity and address, permits and turns per LAN.
+//!
+//! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `errands` what the core asks of
+//!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
+//!   `departed` whose interface is on its way out, `kept` the sizes of all this.
+//! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
+//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `adopt` takes over what ran before.
+//! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
+//!   `orphans` waits for a DEL, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
@@ -15,6 +20,7 @@ mod collect;
 mod delete;
 mod departed;
 mod errands;
+mod index;
 mod kept;
 mod operation;
 mod orphans;
@@ -41,6 +47,7 @@ use self::adopt::Adoptions;
 use self::collect::Collection;
 use self::departed::Departed;
 use self::errands::{Errand, Errands};
+use self::index::Index;
 pub use self::kept::Kept;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
@@ -52,7 +59,7 @@ use self::slots::{Slot, Slots};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
-use crate::binding::{Binding, ByNetns, Cx, Holders, Outbox, Owner, Report};
+use crate::binding::{Binding, Cx, Outbox, Owner, Report};
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
@@ -88,12 +95,7 @@ pub struct Registry {
     boot: BootId,
     rng: Rng,
     out: Outbox,
-    /// Boxed: the nodes of a map are half empty.
-    bindings: BTreeMap<BindingId, Box<Binding>>,
-    last_binding: u64,
-    /// Who holds which identity, and which address (invariant 4).
-    holders: Holders,
-    by_netns: ByNetns,
+    bindings: Index,
     slots: Slots,
     /// The ADDs that wait for a change of their interface to end.
     awaiting_change: BTreeSet<Attachment>,
@@ -113,8 +115,6 @@ pub struct Registry {
     conflicts: Lans,
     profiles: Profiles,
     timers: Timers,
-    /// Bindings whose deadline may have changed during the input at hand.
-    touched: BTreeSet<BindingId>,
     audit: Audit,
     sight: Sight,
     resuming: Resuming,
@@ -132,10 +132,7 @@ impl Registry {
             boot: BootId(String::new()),
             rng: Rng::with_seed(seed),
             out: Outbox::default(),
-            bindings: BTreeMap::new(),
-            last_binding: 0,
-            holders: Holders::default(),
-            by_netns: ByNetns::new(),
+            bindings: Index::default(),
             slots: Slots::default(),
             awaiting_change: BTreeSet::new(),
             checks_waiting: BTreeSet::new(),
@@ -153,7 +150,6 @@ impl Registry {
             conflicts: Lans::default(),
             profiles: Profiles::default(),
             timers: Timers::default(),
-            touched: BTreeSet::new(),
             audit: Audit::default(),
             sight: Sight::default(),
             resuming: Resuming::default(),
@@ -209,7 +205,7 @@ impl Registry {
     /// Returns how many containers a daemon that came now would have to adopt: those that are still to be, and those whose
     /// lease no record tells of.
     pub fn adopting(&self) -> usize {
-        self.adoptions.len() + self.bindings.values().filter(|binding| binding.is_unwritten()).count()
+        self.adoptions.len() + self.bindings.iter().filter(|binding| binding.is_unwritten()).count()
     }
 
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
@@ -220,7 +216,7 @@ impl Registry {
     fn request(&mut self, now: Now, id: RequestId, call: Call) {
         let attachment = match &call {
             Call::List => {
-                let mut rows: Vec<_> = self.bindings.values().map(|binding| binding.row(now.boot)).collect();
+                let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();
                 rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
                 let not_adopted = self.adoptions.failures();
                 let refused = self.out.refusals().clone();
@@ -270,7 +266,7 @@ impl Registry {
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
         // container's link which got another one since: KubeVirt gives that of before to its virtual machine.
-        let inside = self.bindings.get(&id).filter(|binding| !binding.speaks_from_host());
+        let inside = self.bindings.get(id).filter(|binding| !binding.speaks_from_host());
         if meta.other_host && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0)) {
             return;
         }
@@ -299,13 +295,10 @@ impl Registry {
 
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
-        let Some(binding) = self.bindings.get_mut(&id) else { return };
-        let (out, rng) = (&mut self.out, &mut self.rng);
-        let (holders, by_netns, conflicts) = (&self.holders, &self.by_netns, &mut self.conflicts);
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, by_netns, conflicts };
-        f(binding, &mut cx);
-        self.holders.note(binding, now.boot);
-        self.touched.insert(id);
+        let (boot, out, rng, conflicts) = (&self.boot, &mut self.out, &mut self.rng, &mut self.conflicts);
+        self.bindings.with(id, now.boot, |binding, holders, by_netns| {
+            f(binding, &mut Cx { now, boot, out, rng, holders, by_netns, conflicts });
+        });
     }
 
     /// Carries out what follows from the input at hand, until nothing more does.
@@ -320,22 +313,25 @@ impl Registry {
         }
         self.tell_of_orphans(now);
         let bindings = &self.bindings;
-        self.out.write_notes(|id| bindings.get(&id).is_some_and(|binding| binding.record_is_due()));
-        for id in std::mem::take(&mut self.touched) {
-            let deadline = self.bindings.get(&id).and_then(|binding| binding.deadline());
+        self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
+        for id in self.bindings.take_touched() {
+            let deadline = self.bindings.get(id).and_then(|binding| binding.deadline());
             self.timers.set(Key::Binding(id), deadline);
         }
     }
 
     /// Lets bindings that leave go on, or give way, as those that live have come or gone. Returns whether there was anything.
     fn settle_holders(&mut self, now: Now) -> bool {
-        if let Some(id) = self.holders.next_settled() {
-            let beside = self.lan(id).map(|lan| self.holders.leaving_beside(&lan, id)).unwrap_or_default();
+        if let Some(beside) = self.bindings.next_settled() {
             beside.into_iter().for_each(|other| self.with(now, other, |binding, cx| binding.give_way(cx)));
             return true;
         }
-        let Some(key) = self.holders.next_stirred() else { return false };
-        self.holders.leaving(&key).into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.unpause(cx)));
+        let Some(key) = self.bindings.next_stirred() else { return false };
+        self.bindings
+            .holders()
+            .leaving(&key)
+            .into_iter()
+            .for_each(|id| self.with(now, id, |binding, cx| binding.unpause(cx)));
         true
     }
 
@@ -345,7 +341,7 @@ impl Registry {
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.out.resolvers.pop_first()?;
         let holder = self.slots.holder(&attachment);
-        let dns = holder.and_then(|holder| self.bindings.get(&holder)).and_then(|binding| binding.resolver());
+        let dns = holder.and_then(|holder| self.bindings.get(holder)).and_then(|binding| binding.resolver());
         Some(Effect::Publish { attachment, dns })
     }
 
@@ -358,7 +354,7 @@ impl Registry {
             Report::WantsRoom => self.make_room(now, id),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
             Report::Replaced(replaced) => {
-                if let Some(binding) = self.bindings.get(&id) {
+                if let Some(binding) = self.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
                 }
                 replaced.into_iter().for_each(|old| self.replaced(now, old));
@@ -386,11 +382,11 @@ impl Registry {
     /// Removes a binding of which nothing is left; who waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
         let attachment = self.attachment(id);
-        if let Some(binding) = self.bindings.get(&id).filter(|binding| binding.is_to_remember()) {
+        if let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_to_remember()) {
             let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
             // A successor writes what it has itself.
             let last = lease.map(|lease| Last { record: id, address: lease.ip() });
-            if let Some(last) = last.filter(|_| self.holders.of(&key).is_none()) {
+            if let Some(last) = last.filter(|_| self.bindings.holders().of(&key).is_none()) {
                 self.remember(key, last);
             }
         }
@@ -437,7 +433,7 @@ impl Registry {
     /// Gives back the lease that has been kept longest on a binding's LAN.
     fn make_room(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
-        let others = self.bindings.values().filter(|binding| binding.identity.lan == lan);
+        let others = self.bindings.iter().filter(|binding| binding.identity.lan == lan);
         // Of one network they are kept for equally long.
         let longest = others.filter_map(|binding| Some((binding.kept_until()?, binding.id))).min();
         if let Some((_, kept)) = longest {
@@ -458,16 +454,10 @@ impl Registry {
 
     /// Adds a binding and what is known of it elsewhere.
     fn insert(&mut self, now: Now, binding: Binding) {
-        let id = binding.id;
-        self.holders.note(&binding, now.boot);
-        if let Some((cookie, _)) = binding.link.in_netns() {
-            self.by_netns.insert((cookie, id), binding.link.mac());
-        }
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
         }
-        self.bindings.insert(id, Box::new(binding));
-        self.touched.insert(id);
+        self.bindings.insert(binding, now.boot);
     }
 
     /// Removes a binding and all that is known of it elsewhere.
@@ -475,29 +465,26 @@ impl Registry {
         self.give_permit_back(now, id);
         self.doubt_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
-        let Some(binding) = self.bindings.remove(&id) else { return };
-        if binding.resolver().is_some() {
-            self.out.resolvers.insert(binding.attachment.clone());
-        }
-        self.holders.remove(&binding);
-        if let Some((cookie, _)) = binding.link.in_netns() {
-            self.by_netns.remove(&(cookie, id));
+        let Some(binding) = self.bindings.remove(id) else { return };
+        if binding.link.in_netns().is_some() {
             self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);
         }
-        self.touched.insert(id);
+        if binding.resolver().is_some() {
+            self.out.resolvers.insert(binding.attachment);
+        }
     }
 
     fn lan(&self, id: BindingId) -> Option<Lan> {
-        self.bindings.get(&id).map(|binding| binding.identity.lan.clone())
+        self.bindings.get(id).map(|binding| binding.identity.lan.clone())
     }
 
     /// Returns the place of a binding's attachment.
     fn slot_of(&self, id: BindingId) -> Option<&Slot> {
-        self.slots.get(&self.bindings.get(&id)?.attachment)
+        self.slots.get(&self.bindings.get(id)?.attachment)
     }
 
     fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
-        self.bindings.get(&id).map(|binding| binding.attachment.clone())
+        self.bindings.get(id).map(|binding| binding.attachment.clone())
     }
 
     fn errand_done(&mut self, now: Now, id: RequestId, errand: Errand, answer: Answer) {
@@ -506,11 +493,6 @@ impl Registry {
             Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
             Errand::Adopt(attachment) => self.adopted(now, attachment, answer),
         }
-    }
-
-    fn mint_binding(&mut self) -> BindingId {
-        self.last_binding += 1;
-        BindingId(self.last_binding)
     }
 
     /// Answers a request, unless it was answered or hung up.

@@ -41,7 +41,7 @@ impl Registry {
         adoptees: Vec<Adoptee>,
     ) {
         self.boot = boot;
-        self.last_binding = records.iter().map(|(id, _)| id.0).max().unwrap_or(0);
+        records.iter().for_each(|(id, _)| self.bindings.begin_after(*id));
         let (mut past, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|(_, record)| record.state == RecordState::Past);
         past.sort_unstable_by_key(|(_, record)| record.since);
@@ -54,7 +54,7 @@ impl Registry {
         latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
         latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
         // Nor does ours leave two that live with one address: a daemon before it could.
-        self.holders.doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
+        self.bindings.holders().doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
         self.audit_all();
@@ -69,13 +69,14 @@ impl Registry {
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();
-        let taken = known || self.holders.of(&identity.key()).is_some();
+        let taken = known || self.bindings.holders().of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.make(attachment.clone()).holder.get_or_insert(id);
         }
         let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
-        let (holders, by_netns, conflicts) = (&self.holders, &self.by_netns, &mut self.conflicts);
+        let (holders, by_netns) = (self.bindings.holders(), self.bindings.by_netns());
+        let conflicts = &mut self.conflicts;
         let mut cx = Cx { now, boot: &self.boot, out, rng, holders, by_netns, conflicts };
         let binding = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, left, &mut cx),
@@ -102,7 +103,7 @@ impl Registry {
     /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Tells whether it was.
     pub(super) fn resume_next(&mut self, now: Now) -> bool {
         let bindings = &self.bindings;
-        let works = |id: &BindingId| bindings.get(id).is_some_and(|binding| binding.is_working());
+        let works = |id: &BindingId| bindings.get(*id).is_some_and(|binding| binding.is_working());
         self.resuming.under_way.retain(works);
         if self.resuming.under_way.len() >= self.config.audits.max(1) {
             return false;

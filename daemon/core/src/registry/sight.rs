@@ -50,7 +50,7 @@ impl Sight {
 impl Registry {
     /// Records that a binding's namespace was not seen.
     pub(super) fn doubt(&mut self, id: BindingId) {
-        let Some(binding) = self.bindings.get(&id).filter(|binding| is_held(binding)) else { return };
+        let Some(binding) = self.bindings.get(id).filter(|binding| is_held(binding)) else { return };
         if let Some(directory) = directory(binding) {
             self.sight.doubts.entry(directory.to_owned()).or_default().unseen.insert(id);
         }
@@ -73,7 +73,7 @@ impl Registry {
         if self.sight.doubts.is_empty() {
             return;
         }
-        let Some(directory) = self.bindings.get(&id).and_then(|binding| directory(binding)) else { return };
+        let Some(directory) = self.bindings.get(id).and_then(|binding| directory(binding)) else { return };
         let Some(Doubt { mut unseen, blind }) = self.sight.doubts.remove(directory) else { return };
         if blind {
             tracing::info!(directory = %directory.display(), "network namespaces are seen again, looking at all of them");
@@ -87,7 +87,7 @@ impl Registry {
     pub(super) fn sees(&self, at: &Path) -> bool {
         let doubted =
             |binding: &Binding| self.sight.doubts.get(at).is_some_and(|doubt| doubt.unseen.contains(&binding.id));
-        let mut bindings = self.bindings.values();
+        let mut bindings = self.bindings.iter();
         bindings.any(|binding| is_held(binding) && directory(binding) == Some(at) && !doubted(binding))
     }
 
@@ -99,7 +99,7 @@ impl Registry {
             let is_other = |binding: &&Binding| {
                 is_held(binding) && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
             };
-            let others = self.bindings.values().map(|binding| &**binding).filter(is_other).map(|binding| binding.id);
+            let others = self.bindings.iter().filter(is_other).map(|binding| binding.id);
             // One will do, mostly.
             let most = if doubt.unseen.len() == 1 { 1 } else { usize::MAX };
             let before = witnesses.len();

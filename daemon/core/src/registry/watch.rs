@@ -9,7 +9,7 @@ use super::timers::Key;
 use crate::binding::{Life, Owner, Purpose, of_netns};
 use crate::dhcpv4::timing;
 use crate::effect::{Outcome, Why};
-use crate::link::{Cookie, KernelEvent, Link, LinkCause, Target};
+use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -73,7 +73,7 @@ impl Registry {
                         binding.work(cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
-                    if self.bindings.get(&id).is_some_and(|binding| binding.is_to_announce()) {
+                    if self.bindings.get(id).is_some_and(|binding| binding.is_to_announce()) {
                         self.audit_one(id);
                     }
                 }
@@ -118,10 +118,10 @@ impl Registry {
 
     /// Takes note of the Ethernet address of a binding's interface, which is mostly the one that is known.
     fn has_ethernet(&mut self, now: Now, id: BindingId, mac: Mac) {
-        let link = self.bindings.get(&id).map(|binding| &binding.link).filter(|link| link.mac() != mac);
-        let Some((cookie, _)) = link.and_then(Link::in_netns) else { return };
-        self.with(now, id, |binding, _| binding.on_ethernet(mac));
-        self.by_netns.insert((cookie, id), mac);
+        let link = self.bindings.get(id).map(|binding| &binding.link).filter(|link| link.mac() != mac);
+        if link.is_some_and(|link| link.in_netns().is_some()) {
+            self.with(now, id, |binding, _| binding.on_ethernet(mac));
+        }
     }
 
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
@@ -136,7 +136,7 @@ impl Registry {
     /// A link (or with `None` all links) of a namespace is gone.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for id in self.of_link(cookie, ifindex) {
-            let path = self.bindings.get(&id).and_then(|binding| binding.netns_path());
+            let path = self.bindings.get(id).and_then(|binding| binding.netns_path());
             let Some(path) = path else { continue };
             let cause = match ifindex {
                 Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
@@ -148,9 +148,9 @@ impl Registry {
     }
 
     fn of_link(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
-        let in_netns = of_netns(&self.by_netns, cookie).map(|(id, _)| id);
+        let in_netns = of_netns(self.bindings.by_netns(), cookie).map(|(id, _)| id);
         let is_link = |id: &BindingId| {
-            let link = self.bindings.get(id).and_then(|binding| binding.link.in_netns());
+            let link = self.bindings.get(*id).and_then(|binding| binding.link.in_netns());
             link.is_some_and(|(_, index)| ifindex.is_none_or(|wanted| wanted == index))
         };
         in_netns.filter(is_link).collect()
@@ -159,7 +159,7 @@ impl Registry {
     /// Returns the bindings of a link that should carry an address.
     fn with_address(&self, cookie: Cookie, ifindex: u32, address: Ipv4Addr) -> Vec<BindingId> {
         let expects =
-            |id: &BindingId| self.bindings.get(id).and_then(|binding| binding.expected_address()) == Some(address);
+            |id: &BindingId| self.bindings.get(*id).and_then(|binding| binding.expected_address()) == Some(address);
         self.of_link(cookie, Some(ifindex)).into_iter().filter(expects).collect()
     }
 
@@ -188,7 +188,7 @@ impl Registry {
     /// with changes may have messages lost more often than all can be looked at.
     pub(super) fn audit_all(&mut self) {
         let waiting: BTreeSet<_> = self.audit.waiting.iter().copied().collect();
-        let held = self.bindings.values().filter(|binding| matches!(binding.life, Life::Held(_)));
+        let held = self.bindings.iter().filter(|binding| matches!(binding.life, Life::Held(_)));
         let others = held.map(|binding| binding.id).filter(|id| !waiting.contains(id));
         self.audit.waiting.extend(others);
         self.audit.failures.clear();
@@ -203,7 +203,7 @@ impl Registry {
                 }
                 return;
             };
-            match self.bindings.get(&id).filter(|binding| matches!(binding.life, Life::Held(_))) {
+            match self.bindings.get(id).filter(|binding| matches!(binding.life, Life::Held(_))) {
                 // Two at once could come back in any order.
                 Some(_) if self.audit.outdate(id) => {}
                 Some(binding) => {
@@ -246,7 +246,7 @@ impl Registry {
                     binding.announce_moved(cx);
                 });
             }
-            Outcome::Inspected(Err(cause)) if self.bindings.contains_key(&id) => {
+            Outcome::Inspected(Err(cause)) if self.bindings.get(id).is_some() => {
                 let pause = timing::doubled(failures, LONGEST_PAUSE);
                 let at = now.boot + timing::jittered(pause, &mut self.rng);
                 let attachment = self.attachment(id).map(tracing::field::display);

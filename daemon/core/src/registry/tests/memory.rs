@@ -11,7 +11,7 @@ use crate::dhcpv4::lease::Lease;
 
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {
-    let binding = rig.reg.bindings.values().next().expect("a binding");
+    let binding = rig.reg.bindings.iter().next().expect("a binding");
     let Life::Held(hold) = &binding.life else { panic!("{:?}", binding.life) };
     Arc::strong_count(&hold.last)
 }
@@ -40,7 +40,7 @@ fn bindings_share_what_is_the_same() {
     rig.give = Ipv4Addr::new(192, 0, 2, 51);
     rig.add("b", 2, "b");
     for when in ["after the ADDs", "after a restart"] {
-        let bindings: Vec<_> = rig.reg.bindings.values().collect();
+        let bindings: Vec<_> = rig.reg.bindings.iter().collect();
         let [a, b] = bindings[..] else { panic!("{bindings:?}") };
         assert!(Arc::ptr_eq(&a.profile, &b.profile), "{when}");
         assert!(rig.reg.slots.iter().any(|(known, _)| Arc::ptr_eq(known, &a.attachment)), "{when}");
