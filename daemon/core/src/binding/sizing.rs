@@ -3,6 +3,7 @@
 //! It is tried once, and that it is due stands in the record before. Later tries are [`super::work`]'s: no ADD
 //! fails for its MTU.
 
+use super::work::LONGEST_MTU_PAUSE;
 use super::{Acquire, Binding, Cx, Life, Stage};
 use crate::effect::Outcome;
 use crate::link::LinkCause;
@@ -111,5 +112,16 @@ impl Binding {
                 }
             }
         }
+    }
+
+    /// Records that the MTU which came with the ADD is still to be set.
+    pub(super) fn size_later(&mut self) {
+        self.due().former.mtu_due = true;
+    }
+
+    /// Records why it could not be set yet.
+    pub(super) fn size_failed(&mut self, cause: &LinkCause, cx: &mut Cx<'_>) {
+        self.size_later();
+        self.work_later(cause, LONGEST_MTU_PAUSE, cx);
     }
 }

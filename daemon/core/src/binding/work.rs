@@ -32,7 +32,7 @@ use crate::time::Instant;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
-const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
+pub(super) const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
 
 /// What a lost lease left on an interface waits this long for the store to take note of the loss.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -493,17 +493,6 @@ impl Binding {
         }
     }
 
-    /// Takes note that the MTU which came with the ADD is still to be set.
-    pub(super) fn size_later(&mut self) {
-        self.due().former.mtu_due = true;
-    }
-
-    /// Takes note of why it could not be set yet.
-    pub(super) fn size_failed(&mut self, cause: &LinkCause, cx: &mut Cx<'_>) {
-        self.size_later();
-        self.work_later(cause, LONGEST_MTU_PAUSE, cx);
-    }
-
     /// Changes the interface from what was seen there. A lease that came during the look may have an MTU for which the LAN's
     /// link is to be looked at first.
     fn change(&mut self, view: &LinkView, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
@@ -573,7 +562,7 @@ impl Binding {
         }
     }
 
-    fn work_later(&mut self, cause: &dyn fmt::Display, longest: Duration, cx: &mut Cx<'_>) {
+    pub(super) fn work_later(&mut self, cause: &dyn fmt::Display, longest: Duration, cx: &mut Cx<'_>) {
         let attachment = self.attachment.clone();
         let work = self.due();
         let pause = timing::doubled(work.failures, longest);
