@@ -168,7 +168,7 @@ impl Daemon {
         }
         let process = Process::start(netns, "leasehold daemon", command)?;
         let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
-        daemon.wait_until_ready(&ready)?;
+        until_ready(&mut daemon.process, &ready)?;
         Ok(daemon)
     }
 
@@ -258,28 +258,30 @@ impl Daemon {
         let args = [args, &["--socket", &socket]].concat();
         self.netns.run_command(&program.to_string_lossy(), &args, "")
     }
+}
 
-    fn wait_until_ready(&mut self, socket: &UnixDatagram) -> Result<(), Error> {
-        let deadline = Instant::now() + DEADLINE;
-        let mut message = [0; 4096];
-        loop {
-            match socket.recv(&mut message) {
-                Ok(length) if message[..length].split(|b| *b == b'\n').any(|line| line == b"READY=1") => {
-                    return Ok(());
-                }
-                Ok(_) => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e).doing(|| "hear from the daemon".to_owned()),
+/// Waits until a process says that it is ready, as it would to systemd.
+pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram) -> Result<(), Error> {
+    let deadline = Instant::now() + DEADLINE;
+    let mut message = [0; 4096];
+    loop {
+        match socket.recv(&mut message) {
+            Ok(length) if message[..length].split(|b| *b == b'\n').any(|line| line == b"READY=1") => {
+                return Ok(());
             }
-            if !first_readable(&[socket.as_fd(), self.process.lifeline()], deadline)? {
-                return Err(Error::timed_out("READY=1 of the daemon", DEADLINE, String::new()));
-            }
-            self.process.still_runs("its readiness")?;
+            Ok(_) => continue,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e).doing(|| "hear whether a process is ready".to_owned()),
         }
+        if !first_readable(&[socket.as_fd(), process.lifeline()], deadline)? {
+            return Err(Error::timed_out("READY=1 of a process", DEADLINE, String::new()));
+        }
+        process.still_runs("its readiness")?;
     }
 }
 
-fn listen(path: &Path) -> Result<UnixDatagram, Error> {
+/// Listens for that at `path`, in the place of systemd.
+pub(crate) fn listen(path: &Path) -> Result<UnixDatagram, Error> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             return Err(e).doing(|| format!("remove {}", path.display()));

@@ -9,6 +9,7 @@
 mod bare;
 mod binaries;
 mod capture;
+mod cgroup;
 mod clock;
 mod container;
 mod daemon;
@@ -26,6 +27,7 @@ mod process;
 mod sandbox;
 pub mod server;
 mod shim;
+mod systemd;
 mod wait;
 
 pub use bare::{BareClient, BareLease};
@@ -45,4 +47,5 @@ pub use packet::{Arp, Dhcp, Packet};
 pub use process::{DEADLINE, Log, Process};
 pub use sandbox::Sandbox;
 pub use shim::{CallError, CniError, Shim, ShimCall};
+pub use systemd::Systemd;
 pub use wait::{until_file, until_link};

@@ -1,10 +1,11 @@
 //! The systemd units: what systemd itself makes of them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use netns_fixtures::{CallError, Need, Sandbox, binary, sandbox};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{CallError, Error, Lan, Need, Sandbox, Shim, Systemd, binary, sandbox};
 
 /// How exposed the service may be at most, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
@@ -17,14 +18,53 @@ fn unit(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Returns its text for the daemon that is built here.
+fn unit_here(name: &str) -> Result<String, Error> {
+    Ok(unit(name).replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
+}
+
 /// Writes the units into a directory of their own, for the daemon that is built here.
 fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
-    let (dir, daemon) = (sandbox.dir("units")?, binary("leasehold")?);
+    let dir = sandbox.dir("units")?;
     for name in UNITS {
-        let text = unit(name).replace("/usr/local/bin/leasehold", &daemon.to_string_lossy());
-        fs::write(dir.join(name), text).expect("an empty directory takes a file");
+        fs::write(dir.join(name), unit_here(name)?).expect("an empty directory takes a file");
     }
     Ok(dir)
+}
+
+/// What root can do, and the daemon cannot. Each is a command of bash.
+const DENIED: [&str; 9] = [
+    "mount -t tmpfs none /run/denied/mount",
+    "unshare --mount true",
+    "unshare --user true",
+    "chown 1:1 /run/denied/file",
+    "cat /run/denied/others",
+    "mknod /run/denied/$$ c 1 3",
+    ": < /dev/kmsg",
+    "echo > /dev/udp/127.0.0.1/9",
+    "chroot / true",
+];
+
+/// Returns a service that writes into `/run/denied/NAME` which of those commands succeed, confined as `confined` is.
+fn tries(name: &str, confined: &str) -> String {
+    let is_one = |line: &&str| {
+        !["Type=", "Exec", "Restart", "Watchdog", "Requires=", "Conflicts="].iter().any(|key| line.starts_with(key))
+    };
+    let unit: Vec<_> = confined.lines().filter(is_one).collect();
+    let run = format!("Type=oneshot\nExecStart=/bin/bash /run/denied/script\nStandardOutput=file:/run/denied/{name}\n");
+    unit.join("\n").replace("[Service]", &format!("[Service]\n{run}"))
+}
+
+/// Prepares what those services want.
+fn prepare_tries(dir: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(dir.join("mount"))?;
+    fs::write(dir.join("file"), "")?;
+    fs::write(dir.join("others"), "")?;
+    // Neither root's nor readable for root by its mode.
+    std::os::unix::fs::chown(dir.join("others"), Some(1), Some(1))?;
+    fs::set_permissions(dir.join("others"), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let tried = DENIED.map(|command| format!("if ( {command} ) >/dev/null 2>&1; then echo '{command}'; fi\n"));
+    fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
 }
 
 fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
@@ -62,5 +102,46 @@ fn the_service_is_exposed_no_more_than_it_has_to_be_and_says_why() -> Result<(),
     };
     let unsaid: Vec<_> = exposed.iter().map(name).filter(|name| !reasons.contains(name.as_str())).collect();
     assert!(unsaid.is_empty(), "no reason is given for {unsaid:?}");
+    Ok(())
+}
+
+#[test]
+fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(), CallError> {
+    let needs = ["systemd", "bash", "dnsmasq"].map(Need::Program);
+    let Some(sandbox) = sandbox(&[&needs[..], &[Need::RealRoot]].concat()) else { return Ok(()) };
+    let dir = PathBuf::from("/run/denied");
+    prepare_tries(&dir).expect("an empty /run takes files");
+    let lan = Lan::new(&sandbox)?;
+    let server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
+    let (service, socket) = (unit_here(UNITS[0])?, unit_here(UNITS[1])?);
+    let units = [
+        (UNITS[0], service.clone()),
+        (UNITS[1], socket),
+        ("confined.service", tries("confined", &service)),
+        ("free.service", tries("free", "[Service]\n")),
+    ];
+    let systemd = Systemd::start(&lan.host, &units)?;
+    let [daemon] = systemd.processes(UNITS[0])[..] else { panic!("no daemon, or several") };
+
+    // Of their namespaces, which are younger than it, one dies with its lease: that goes back from a namespace that it makes.
+    let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(Path::new("/run/cni/dhcp.sock")));
+    let (stays, dies) = (lan.container("stays")?, lan.container("dies")?);
+    for container in [&stays, &dies] {
+        let result = shim.add(container, &config)?;
+        container.configure(&result)?;
+        shim.check(container, &config, &result)?;
+    }
+    drop(dies);
+    shim.del(&stays, &config)?;
+    server.wait_until_free()?;
+    assert_eq!(systemd.processes(UNITS[0]), [daemon], "it was killed for something");
+
+    let read = |name: &str| fs::read_to_string(dir.join(name)).expect("what a service wrote");
+    assert_eq!(
+        read("free").lines().collect::<Vec<_>>(),
+        [&DENIED[..], &["end"]].concat(),
+        "without the unit's filters"
+    );
+    assert_eq!(read("confined"), "end\n");
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Podman with its CNI backend, which Debian 12 has. It has no daemon.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::{Engine, prepare, write};
+use crate::cgroup;
 use crate::error::Error;
 use crate::need::Need;
 use crate::netns::Netns;
@@ -92,21 +92,7 @@ impl Podman {
 
 impl Drop for Podman {
     fn drop(&mut self) {
-        let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().filter_map(Result::ok);
-        let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
-        for root in roots {
-            // A group that is in use stays, and most controllers have none.
-            let _ = remove_groups(&root.join(self.cgroup.trim_start_matches('/')));
-        }
+        // A group that is in use stays, and most controllers have none.
+        cgroup::remove(self.cgroup.trim_start_matches('/'));
     }
-}
-
-/// Removes a cgroup with those in it.
-fn remove_groups(group: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(group)?.filter_map(Result::ok) {
-        if entry.file_type()?.is_dir() {
-            remove_groups(&entry.path())?;
-        }
-    }
-    fs::remove_dir(group)
 }
