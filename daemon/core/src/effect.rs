@@ -192,7 +192,7 @@ pub enum Effect {
         /// The frame.
         frame: Vec<u8>,
     },
-    /// Changes what the packet socket of an open exchange hears of ARP. Where that cannot be done the exchange breaks.
+    /// Has the packet socket of an open exchange hear nothing but this of ARP. Where that cannot be done the exchange breaks.
     Hear {
         /// The exchange.
         exchange: ExchangeId,

@@ -4,7 +4,7 @@
 //!
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
-//! * [`packet`]: the sockets of an exchange, for some on a [`port`] of their own; [`exchange`] sends what its
+//! * [`packet`]: the sockets of an exchange, with a [`filter`], for some on a [`port`] of their own; [`exchange`] sends what its
 //!   [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are, [`paths`] hears
@@ -14,6 +14,7 @@
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
 
 mod exchange;
+mod filter;
 pub(crate) mod inherit;
 mod netlink;
 mod netns;
@@ -318,7 +319,7 @@ impl Net {
         }
     }
 
-    /// Changes what an exchange hears of ARP, once what was sent before is out.
+    /// Has an exchange hear nothing but this of ARP, once what was sent before is out.
     pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
         let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
         if !done {

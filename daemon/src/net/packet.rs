@@ -27,16 +27,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use super::failed;
+use super::filter::{self, CLIENT_PORT, Ours};
 use super::port::Port;
 use super::process::Process;
 use super::reaper::Reaper;
 
 /// The longest frame that is taken, in bytes: a DHCP message of 1500 bytes with all its headers, and room.
 pub(super) const LONGEST: usize = 2048;
-/// The UDP port of a DHCP client (RFC 2131 §4.1).
-const CLIENT_PORT: u16 = 68;
-/// That of a server.
-const SERVER_PORT: u16 = 67;
 /// What the kernel may hold for one socket, in bytes of its own accounting: a hundred answers.
 const RECEIVE_BUFFER: usize = 128 * 1024;
 
@@ -65,7 +62,7 @@ impl Opened {
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
             let ours = Ours { chaddr: want.chaddr, own: link.mac(), inside: matches!(link, Link::InNetns { .. }) };
-            socket.attach_filter(&filter(ours, want.arp))?;
+            socket.attach_filter(&filter::exchange(&ours, want.arp))?;
             let packet = PacketSocket {
                 fd: Some(OwnedFd::from(socket)),
                 ours,
@@ -117,17 +114,6 @@ pub(super) struct PacketSocket {
     reaper: Reaper,
     /// What its exchange takes up of the sockets that may be open, until it is closed.
     pub(super) places: Option<OwnedSemaphorePermit>,
-}
-
-/// What tells frames that are ours from others.
-#[derive(Clone, Copy, Debug)]
-struct Ours {
-    /// The hardware address by which answers name the client.
-    chaddr: Mac,
-    /// The link's Ethernet address.
-    own: Mac,
-    /// Whether the link is in a container's namespace.
-    inside: bool,
 }
 
 /// What became of a frame that was to be sent.
@@ -191,9 +177,9 @@ impl PacketSocket {
             .map_err(|errno| LinkCause::refused("hear a further Ethernet address", io::Error::from(errno)))
     }
 
-    /// Hears something else of ARP from here on. What came before is still to be taken.
+    /// Hears this of ARP from here on, and nothing else. What came before is still to be taken.
     pub(super) fn hear(&self, arp: Hears) -> Result<(), LinkCause> {
-        let attached = SockRef::from(self).attach_filter(&filter(self.ours, arp));
+        let attached = SockRef::from(self).attach_filter(&filter::arp(&self.ours, arp));
         attached.map_err(|error| LinkCause::refused("change what a packet socket hears", error))
     }
 
@@ -313,98 +299,6 @@ fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
     socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
     socket.bind(&SocketAddrV4::new(address, CLIENT_PORT).into())?;
     Ok(socket)
-}
-
-/// The program, for the kernel, that picks out what an exchange wants: UDP to port 68 with `chaddr`, and of ARP for IPv4
-/// what `hears` says of the link. What this host sends is none of it.
-///
-/// What is wrong with an answer is told, so the core hears that too: one to port 67, the first piece of one that is in
-/// pieces, and inside a namespace, where nobody else's comes, one to the link's own address with another chaddr.
-fn filter(Ours { chaddr, own, inside }: Ours, hears: Hears) -> [SockFilter; 37] {
-    const OTHER_CHADDR: u8 = 16;
-    const ARP: u8 = 22;
-    const ABOUT: u8 = 25;
-    const ANSWERS: u8 = 29;
-    const ACCEPT: u8 = 35;
-    const DROP: u8 = 36;
-    const DESTINATION: u32 = 0;
-    // Offsets in the frame; those from UDP_PORT on are without the IP header, whose length X holds.
-    const TYPE: u32 = 12;
-    const IP: u32 = 14;
-    const FRAGMENT: u32 = IP + 6;
-    const PROTOCOL: u32 = IP + 9;
-    const UDP_PORT: u32 = IP + 2;
-    const CHADDR: u32 = IP + 8 + 28;
-    const ARP_KIND: u32 = 16;
-    const ARP_OPERATION: u32 = 20;
-    const ARP_SENDER: u32 = 28;
-    const ARP_TARGET_MAC: u32 = 32;
-    const ARP_TARGET: u32 = 38;
-    /// IPv4 in addresses of 6 and 4 bytes (RFC 826: ptype, hlen, plen).
-    const ARP_FOR_IPV4: u32 = 0x0800_0604;
-    const REPLY: u32 = 2;
-    /// The fragment offset (RFC 791 §3.1).
-    const LATER_PIECE: u32 = 0x1fff;
-
-    let load = |size: u32, at: u32| SockFilter::new((libc::BPF_LD | size | libc::BPF_ABS) as u16, 0, 0, at);
-    let load_x = |size: u32, at: u32| SockFilter::new((libc::BPF_LD | size | libc::BPF_IND) as u16, 0, 0, at);
-    // A jump counts from the instruction behind it; so each says where it stands.
-    let jump = |kind: u32, value: u32, here: u8, yes: u8, no: u8| {
-        SockFilter::new((libc::BPF_JMP | kind | libc::BPF_K) as u16, yes - here - 1, no - here - 1, value)
-    };
-    let equal = |value: u32, here: u8, yes: u8, no: u8| jump(libc::BPF_JEQ, value, here, yes, no);
-    let done = |keep: usize| SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, keep as u32);
-
-    let ends = |mac: Mac| {
-        let [a, b, c, d, e, f] = mac.0;
-        (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, 0, e, f]))
-    };
-    let (chaddr, own) = (ends(chaddr), ends(own));
-    let other_chaddr = if inside { OTHER_CHADDR } else { DROP };
-    let (arp, arp_for_ipv4, about) = match hears {
-        Hears::Nothing => (DROP, DROP, Ipv4Addr::UNSPECIFIED),
-        Hears::Answers => (ARP, ANSWERS, Ipv4Addr::UNSPECIFIED),
-        Hears::About(address) => (ARP, ABOUT, address),
-    };
-    [
-        load(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned()),
-        equal(u32::from(libc::PACKET_OUTGOING), 1, DROP, 2),
-        load(libc::BPF_H, TYPE),
-        equal(libc::ETH_P_IP.cast_unsigned(), 3, 4, arp),
-        load(libc::BPF_B, PROTOCOL),
-        equal(libc::IPPROTO_UDP.cast_unsigned(), 5, 6, DROP),
-        load(libc::BPF_H, FRAGMENT),
-        jump(libc::BPF_JSET, LATER_PIECE, 7, DROP, 8),
-        SockFilter::new((libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16, 0, 0, IP),
-        load_x(libc::BPF_H, UDP_PORT),
-        equal(u32::from(CLIENT_PORT), 10, 12, 11),
-        equal(u32::from(SERVER_PORT), 11, 12, DROP),
-        load_x(libc::BPF_W, CHADDR),
-        equal(chaddr.0, 13, 14, other_chaddr),
-        load_x(libc::BPF_H, CHADDR + 4),
-        equal(chaddr.1, 15, ACCEPT, other_chaddr),
-        load_x(libc::BPF_H, UDP_PORT),
-        equal(u32::from(CLIENT_PORT), 17, 18, DROP),
-        load(libc::BPF_W, DESTINATION),
-        equal(own.0, 19, 20, DROP),
-        load(libc::BPF_H, DESTINATION + 4),
-        equal(own.1, 21, ACCEPT, DROP),
-        equal(libc::ETH_P_ARP.cast_unsigned(), ARP, 23, DROP),
-        load(libc::BPF_W, ARP_KIND),
-        equal(ARP_FOR_IPV4, 24, arp_for_ipv4, DROP),
-        load(libc::BPF_W, ARP_SENDER),
-        equal(about.into(), 26, ACCEPT, 27),
-        load(libc::BPF_W, ARP_TARGET),
-        equal(about.into(), 28, ACCEPT, ANSWERS),
-        load(libc::BPF_H, ARP_OPERATION),
-        equal(REPLY, 30, 31, DROP),
-        load(libc::BPF_W, ARP_TARGET_MAC),
-        equal(own.0, 32, 33, DROP),
-        load(libc::BPF_H, ARP_TARGET_MAC + 4),
-        equal(own.1, 34, ACCEPT, DROP),
-        done(LONGEST + 1),
-        done(0),
-    ]
 }
 
 /// Reads a `struct tpacket_auxdata` (linux/if_packet.h): status, len, snaplen as u32; mac, net, vlan_tci, vlan_tpid
