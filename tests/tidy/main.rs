@@ -125,6 +125,23 @@ fn modules_of_the_core_import_one_way() {
     }
 }
 
+/// What can only happen to one life of a binding is that life's method: only who may be in any life is asked here.
+#[test]
+fn a_binding_has_one_impl_and_one_dispatch_over_its_lives() {
+    let files =
+        tracked().into_iter().filter(|file| file.starts_with("daemon/core/src/binding/") && file.ends_with(".rs"));
+    let texts: Vec<_> = files.map(|file| (read(&file), file)).collect();
+    let places = |line: &str| -> Vec<&str> {
+        let has = |text: &str| text.lines().any(|own| own.trim_start().starts_with(line));
+        texts.iter().filter(|(text, _)| has(text)).map(|(_, file)| file.as_str()).collect()
+    };
+    assert_eq!(places("impl Binding"), ["daemon/core/src/binding/mod.rs"]);
+    assert_eq!(places("pub(super) fn get_mut(&mut self) -> &mut dyn Living"), ["daemon/core/src/binding/life.rs"]);
+    for (text, file) in texts.iter().filter(|(_, file)| !file.ends_with("binding/mod.rs")) {
+        assert!(!text.contains("self.life"), "{file} asks which life it is in");
+    }
+}
+
 #[test]
 fn unsafe_code_lives_in_net_only() {
     for file in tracked().iter().filter(|file| file.ends_with(".rs") && !file.starts_with("tests/tidy/")) {

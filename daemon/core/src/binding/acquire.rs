@@ -5,27 +5,34 @@
 //! known to use the address it is a DECLINE in either case.
 
 mod again;
+mod decline;
+mod failed;
+mod sizing;
+mod survey;
 mod undo;
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
-pub(crate) use self::again::{Again, Refused};
-use super::hold::Hold;
-use super::persistence::Want;
-use super::{Binding, Cx, Holder, Life, Reason, Report, told};
+pub(crate) use self::again::Again;
+pub(crate) use self::survey::Reason;
+use super::guard::Waits;
+use super::holders::{Stand, Standing};
+use super::tenancy::claim_of;
+use super::{Common, Cx, Found, Hold, Life, Living, Next, Report, SAME, Want, told};
 use crate::conflict;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
-use crate::effect::{ExchangeId, Failure, StoreCause, Why};
+use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::identity::{Attachment, Lan};
+use crate::identity::Attachment;
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::plan;
-use crate::record::BindingId;
-use crate::time::{Instant, whole_millis};
+use crate::record::{BindingId, Former, Record, RecordState};
+use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
@@ -106,29 +113,13 @@ pub(crate) enum Abort {
 }
 
 impl Acquire {
-    /// Tells whether somebody still wants the lease.
+    /// Returns whether somebody still wants the lease.
     pub(super) fn is_wanted(&self) -> bool {
         match self.stage {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Doubting | Stage::Sizing => true,
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
-    }
-
-    pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
-        let own = match self.stage {
-            Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
-            Stage::AwaitingPermit
-            | Stage::Persisting { .. }
-            | Stage::Doubting
-            | Stage::Forgetting { .. }
-            | Stage::Sizing
-            | Stage::Over => None,
-        };
-        let limit = self.is_limited().then_some((self.limit, Why::Call));
-        let room = self.room_at().map(|at| (at, Why::Call));
-        [own, self.survey_at(), room, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Tells the client what was heard before of the address that it asks for.
@@ -148,12 +139,12 @@ impl Acquire {
         !self.adopts && self.client.lease().is_some_and(|lease| plan::has_late(lease, profile))
     }
 
-    /// Tells whether the lease that there is has ended.
+    /// Returns whether the lease that there is has ended.
     pub(super) fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
     }
 
-    /// Tells whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
+    /// Returns whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
             Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
@@ -161,399 +152,444 @@ impl Acquire {
         };
         self.is_wanted() && !confirmed
     }
-
-    /// Returns why there is no lease although the time is up.
-    fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
-        if let Some(failure) = self.in_use(lan).filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
-            return failure;
-        }
-        let waited = whole_millis(now.saturating_since(self.began));
-        let waiting_for = match self.stage {
-            Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
-            Stage::Probing => "the probes of strict conflict detection, which take up to 7 s: raise `timeout`",
-            Stage::Persisting { .. } => "the store to write the lease",
-            Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
-            Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
-            Stage::Doubting => "word whether a station that claims the address claims every address",
-            Stage::Sizing => "the interface's MTU to be set",
-            Stage::Exchanging => return self.unanswered(lan, now),
-        };
-        Failure::TimedOut { waiting_for, waited }
-    }
-
-    /// Returns that another address was offered than the only one that will do, and by whom.
-    fn not_wanted(&self) -> Option<Failure> {
-        let (server, offered) = self.client.tally().unwanted?;
-        self.insists.map(|wanted| Failure::NotWanted { server, wanted, offered })
-    }
-
-    /// Returns that others use what it was offered, if any was.
-    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
-        match &self.declined[..] {
-            [] => None,
-            [(address, by)] => Some(Failure::Conflict { address: *address, by: *by }),
-            declined => Some(Failure::Conflicts { lan: lan.clone(), declined: declined.to_vec() }),
-        }
-    }
-
-    fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
-        let (tally, waited, queued) =
-            (self.client.tally(), whole_millis(now.saturating_since(self.since)), whole_millis(self.queued));
-        if let Some(failure) = self.not_wanted().filter(|_| tally.declined.is_none()) {
-            return failure;
-        }
-        if let Some(failure) = self.again.failure().filter(|_| tally.requested.is_none() && tally.declined.is_none()) {
-            return failure;
-        }
-        if let Some((server, address, message)) = tally.nak.clone() {
-            let in_vain = if tally.requested.is_none() { tally.discovers } else { 0 };
-            return Failure::Nak { server, address, message, in_vain };
-        }
-        if let Some(failure) = self.in_use(lan).filter(|_| tally.declined.is_some()) {
-            return failure;
-        }
-        if let Some((server, address, sent)) = tally.requested {
-            return Failure::NoAck { server, address, sent, waited, queued, tally: Box::new(tally.clone()) };
-        }
-        Failure::NoOffer {
-            lan: lan.clone(),
-            sent: tally.discovers,
-            waited,
-            queued,
-            tally: Box::new(tally.clone()),
-            silence: match &self.reason {
-                Reason::Found(silence) => Some(silence.clone()),
-                Reason::NotLookedFor(_) | Reason::LookedFor(_) | Reason::None => None,
-            },
-        }
-    }
 }
 
-impl Binding {
-    /// Returns a binding that will acquire once it has a permit.
-    ///
-    /// `predecessors`: the Ethernet addresses of those that it takes the identity over from.
-    pub(crate) fn acquiring(id: BindingId, holder: Holder, acquire: Acquire, predecessors: Box<[Mac]>) -> Self {
-        Self { predecessors, ..Self::new(id, holder, Life::Acquiring(Box::new(acquire))) }
-    }
-
-    /// Begins the exchange, over `sockets` where some were opened for it: there is a permit.
-    pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return self.hold_on_permit(cx) };
-        if acquire.stage != Stage::AwaitingPermit {
-            return;
+impl Acquire {
+    /// Takes in what the client makes of an event.
+    fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
+        if self.stage != Stage::Exchanging {
+            return SAME;
         }
-        acquire.stage = Stage::Exchanging;
-        acquire.queued = cx.now.boot.saturating_since(acquire.since);
-        acquire.since = cx.now.boot;
-        acquire.room_at = (!acquire.adopts).then(|| cx.now.boot + ROOM_AFTER);
-        let discovers = acquire.client.is_to_discover(cx.now.boot);
-        match sockets {
-            None => self.acquire_event(Event::Clock, cx),
-            Some(sockets) if discovers && !self.may_try(cx) => cx.out.close(sockets),
-            Some(sockets) => {
-                self.exchange.take(self.id, sockets, cx);
-                self.acquire_event(Event::Opened, cx);
-            }
+        if common.exchange.is_closed() && self.client.is_to_discover(cx.now.boot) && !self.may_try(common, cx)? {
+            return SAME;
         }
-    }
-
-    pub(super) fn acquire_on_clock(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        if cx.now.boot < acquire.limit || !acquire.is_limited() {
-            if acquire.stage == Stage::Probing && acquire.has_ended(cx.now.boot) {
-                return self.seek_another(None, cx);
-            }
-            self.survey(cx);
-            self.want_room(cx);
-            return self.acquire_event(Event::Clock, cx);
-        }
-        let failure = match self.claim().filter(|_| matches!(acquire.stage, Stage::Probing | Stage::Doubting)) {
-            Some((address, by)) if acquire.declined.is_empty() => Failure::Conflict { address, by },
-            Some(_) | None => acquire.timed_out(&self.identity.lan, cx.now.boot),
-        };
-        self.abort(Abort::Because(failure), cx);
-    }
-
-    /// Has a lease go back that is kept, if there is no offer and it is time.
-    fn want_room(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.room_at().is_some_and(|at| cx.now.boot >= at) {
-            acquire.room_at = Some(cx.now.boot + ROOM_AGAIN);
-            cx.out.report(self.id, Report::WantsRoom);
-        }
-    }
-
-    pub(super) fn acquire_on_opened(&mut self, cx: &mut Cx<'_>) {
-        self.acquire_event(Event::Opened, cx);
-    }
-
-    pub(super) fn acquire_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        match frame {
-            Frame::Udp(udp) => self.acquire_event(Event::Udp(udp), cx),
-            Frame::Arp(arp) => self.acquire_event(Event::Arp(arp), cx),
-        }
-    }
-
-    pub(super) fn acquire_on_unreadable(&mut self, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
-        self.acquire_event(Event::Unreadable { cause, from }, cx);
-    }
-
-    /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
-    pub(super) fn acquire_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        if acquire.stage == Stage::Exchanging {
-            self.fail_link(cause, cx);
-        }
-    }
-
-    fn acquire_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.stage != Stage::Exchanging {
-            return;
-        }
-        if self.exchange.is_closed() && acquire.client.is_to_discover(cx.now.boot) && !self.may_try(cx) {
-            return;
-        }
-        let Life::Acquiring(acquire) = &mut self.life else { return };
         let from = told::sender(&event);
-        let mut output = acquire.client.handle(cx.now.boot, event);
-        self.tell_refused(from, &output, cx);
-        if self.acquire_refuses(&mut output, cx) {
-            return;
+        let mut output = self.client.handle(cx.now.boot, event);
+        common.tell_refused(from, &output, cx);
+        if self.refuses(common, &mut output, cx)? {
+            return SAME;
         }
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        acquire.recall_taken(cx.now.boot);
-        let asked = acquire.client.requesting();
-        let unwanted = acquire.not_wanted().filter(|_| acquire.adopts);
+        self.recall_taken(cx.now.boot);
+        let asked = self.client.requesting();
+        let unwanted = self.not_wanted().filter(|_| self.adopts);
         let Output { mut frames, verdict, listen, .. } = output;
-        self.guard_request(asked, &mut frames, cx);
+        common.guard_request(asked, &mut frames, cx);
         if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
-            && !self.may_decline(lease, cx)
+            && !common.may_decline(lease, cx)
         {
             frames.clear();
         }
-        self.exchange.send(frames, cx);
+        common.exchange.send(frames, cx);
         match verdict {
-            Some(Verdict::Won(lease)) if self.probes_first() => self.probe_first(&lease, cx),
-            Some(Verdict::Won(lease)) if self.doubts(lease.ip()) => self.await_control(cx),
-            Some(Verdict::Won(_)) => self.make_durable(cx),
+            Some(Verdict::Won(lease)) if common.probes_first() => self.probe_first(common, &lease, cx),
+            Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
+                self.await_control(common, cx);
+                SAME
+            }
+            Some(Verdict::Won(_)) => self.make_durable(common, cx),
             Some(Verdict::Lost(lease, Loss::Conflict { by })) => {
-                self.acquire_declined(&lease, by, cx);
-                self.acquire_again(cx);
+                self.declined(common, &lease, by, cx)?;
+                self.seek(common, cx)
             }
             Some(Verdict::Unwanted { server, wanted, offered }) => {
-                self.abort(Abort::Because(Failure::NotWanted { server, wanted, offered }), cx);
+                self.abort(common, Abort::Because(Failure::NotWanted { server, wanted, offered }), cx)
             }
             // A container that runs is asked for again later: others wait for their turn.
-            None if let Some(failure) = unwanted => self.abort(Abort::Because(failure), cx),
+            None if let Some(failure) = unwanted => self.abort(common, Abort::Because(failure), cx),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
-                self.open(Sockets { chaddr: self.identity.chaddr, arp: Hears::Answers, hold_port: None }, true, cx);
+                let want = Sockets { chaddr: common.identity.chaddr, arp: Hears::Answers, hold_port: None };
+                common.open(want, true, cx);
+                SAME
             }
-            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => self.exchange.close(cx),
+            Some(Verdict::Kept(_) | Verdict::Lost(..)) | None => {
+                common.exchange.close(cx);
+                SAME
+            }
+        }
+    }
+
+    /// Has a lease go back that is kept, if there is no offer and it is time.
+    fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if self.room_at().is_some_and(|at| cx.now.boot >= at) {
+            self.room_at = Some(cx.now.boot + ROOM_AGAIN);
+            cx.out.report(common.id, Report::WantsRoom);
         }
     }
 
     /// Somebody else uses the address. One that is only asked for is declined with its ACK.
-    pub(super) fn acquire_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
-        let claim = self.claim();
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        match acquire.stage {
+    fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
+        match self.stage {
             Stage::Exchanging => {
-                acquire.taken.extend(claim);
-                self.acquire_event(Event::Conflict { by }, cx);
+                self.taken.extend(common.claim());
+                self.event(common, Event::Conflict { by }, cx)
             }
-            Stage::Probing => self.seek_another(Some(by), cx),
-            Stage::Doubting => self.forget_won(Some(by), false, cx),
-            Stage::Sizing if let Some(result) = acquire.sized.take() => self.sized(*result, cx),
+            Stage::Probing => self.seek_another(common, Some(by), cx),
+            Stage::Doubting => {
+                self.forget_won(common, Some(by), false, cx);
+                SAME
+            }
+            Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
             // The write, or the change of the link, has to be over first.
-            Stage::Persisting { .. } | Stage::Sizing => {}
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => {}
+            Stage::Persisting { .. } | Stage::Sizing => SAME,
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => SAME,
         }
     }
 
     /// Looks for another lease, on the sockets that are open already if there are any.
-    pub(super) fn acquire_again(&mut self, cx: &mut Cx<'_>) {
-        let event = if self.exchange.can_send() { Event::Opened } else { Event::Clock };
-        self.acquire_event(event, cx);
+    fn seek(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        let event = if common.exchange.can_send() { Event::Opened } else { Event::Clock };
+        self.event(common, event, cx)
     }
 
     /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it
     /// has to go back.
-    fn probe_first(&mut self, lease: &Lease, cx: &mut Cx<'_>) {
+    fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
         if let Some(times) = lease.times.filter(|_| lease.expired(cx.now.boot + probing)) {
             let failure = Failure::TooShort { server, address, lease: times.end, probing };
-            return self.abort(Abort::Because(failure), cx);
+            return self.abort(common, Abort::Because(failure), cx);
         }
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        acquire.stage = Stage::Probing;
-        cx.out.report(self.id, Report::ExchangeOver);
-        self.guard_first(address, None, cx);
+        self.stage = Stage::Probing;
+        cx.out.report(common.id, Report::ExchangeOver);
+        common.guard_first(address, Waits::Add, cx);
+        self.watch(common, cx)
+    }
+
+    /// Keeps the lease waiting until it is known what a station's claim to its address is worth. The sockets stay open.
+    fn await_control(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        self.stage = Stage::Probing;
+        cx.out.report(common.id, Report::ExchangeOver);
+        common.await_control(Waits::Add, cx);
     }
 
     /// The lease is there; the sockets stay open in case it has to go back.
-    pub(super) fn make_durable(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.has_ended(cx.now.boot) {
-            return self.seek_another(None, cx);
+    fn make_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if self.has_ended(cx.now.boot) {
+            return self.seek_another(common, None, cx);
         }
-        acquire.stage = Stage::Persisting { aborted: false };
+        self.stage = Stage::Persisting { aborted: false };
         // What was leased under the identity and is another address goes back once this one is held.
-        let own = acquire.client.lease().map(Lease::ip);
+        let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
-        acquire.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
-        let replaces = acquire.replaces.clone();
+        self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
+        let replaces = self.replaces.clone();
         // An address that was offered before is not this one's: rapid commit may bring another.
-        if let Some(address) = acquire.client.lease().map(Lease::ip) {
-            self.guard_only(address, cx);
+        if let Some(address) = own {
+            common.guard_only(address, cx);
         }
-        cx.out.report(self.id, Report::ExchangeOver);
-        self.note_acquired(cx);
-        self.persist(Want::Bound { replaces }, cx);
+        cx.out.report(common.id, Report::ExchangeOver);
+        self.note_acquired(common, cx);
+        self.persist(common, Want::Bound { replaces }, cx);
+        SAME
     }
 
-    fn note_acquired(&self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.lease() else { return };
-        match (acquire.adopts, self.predecessors.is_empty()) {
-            (true, _) => self.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => self.note_bound(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => self.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx),
+    fn note_acquired(&self, common: &Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.lease() else { return };
+        match (self.adopts, common.predecessors.is_empty()) {
+            (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => {
+                common.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
+            }
         }
     }
 
-    pub(super) fn acquire_on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        let (adopts, resizes) = (acquire.adopts, acquire.resizes());
-        let aborted = match acquire.stage {
-            Stage::Persisting { aborted } => aborted,
-            Stage::Forgetting { by, aborted } => return self.forgot_won(result, by, aborted, cx),
-            Stage::AwaitingPermit
-            | Stage::Exchanging
-            | Stage::Probing
-            | Stage::Doubting
-            | Stage::Sizing
-            | Stage::Over => return,
-        };
+    /// Goes on after the lease was written, or could not be.
+    fn on_written(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        aborted: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         if result.is_ok() {
-            cx.out.report(self.id, Report::Replaced(std::mem::take(&mut acquire.replaces)));
+            cx.out.report(common.id, Report::Replaced(std::mem::take(&mut self.replaces)));
         }
         match (result, aborted) {
-            (Ok(()), aborted) if let Some(by) = self.heard_conflict() => self.forget_won(Some(by), aborted, cx),
-            (Ok(()), true) if let Some((_, by)) = self.claim() => self.forget_won(Some(by), true, cx),
-            (Ok(()), true) => self.give_back_won(cx),
-            (Ok(()), false) if self.is_in_doubt() => self.doubt_durable(),
-            (Ok(()), false) => self.go_on_durable(cx),
+            (Ok(()), aborted) if let Some(by) = common.heard_conflict() => {
+                self.forget_won(common, Some(by), aborted, cx);
+                SAME
+            }
+            (Ok(()), true) if let Some((_, by)) = common.claim() => {
+                self.forget_won(common, Some(by), true, cx);
+                SAME
+            }
+            (Ok(()), true) => self.give_back_won(common, cx),
+            // The lease is durable, and a station claims its address. The sockets stay open.
+            (Ok(()), false) if common.is_in_doubt() => {
+                self.stage = Stage::Doubting;
+                SAME
+            }
+            (Ok(()), false) => self.go_on_durable(common, cx),
             // It is held in memory until there is room.
-            (Err(cause), false) if adopts => {
-                self.exchange.close(cx);
-                self.held(cx);
+            (Err(cause), false) if self.adopts => {
+                common.exchange.close(cx);
+                let resizes = self.resizes();
+                let Some(mut hold) = self.held(common, cx) else { return SAME };
                 if resizes {
-                    self.size_later();
+                    hold.size_later();
                 }
-                self.persist_later(&cause, cx);
+                common.persist_later(&cause, cx);
+                Break(Life::Held(hold))
             }
             (Err(cause), _) => {
                 if !aborted {
-                    cx.out.report(self.id, Report::Failed(Failure::Store(cause)));
+                    cx.out.report(common.id, Report::Failed(Failure::Store(cause)));
                 }
-                self.undo_write(cx);
+                self.undo_write(common, cx)
             }
-        }
-    }
-
-    /// The lease is durable, and a station claims its address. The sockets stay open.
-    fn doubt_durable(&mut self) {
-        if let Life::Acquiring(acquire) = &mut self.life {
-            acquire.stage = Stage::Doubting;
         }
     }
 
     /// The lease is durable, and nobody is known to use its address.
-    fn go_on_durable(&mut self, cx: &mut Cx<'_>) {
-        self.hand_over(cx);
-        self.make_fit(cx);
+    fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        common.hand_over(cx);
+        self.make_fit(common, cx)
     }
 
     /// Goes on after all that claim the address were found to claim every address.
-    pub(super) fn acquire_cleared(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        match acquire.stage {
-            Stage::Doubting => self.go_on_durable(cx),
-            Stage::Sizing if let Some(result) = acquire.sized.take() => self.sized(*result, cx),
+    fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        match self.stage {
+            Stage::Doubting => self.go_on_durable(common, cx),
+            Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
             Stage::AwaitingPermit
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
             | Stage::Sizing
-            | Stage::Over => {}
+            | Stage::Over => SAME,
         }
     }
 
     /// Gives the acquisition up.
-    pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
+    pub(super) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
         // No more than the address that the container has.
-        let only_its_own = acquire.client.owed(cx.now.boot).is_none_or(|lease| acquire.insists == Some(lease.ip()));
-        let runs_on = acquire.adopts && !link_gone && !cancelled && only_its_own;
+        let only_its_own = self.client.owed(cx.now.boot).is_none_or(|lease| self.insists == Some(lease.ip()));
+        let runs_on = self.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
-            cx.out.report(self.id, Report::Failed(failure));
+            cx.out.report(common.id, Report::Failed(failure));
         }
-        match acquire.stage {
+        match self.stage {
             Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
-                acquire.stage = Stage::Over;
-                cx.out.report(self.id, Report::ExchangeOver);
+                self.stage = Stage::Over;
+                cx.out.report(common.id, Report::ExchangeOver);
                 match runs_on {
-                    true => self.close(cx),
-                    false if self.owes_unsaid(link_gone, cx) => return self.give_back_unsaid(link_gone, cx),
-                    false => self.undo_exchange(cx),
+                    true => common.close(cx),
+                    false if self.owes_unsaid(common, link_gone, cx) => {
+                        return self.give_back_unsaid(common, link_gone, cx);
+                    }
+                    false => self.undo_exchange(common, cx),
                 }
-                cx.out.report(self.id, Report::Over);
+                cx.out.report(common.id, Report::Over);
             }
-            Stage::Persisting { .. } => acquire.stage = Stage::Persisting { aborted: true },
-            Stage::Forgetting { by, .. } => acquire.stage = Stage::Forgetting { by, aborted: true },
-            Stage::Doubting | Stage::Sizing => match self.claim() {
-                Some((_, by)) => self.forget_won(Some(by), true, cx),
-                None => self.give_back_won(cx),
+            Stage::Persisting { .. } => self.stage = Stage::Persisting { aborted: true },
+            Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
+            Stage::Doubting | Stage::Sizing => match common.claim() {
+                Some((_, by)) => self.forget_won(common, Some(by), true, cx),
+                None => return self.give_back_won(common, cx),
             },
         }
+        SAME
     }
 
     /// Fails the ADD because of its link.
-    pub(super) fn fail_link(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        let target = Target::Known(self.link.clone()).to_string();
-        self.abort(Abort::Because(Failure::Link { target, cause }), cx);
+    fn fail_link(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        let target = Target::Known(common.link.clone()).to_string();
+        self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)
     }
 
-    /// The lease is durable and its link ready: the ADD may hear of it.
-    pub(super) fn held(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &self.life else { return };
-        let Some(lease) = acquire.client.shared() else { return };
-        if !acquire.adopts && lease.expired(cx.now.boot) {
-            self.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
-            return self.forget_won(None, false, cx);
+    /// Returns the life in which the lease is held, which is durable and its link ready: the ADD may hear of it. `None` where it
+    /// has ended.
+    fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
+        let lease = self.client.shared()?;
+        if !self.adopts && lease.expired(cx.now.boot) {
+            common.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
+            self.forget_won(common, None, false, cx);
+            return None;
         }
-        log_acquired(&self.attachment, &lease);
-        let mut client = acquire.client.clone();
+        log_acquired(&common.attachment, &lease);
+        let mut client = self.client.clone();
         client.not_waited_for();
-        client.set_station(self.station());
-        client.set_mtu(acquire.mtu);
-        cx.out.report(self.id, Report::Leased { lease: Box::new((*lease).clone()), began: acquire.began });
-        let (adopts, taken_off, leaves_routes) =
-            (acquire.adopts, acquire.taken_off, acquire.leaves_routes(&self.profile));
-        self.guard_lease(lease.ip(), adopts && !taken_off, cx);
+        client.set_station(common.station());
+        client.set_mtu(self.mtu);
+        cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
+        common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
         let mut hold = Hold::new(client, lease);
-        if taken_off {
+        if self.taken_off {
             hold.take_off();
         }
-        self.life = Life::Held(Box::new(hold));
-        if leaves_routes {
-            self.route_later();
+        if self.leaves_routes(&common.profile) {
+            hold.route_later();
+        }
+        Some(Box::new(hold))
+    }
+
+    /// Goes on after a conflict is no matter any more: what waited for that goes on.
+    fn go_on(&mut self, common: &mut Common, waits: Waits, cx: &mut Cx<'_>) -> Next {
+        match waits {
+            Waits::Add => self.make_durable(common, cx),
+            Waits::Nothing | Waits::Lease(_) => SAME,
+        }
+    }
+}
+
+impl Living for Acquire {
+    fn is_live(&self) -> bool {
+        self.is_wanted()
+    }
+
+    fn standing(&self, now: Instant) -> Standing {
+        Standing {
+            stage: if self.is_wanted() { Stand::Acquiring } else { Stand::Leaving },
+            claim: claim_of(&self.client, now).filter(|_| self.stage != Stage::Over),
+        }
+    }
+
+    fn lease<'a>(&'a self, _common: &'a Common, _now: Instant) -> Option<&'a Lease> {
+        None
+    }
+
+    fn client(&self) -> Option<&Client> {
+        Some(&self.client)
+    }
+
+    fn client_mut(&mut self) -> Option<&mut Client> {
+        Some(&mut self.client)
+    }
+
+    fn state(&self) -> &'static str {
+        self.client.state()
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let own = match self.stage {
+            Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
+            Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
+            Stage::AwaitingPermit
+            | Stage::Persisting { .. }
+            | Stage::Doubting
+            | Stage::Forgetting { .. }
+            | Stage::Sizing
+            | Stage::Over => None,
+        };
+        let limit = self.is_limited().then_some((self.limit, Why::Call));
+        let room = self.room_at().map(|at| (at, Why::Call));
+        [own, self.survey_at(), room, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
+        let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
+        // A daemon that ends before it is done leaves that to the next one.
+        let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile));
+        let former = (mtu_due || routes_due).then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
+        Some(Record { former, taken_off: self.taken_off, ..common.record(lease, RecordState::Bound, cx) })
+    }
+
+    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if cx.now.boot < self.limit || !self.is_limited() {
+            if self.stage == Stage::Probing && self.has_ended(cx.now.boot) {
+                return self.seek_another(common, None, cx);
+            }
+            self.survey(common, cx);
+            self.want_room(common, cx);
+            return self.event(common, Event::Clock, cx);
+        }
+        let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
+            Some((address, by)) if self.declined.is_empty() => Failure::Conflict { address, by },
+            Some(_) | None => self.timed_out(&common.identity.lan, cx.now.boot),
+        };
+        self.abort(common, Abort::Because(failure), cx)
+    }
+
+    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.event(common, Event::Opened, cx)
+    }
+
+    /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
+    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        match self.stage {
+            Stage::Exchanging => self.fail_link(common, cause, cx),
+            _ => SAME,
+        }
+    }
+
+    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.on_unopened(common, cause, cx)
+    }
+
+    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        match frame {
+            Frame::Udp(udp) => self.event(common, Event::Udp(udp), cx),
+            Frame::Arp(arp) => self.event(common, Event::Arp(arp), cx),
+        }
+    }
+
+    fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
+        self.event(common, Event::Unreadable { cause, from }, cx)
+    }
+
+    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
+        match self.stage {
+            Stage::Persisting { aborted } => self.on_written(common, result, aborted, cx),
+            Stage::Forgetting { by, aborted } => self.forgot_won(common, result, by, aborted, cx),
+            Stage::AwaitingPermit
+            | Stage::Exchanging
+            | Stage::Probing
+            | Stage::Doubting
+            | Stage::Sizing
+            | Stage::Over => SAME,
+        }
+    }
+
+    fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        self.on_sizing(common, outcome, cx)
+    }
+
+    fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.fail_link(common, cause, cx)
+    }
+
+    fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {
+        match found {
+            Found::Free(waits) => {
+                self.client.is_free();
+                self.go_on(common, waits, cx)
+            }
+            Found::Cleared(Waits::Nothing) => self.cleared(common, cx),
+            Found::Cleared(waits) => self.go_on(common, waits, cx),
+            Found::Conflict { by } => {
+                common.note_conflict(&self.client, by, cx);
+                self.on_conflict(common, by, cx)
+            }
+            Found::Unwatched { waits: Waits::Add, cause } => self.fail_link(common, cause, cx),
+            Found::Unwatched { waits: Waits::Nothing | Waits::Lease(_), .. } => SAME,
+        }
+    }
+
+    fn on_permit(&mut self, common: &mut Common, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
+        if self.stage != Stage::AwaitingPermit {
+            return SAME;
+        }
+        self.stage = Stage::Exchanging;
+        self.queued = cx.now.boot.saturating_since(self.since);
+        self.since = cx.now.boot;
+        self.room_at = (!self.adopts).then(|| cx.now.boot + ROOM_AFTER);
+        let discovers = self.client.is_to_discover(cx.now.boot);
+        match sockets {
+            None => self.event(common, Event::Clock, cx),
+            Some(sockets) => {
+                let may = !discovers || self.may_try(common, cx)?;
+                if !may {
+                    cx.out.close(sockets);
+                    return SAME;
+                }
+                common.exchange.take(common.id, sockets, cx);
+                self.event(common, Event::Opened, cx)
+            }
         }
     }
 }

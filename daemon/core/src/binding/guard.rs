@@ -12,20 +12,22 @@
 //!
 //! A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
 //!
-//! An address that the daemon puts on is announced in any case: others may know it as somebody else's of before. So is one whose
+//! An address that the daemon puts on is announced in any case: others may know it as somebody else's. So is one whose
 //! interface gets another Ethernet address. Only what a restart goes on with there is not: a restart sends nothing.
 
 mod doubt;
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::hold::Before;
-use super::{Binding, Cx, Life, of_netns};
+use super::{Common, Cx, of_netns};
 use crate::conflict::control::Control;
-use crate::conflict::lans::MAX_CONFLICTS;
+use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::conflict::{Heard, Turn, Window};
+use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Detection;
 use crate::effect::{ExchangeId, Why};
@@ -33,7 +35,7 @@ use crate::event::EventKind;
 use crate::link::{Hears, Link, LinkCause, Sockets};
 use crate::time::Instant;
 use crate::wire::Mac;
-use crate::wire::frame::{Arp, Frame};
+use crate::wire::frame::Arp;
 
 /// How long a window waits before it opens sockets of its own: by then the caller has its answer.
 const OFF_REPLY: Duration = Duration::from_millis(10);
@@ -57,15 +59,28 @@ pub(super) struct Guard {
     ignores: bool,
     /// Who uses the address.
     heard: Option<Mac>,
-    /// The DECLINE, which waits for the store.
-    decline: Vec<Vec<u8>>,
+    /// The DECLINE of a lease, which waits for the store.
+    decline: Option<Box<(Lease, Vec<Vec<u8>>)>>,
     /// The write under way tells the store of what the DECLINE waits for.
     told: bool,
 }
 
+/// What conflict detection found out, for the life whose address is under watch.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nobody else uses the address; what waited for that goes on.
+    Free(Waits),
+    /// All that claim the address claim every address; what waited for that goes on.
+    Cleared(Waits),
+    /// A station uses the address.
+    Conflict { by: Mac },
+    /// The address cannot be watched; what waited goes on without.
+    Unwatched { waits: Waits, cause: LinkCause },
+}
+
 /// What waits until the probes are over.
 #[derive(Clone, Copy, Debug, Default)]
-enum Waits {
+pub(super) enum Waits {
     /// Nothing.
     #[default]
     Nothing,
@@ -86,24 +101,24 @@ enum Way {
 
 impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
-        let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, Vec::new());
+        let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, None);
         let (control, ignores, heard) = (None, false, None);
         Box::new(Self { window, way, exchange, reopened: false, waits, control, ignores, heard, decline, told: false })
     }
 }
 
-impl Binding {
-    /// Tells whether the lease waits for the probes.
+impl Common {
+    /// Returns whether the lease waits for the probes.
     pub(super) fn probes_first(&self) -> bool {
         self.detects() && self.profile.detection == Detection::Strict
     }
 
-    /// Tells whether a lease waits for its probes now.
+    /// Returns whether a lease waits for its probes now.
     pub(super) fn is_probing(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
-    /// Tells whether a lease waits for its probes where there was none.
+    /// Returns whether a lease waits for its probes where there was none.
     pub(super) fn probes_after_loss(&self) -> bool {
         self.probing().is_some_and(|before| before.used.is_none())
     }
@@ -189,29 +204,24 @@ impl Binding {
         }
     }
 
-    /// Probes for an address that is not used before that is over. `before`: how the binding stood, where no ADD waits.
-    pub(super) fn guard_first(&mut self, address: Ipv4Addr, before: Option<Before>, cx: &mut Cx<'_>) {
+    /// Probes for an address that is not used before that is over, which `waits`. To be followed by a watch.
+    pub(super) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
         self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
         if let Some(guard) = &mut self.guard {
-            guard.waits = before.map_or(Waits::Add, Waits::Lease);
+            guard.waits = waits;
         }
-        self.guard_on_clock(cx);
     }
 
-    /// Takes note that an address appeared on the binding's interface.
-    pub(super) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        if !self.guards(address) {
-            return;
-        }
-        if let Some(guard) = &mut self.guard {
-            guard.window.appeared(cx.now.boot);
-        }
-        self.guard_on_clock(cx);
+    /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: to be followed by
+    /// a watch.
+    pub(super) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
+        let guard = self.guard.as_mut().filter(|guard| guard.window.address() == address);
+        guard.map(|guard| guard.window.appeared(cx.now.boot)).is_some()
     }
 
-    /// Takes note that the leased address is not on the interface.
+    /// Records that the leased address is not on the interface.
     pub(super) fn guard_off_address(&mut self, address: Ipv4Addr) {
         if let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) {
             guard.window.disappeared();
@@ -219,17 +229,32 @@ impl Binding {
     }
 
     /// Announces an address that the daemon has put on its interface, where no window does: there is no detection, or the
-    /// change had to wait for longer than the window was open.
-    pub(super) fn announce(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
-        if self.guard.is_none() {
+    /// change had to wait for longer than the window was open. Returns whether that begins, by a watch.
+    pub(super) fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
+        let begins = self.guard.is_none();
+        if begins {
             let window = Window::announcing(address, self.own_macs(), cx.now.boot);
             self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
-            self.guard_on_clock(cx);
         }
+        begins
     }
 
-    /// Takes note that the interface has another Ethernet address.
-    pub(crate) fn on_ethernet(&mut self, mac: Mac) {
+    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is on
+    /// already): the neighbours know it by the previous one, which may have been announced. Returns whether that begins, by a
+    /// watch.
+    pub(super) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
+        let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) else {
+            return self.announce(address, cx);
+        };
+        guard.window.announce_again(cx.now.boot);
+        if guard.exchange.is_closed() {
+            guard.way = Way::Own { at: cx.now.boot };
+        }
+        true
+    }
+
+    /// Records that the interface has another Ethernet address.
+    pub(super) fn on_ethernet(&mut self, mac: Mac) {
         let Link::InNetns { mac: known, .. } = &mut self.link else { return };
         *known = mac;
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
@@ -241,40 +266,15 @@ impl Binding {
         if let Some(guard) = &mut self.guard {
             guard.window.bear(own);
         }
-        if let Life::Held(hold) = &mut self.life {
-            hold.client.set_station(mac);
-            hold.moves();
-        }
-    }
-
-    /// Tells whether the leased address is to be announced because of that, if it still is on the interface.
-    pub(crate) fn is_to_announce(&self) -> bool {
-        matches!(&self.life, Life::Held(hold) if hold.has_moved())
-    }
-
-    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is on
-    /// already): the neighbours know it by the one before, which may have been announced.
-    pub(crate) fn announce_moved(&mut self, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        let Some(address) = hold.take_moved() else { return };
-        match &mut self.guard {
-            Some(guard) if guard.window.address() == address => {
-                guard.window.announce_again(cx.now.boot);
-                if guard.exchange.is_closed() {
-                    guard.way = Way::Own { at: cx.now.boot };
-                }
-                self.guard_on_clock(cx);
-            }
-            Some(_) | None => self.announce(address, cx),
-        }
     }
 
     /// Stops watching. A DECLINE that waits leaves now.
     pub(super) fn close_guard(&mut self, cx: &mut Cx<'_>) {
-        let decline = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.decline)).unwrap_or_default();
-        let address = self.guard.as_ref().map(|guard| guard.window.address()).filter(|_| !decline.is_empty());
-        if address.is_some_and(|address| self.may_decline_late(address, cx)) {
-            self.guard_send(decline, cx);
+        let decline = self.guard.as_mut().and_then(|guard| guard.decline.take());
+        if let Some((lease, frames)) = decline.map(|decline| *decline)
+            && self.may_decline(&lease, cx)
+        {
+            self.guard_send(frames, cx);
         }
         if let Some(mut guard) = self.guard.take() {
             guard.exchange.close(cx);
@@ -294,7 +294,8 @@ impl Binding {
         Some((at, Why::Conflict))
     }
 
-    pub(super) fn guard_on_clock(&mut self, cx: &mut Cx<'_>) {
+    /// Goes on as far as it gets now. Returns what it found out; there may be more.
+    pub(super) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         // One that has heard of a conflict is kept until that can be acted on.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
             let can_send = match guard.way {
@@ -303,32 +304,49 @@ impl Binding {
                 Way::Shared => self.exchange.can_send(),
             };
             if guard.control.is_some() {
-                match self.control_on_clock(can_send, cx) {
-                    true => continue,
-                    false => return,
+                match self.control_on_clock(can_send, client, cx) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(found) => return found,
                 }
             }
             if !can_send {
-                return;
+                return None;
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
                 Turn::Send(frame) => self.guard_send(vec![frame], cx),
-                Turn::Free => self.on_free(cx),
-                Turn::Wait => return,
-                Turn::Over => return self.close_guard(cx),
+                Turn::Free => {
+                    let waits = std::mem::take(&mut guard.waits);
+                    cx.conflicts.free(&self.identity.lan);
+                    return Some(Found::Free(waits));
+                }
+                Turn::Wait => return None,
+                Turn::Over => {
+                    self.close_guard(cx);
+                    return None;
+                }
             }
         }
+        None
     }
 
-    /// Tells whether this exchange is the window's own.
+    /// Returns whether this exchange is the window's own.
     pub(super) fn is_guards(&self, exchange: ExchangeId) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.exchange.is(exchange))
     }
 
-    pub(super) fn guard_on_opened(&mut self, exchange: ExchangeId, cx: &mut Cx<'_>) {
-        if self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange)) {
-            self.guard_on_clock(cx);
-        }
+    /// Returns whether this exchange is the window's own, and open.
+    pub(super) fn guard_hears(&self, exchange: ExchangeId) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.exchange.is_open(exchange))
+    }
+
+    /// Returns whether the window hears by the sockets of the DHCP exchange.
+    pub(super) fn guard_shares(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared)
+    }
+
+    /// Records that the window's own sockets are open; false where they are not these, or not wanted any more.
+    pub(super) fn guard_opened(&mut self, exchange: ExchangeId) -> bool {
+        self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
     /// Opens the window's sockets once more, a little later, where nothing waits for it.
@@ -342,39 +360,19 @@ impl Binding {
         true
     }
 
-    /// Goes on without: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait for
-    /// that is not.
-    pub(super) fn guard_on_broken(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
+    /// Goes on without sockets: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait
+    /// for that is not. `is_lost`: the binding's own link is gone.
+    pub(super) fn unwatch(&mut self, cause: LinkCause, is_lost: bool, cx: &mut Cx<'_>) -> Option<Found> {
         if cause == LinkCause::Down && self.reopens(cx) {
-            return;
+            return None;
         }
-        let is_lost = self.parent.is_none() && self.is_lost(&cause, cx);
         if !is_lost && self.is_in_doubt() {
-            return self.believe_claim(cx);
+            return self.believe_claim();
         }
         let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
         self.close_guard(cx);
         tracing::debug!(attachment = %self.attachment, %cause, "no sockets for conflict detection");
-        match waits {
-            _ if is_lost => self.on_link_gone(cause, cx),
-            Waits::Nothing => {}
-            Waits::Add => self.fail_link(cause, cx),
-            Waits::Lease(before) => self.hold_free(before, cx),
-        }
-    }
-
-    pub(super) fn guard_on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        let open = self.guard.as_ref().is_some_and(|guard| guard.exchange.is_open(exchange));
-        if let (true, Frame::Arp(arp)) = (open, frame) {
-            self.guard_on_arp(arp, cx);
-        }
-    }
-
-    /// Takes in an ARP packet that came over the DHCP exchange.
-    pub(super) fn guard_on_shared(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
-        if self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared) {
-            self.guard_on_arp(arp, cx);
-        }
+        Some(Found::Unwatched { waits, cause })
     }
 
     /// Sends over the window's sockets, or over those of the DHCP exchange where it has none.
@@ -386,22 +384,24 @@ impl Binding {
     }
 
     /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
-    pub(super) fn decline_later(&mut self, frames: Vec<Vec<u8>>) {
-        if let Some(guard) = &mut self.guard {
-            guard.decline = frames;
+    pub(super) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
+        if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
+            guard.decline = Some(Box::new((lease, frames)));
         }
     }
 
-    /// Tells whether a DECLINE waits for the store. Nothing else waits for the window then.
-    pub(super) fn is_declining(&mut self) -> bool {
-        let guard = self.guard.as_mut().filter(|guard| !guard.decline.is_empty());
-        guard.map(|guard| guard.waits = Waits::Nothing).is_some()
+    /// Stops watching, unless a DECLINE waits for the store. Nothing else waits for the window then.
+    pub(super) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
+        match self.guard.as_mut().filter(|guard| guard.decline.is_some()) {
+            Some(guard) => guard.waits = Waits::Nothing,
+            None => self.close_guard(cx),
+        }
     }
 
     /// A write leaves, which tells the store of what a DECLINE waits for.
     pub(super) fn telling_store(&mut self) {
         if let Some(guard) = &mut self.guard {
-            guard.told = !guard.decline.is_empty();
+            guard.told = guard.decline.is_some();
         }
     }
 
@@ -414,14 +414,8 @@ impl Binding {
 
     /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
     /// whether that is known: then nothing is to be released.
-    pub(super) fn decline_owed(&mut self, cx: &mut Cx<'_>) -> bool {
-        let heard = self.claim();
-        let client = match &mut self.life {
-            Life::Acquiring(acquire) => &mut acquire.client,
-            Life::Held(hold) => &mut hold.client,
-            Life::Releasing(_) => return false,
-        };
-        let Some((address, by)) = heard else { return false };
+    pub(super) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        let Some((address, by)) = self.claim() else { return false };
         let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
         let frame = client.abort_in_conflict(cx.now.boot);
         if self.exchange.can_send() && self.may_decline(&lease, cx) {
@@ -439,6 +433,14 @@ impl Binding {
         let lan = &self.identity.lan;
         if cx.conflicts.conflict(lan, (address, by), cx.now.boot) {
             tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
+        }
+    }
+
+    /// Returns whether an address that is not known yet may be tried now on this LAN, or from when.
+    pub(super) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
+        match self.detects() {
+            true => cx.conflicts.begin(&self.identity.lan, cx.now.boot),
+            false => Ok(()),
         }
     }
 
@@ -461,70 +463,48 @@ impl Binding {
         own.into_iter().chain(self.predecessors.iter().copied()).collect()
     }
 
-    fn open_guard(&mut self, cx: &mut Cx<'_>) {
+    fn open_guard(&mut self, cx: &mut Cx<'_>) -> Option<Found> {
         let Some(link) = self.guard_link().cloned() else {
-            let cause = LinkCause::refused("use the parent link", "it is not known");
-            return self.guard_on_broken(cause, cx);
+            return self.unwatch(LinkCause::refused("use the parent link", "it is not known"), false, cx);
         };
-        let Some(guard) = &mut self.guard else { return };
+        let Some(guard) = &mut self.guard else { return None };
         let arp = Hears::About(guard.window.address());
         let want = Sockets { chaddr: self.identity.chaddr, arp, hold_port: None };
         guard.exchange.open(self.id, &link, want, cx);
+        None
     }
 
-    /// Nobody else uses the address.
-    fn on_free(&mut self, cx: &mut Cx<'_>) {
-        cx.conflicts.free(&self.identity.lan);
-        match &mut self.life {
-            Life::Acquiring(acquire) => acquire.client.is_free(),
-            Life::Held(hold) => hold.client.is_free(),
-            Life::Releasing(_) => {}
-        }
-        match self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default() {
-            Waits::Nothing => {}
-            Waits::Add => self.make_durable(cx),
-            Waits::Lease(before) => self.hold_free(before, cx),
-        }
-    }
-
-    /// Tells whether an attachment of the same namespace has this Ethernet address. Its interface is not somebody else: the
+    /// Returns whether an attachment of the same namespace has this Ethernet address. Its interface is not somebody else: the
     /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and asks from any of them.
     fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
         let Some((cookie, _)) = self.link.in_netns() else { return false };
         of_netns(cx.by_netns, cookie).any(|(_, inside)| inside == mac)
     }
 
-    fn guard_on_arp(&mut self, arp: &Arp, cx: &mut Cx<'_>) {
+    /// Takes in an ARP packet. Returns what is known by it.
+    pub(super) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
         if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) {
-            return;
+            return None;
         }
-        if self.is_of_proxy(arp, cx) {
-            return;
+        if self.is_of_proxy(client, arp, cx) {
+            return None;
         }
-        let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) else { return };
+        let guard = self.guard.as_mut().filter(|guard| guard.heard.is_none())?;
         match guard.window.on_arp(cx.now.boot, arp) {
-            Heard::Nothing => {}
+            Heard::Nothing => None,
             Heard::Defend(frame) => {
                 tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "somebody else claims the address, defending it");
                 self.guard_send(vec![frame], cx);
+                None
             }
-            Heard::Conflict { by } => self.doubt(by, arp, cx),
+            Heard::Conflict { by } => self.doubt(by, client, arp, cx),
         }
     }
 
-    fn on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
-        let client = match &self.life {
-            Life::Acquiring(acquire) => &acquire.client,
-            Life::Held(hold) => &hold.client,
-            Life::Releasing(_) => return,
-        };
+    /// Notes for the operator that a station uses the address which the client has, or asks for.
+    pub(super) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
         if let Some(lease) = client.owed(cx.now.boot) {
             self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);
-        }
-        match &self.life {
-            Life::Acquiring(_) => self.acquire_on_conflict(by, cx),
-            Life::Held(_) => self.hold_on_conflict(by, cx),
-            Life::Releasing(_) => {}
         }
     }
 }

@@ -1,20 +1,31 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, for as long as its attachment lives.
 
+mod carry;
+mod leavings;
 mod presence;
+mod routes;
+mod turns;
+mod work;
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::persistence::Persistence;
-use super::{Binding, Cx, Holder, Life, Permit, Report, Work, told};
+pub(crate) use self::leavings::without;
+use self::work::Work;
+use super::common::Permit;
+use super::guard::Waits;
+use super::holders::{Stand, Standing};
+use super::tenancy::{claim_of, decline_foreign};
+use super::{Common, Cx, Found, Leave, Living, Next, Report, SAME, told};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::OnChange;
+use crate::dhcpv4::profile::{OnChange, Profile};
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::link::{Hears, LinkCause, Sockets};
-use crate::record::{BindingId, Former};
+use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -43,6 +54,8 @@ pub(crate) struct Hold {
     presence: Presence,
     /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
     removal_told: Option<Box<Instant>>,
+    /// What is to be done at the interface; mostly nothing.
+    work: Option<Box<Work>>,
 }
 
 /// Whether the leased address is on the interface.
@@ -77,20 +90,20 @@ impl Hold {
 
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
         let (carrier_lost, moved, presence, removal_told) = (None, false, Presence::Unknown, None);
-        Self { client, last: last.into(), carrier_lost, moved, presence, removal_told }
+        Self { client, last: last.into(), carrier_lost, moved, presence, removal_told, work: None }
     }
 
-    /// Tells whether the link has carrier, as far as is known.
+    /// Returns whether the link has carrier, as far as is known.
     pub(super) fn has_carrier(&self) -> bool {
         self.carrier_lost.is_none()
     }
 
-    /// Takes note that the interface got another Ethernet address. One that a restart finds so is old news.
+    /// Records that the interface got another Ethernet address. One that a restart finds so is old news.
     pub(super) fn moves(&mut self) {
         self.moved |= self.presence == Presence::There;
     }
 
-    /// Tells whether the interface moved to another Ethernet address, and has carrier there.
+    /// Returns whether the interface moved to another Ethernet address, and has carrier there.
     pub(super) fn has_moved(&self) -> bool {
         self.moved && self.has_carrier()
     }
@@ -102,7 +115,7 @@ impl Hold {
         self.client.lease().filter(|_| there).map(Lease::ip)
     }
 
-    /// Tells whether the leased address is on the interface, or is expected to be.
+    /// Returns whether the leased address is on the interface, or is expected to be.
     pub(super) fn on_link(&self) -> bool {
         !matches!(self.presence, Presence::Missing | Presence::TakenOff)
     }
@@ -112,7 +125,7 @@ impl Hold {
         self.presence == Presence::There
     }
 
-    /// Tells whether servers can answer to the leased address.
+    /// Returns whether servers can answer to the leased address.
     fn is_addressed(&self) -> bool {
         !matches!(self.presence, Presence::Missing | Presence::TakenOff | Presence::Awaited)
     }
@@ -128,13 +141,13 @@ impl Hold {
         self.client.set_addressed(false);
     }
 
-    /// Takes note that there is an address which the daemon is to put on the interface.
+    /// Records that there is an address which the daemon is to put on the interface.
     pub(super) fn await_address(&mut self) {
         self.presence = Presence::Awaited;
         self.client.set_addressed(false);
     }
 
-    /// Takes note that the daemon put an address on the interface. Tells whether this run of it began that.
+    /// Records that the daemon put an address on the interface. Returns whether this run of it began that.
     pub(super) fn put_on(&mut self, address: Ipv4Addr) -> bool {
         let was_awaited = self.presence == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address);
         if was_awaited {
@@ -144,152 +157,49 @@ impl Hold {
         was_awaited
     }
 
-    /// Takes note of what a record says of the interface: where it keeps an earlier address, the last one was never there.
-    fn recall(&mut self, former: Option<&Former>, taken_off: bool, holder: &Holder) {
+    /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there.
+    fn recall(&mut self, former: Option<&Former>, taken_off: bool, profile: &Profile) {
         if taken_off {
             return self.take_off();
         }
-        let kept = former.filter(|former| holder.profile.on_change == OnChange::Keep && !former.bare);
+        let kept = former.filter(|former| profile.on_change == OnChange::Keep && !former.bare);
         if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.ip() != self.last.ip()) {
             self.expect_address(false);
         }
     }
 
-    /// Takes note that there is another address, which is on the interface already, or is not to be.
+    /// Records that there is another address, which is on the interface already, or is not to be.
     pub(super) fn expect_address(&mut self, there: bool) {
         self.presence = if there { Presence::Unknown } else { Presence::Missing };
         self.client.set_addressed(there);
     }
 }
 
-impl Binding {
-    /// Returns a binding that goes on with a lease where it stands.
-    pub(crate) fn resumed(
-        id: BindingId,
-        holder: Holder,
-        lease: Lease,
-        (former, taken_off): (Option<Box<Former>>, bool),
-        cx: &mut Cx<'_>,
-    ) -> Self {
-        let lease = Arc::new(lease);
-        let mut hold = Hold::new(resume(holder.sender(), lease.clone(), cx), lease.clone());
-        hold.recall(former.as_deref(), taken_off, &holder);
-        let (persistence, work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
-        let lost = hold.client.lease().is_none();
-        let mut binding = Self { persistence, work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
-        binding.know_station();
-        if lost {
-            tracing::warn!(attachment = %binding.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
-            binding.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
-            binding.lease_lost(&lease, false);
-            binding.work.iter_mut().for_each(|work| work.await_turn());
-            binding.record_again(cx);
-        }
-        binding
+impl Hold {
+    /// Returns whether there is a lease of which nobody may hear yet, because the store has not written it.
+    pub(super) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
+        let lease = self.client.lease().filter(|lease| !lease.expired(now) && !common.is_probing());
+        lease.is_some() && self.lease(common, now).is_none()
     }
 
-    /// Returns a binding that goes on looking for a lease where it lost the last one.
-    pub(crate) fn seeking(
-        id: BindingId,
-        holder: Holder,
-        last: Lease,
-        (former, taken_off): (Option<Box<Former>>, bool),
-        cx: &mut Cx<'_>,
-    ) -> Self {
-        let mut hold = Hold::new(seek(holder.sender(), cx), last);
-        hold.recall(former.as_deref(), taken_off, &holder);
-        let work = Work::recovered(former);
-        let mut binding = Self { work, ..Self::new(id, holder, Life::Held(Box::new(hold))) };
-        binding.know_station();
-        binding
+    /// Returns whether there is a lease that the store knows nothing of.
+    pub(super) fn is_unwritten(&self, common: &Common) -> bool {
+        self.client.lease().is_some() && common.persistence.durable().is_none()
     }
 
-    fn know_station(&mut self) {
-        let station = self.station();
-        if let Life::Held(hold) = &mut self.life {
-            hold.client.set_station(station);
-        }
-    }
-
-    /// Returns the lease that callers may hear of: what is new in it beside its times is durable (invariant 1). Another
-    /// address means that the one before is no more, even while the store still has it.
-    pub(super) fn told(&self, now: Instant) -> Option<&Lease> {
-        let Life::Held(hold) = &self.life else { return None };
-        let (lease, durable) = (hold.client.lease()?, self.persistence.durable()?);
-        let told = if lease.grants_the_same(durable) { Some(lease) } else { self.persistence.still_good() };
-        told.filter(|told| told.address == lease.address && !told.expired(now) && !self.probes_after_loss())
-    }
-
-    /// Tells whether there is a lease of which nobody may hear yet, because the store has not written it.
-    pub(crate) fn waits_for_store(&self, now: Instant) -> bool {
-        let Life::Held(hold) = &self.life else { return false };
-        let lease = hold.client.lease().filter(|lease| !lease.expired(now) && !self.is_probing());
-        lease.is_some() && self.told(now).is_none()
-    }
-
-    /// Goes on as before a DEL that came to nothing. What was going on with servers begins anew. `probing`: how the binding stood
-    /// before the lease that was probed for.
-    pub(super) fn hold_again(&mut self, mut hold: Box<Hold>, probing: Option<Before>, cx: &mut Cx<'_>) {
-        let sender = self.sender();
-        let lease = hold.client.shared();
-        hold.client = match &lease {
-            // That it has ended is the clock's.
-            Some(lease) if lease.expired(cx.now.boot) => hold.client,
-            Some(lease) if hold.client.acquires() => Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork()),
-            Some(lease) => resume(sender, lease.clone(), cx),
-            None => seek(sender, cx),
-        };
-        hold.client.set_addressed(hold.is_addressed());
-        self.life = Life::Held(hold);
-        if let (Some(before), Some(lease)) = (probing, lease) {
-            self.hold_verdict(before, Verdict::Won(lease), cx);
-        }
-    }
-
-    pub(super) fn hold_on_clock(&mut self, cx: &mut Cx<'_>) {
-        self.hold_event(Event::Clock, cx);
-    }
-
-    pub(super) fn hold_on_opened(&mut self, cx: &mut Cx<'_>) {
-        self.hold_event(Event::Opened, cx);
-    }
-
-    pub(super) fn hold_on_frame(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        match frame {
-            Frame::Udp(udp) => self.hold_event(Event::Udp(udp), cx),
-            Frame::Arp(arp) => self.hold_event(Event::Arp(arp), cx),
-        }
-    }
-
-    pub(super) fn hold_on_unreadable(&mut self, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
-        self.hold_event(Event::Unreadable { cause, from }, cx);
-    }
-
-    pub(super) fn hold_on_unopened(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        if self.is_lost(&cause, cx) {
-            return self.on_link_gone(cause, cx);
-        }
-        match cause.is_unseen() {
-            true => tracing::debug!(attachment = %self.attachment, %cause, "no sockets, trying again later"),
-            false => tracing::warn!(attachment = %self.attachment, %cause, "no sockets, trying again later"),
-        }
-        self.hold_event(Event::Unopened, cx);
-    }
-
-    /// Takes note of the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT, or another looked for soon.
-    pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
+    /// Records the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT, or another looked for soon.
+    pub(super) fn on_carrier(&mut self, common: &mut Common, up: bool, cx: &mut Cx<'_>) {
         if !up {
-            hold.carrier_lost.get_or_insert_with(|| Box::new(cx.now.boot));
+            self.carrier_lost.get_or_insert_with(|| Box::new(cx.now.boot));
             return;
         }
-        let lost = hold.carrier_lost.take().map(|since| cx.now.boot.saturating_since(*since));
+        let lost = self.carrier_lost.take().map(|since| cx.now.boot.saturating_since(*since));
         if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
             return;
         }
-        let Some(lease) = hold.client.shared() else {
-            if hold.client.seek_anew(cx.now.boot) {
-                self.end_exchange(cx);
+        let Some(lease) = self.client.shared() else {
+            if self.client.seek_anew(cx.now.boot) {
+                common.end_exchange(cx);
             }
             return;
         };
@@ -297,164 +207,193 @@ impl Binding {
             // The clock's.
             return;
         }
-        tracing::info!(attachment = %self.attachment, address = %lease.address, lost = lost.map(tracing::field::debug), "carrier is back, confirming the lease");
-        let (rng, sender) = (cx.rng.fork(), self.sender());
-        let Life::Held(hold) = &mut self.life else { return };
-        hold.client = Client::confirm(sender, lease, cx.now.boot, rng);
-        hold.client.set_addressed(hold.is_addressed());
-        self.end_exchange(cx);
-        // What was heard on the wire of before says nothing of this one.
-        if !self.is_probing() {
-            self.close_guard(cx);
+        tracing::info!(attachment = %common.attachment, address = %lease.address, lost = lost.map(tracing::field::debug), "carrier is back, confirming the lease");
+        let (rng, sender) = (cx.rng.fork(), common.sender());
+        self.client = Client::confirm(sender, lease, cx.now.boot, rng);
+        self.client.set_addressed(self.is_addressed());
+        common.end_exchange(cx);
+        // What was heard on the previous network says nothing of this one.
+        if !common.is_probing() {
+            common.close_guard(cx);
         }
-    }
-
-    /// Goes on with an exchange that waited for its permit.
-    pub(super) fn hold_on_permit(&mut self, cx: &mut Cx<'_>) {
-        if self.permit != Permit::Asked {
-            return;
-        }
-        self.permit = Permit::Held;
-        self.hold_event(Event::Clock, cx);
     }
 
     /// Goes on with a try to extend the lease, at its turn.
-    pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        hold.client.extend_at(cx.now.boot, at);
-        self.hold_event(Event::Clock, cx);
+    pub(super) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
+        self.client.extend_at(cx.now.boot, at);
+        self.event(common, Event::Clock, cx)
     }
 
-    /// Closes the sockets and gives the permit back, or the wish for one.
-    pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
-        if std::mem::take(&mut self.permit) != Permit::None {
-            cx.out.report(self.id, Report::ExchangeOver);
+    /// Extends the lease now, as another client was offered its address.
+    pub(super) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.client.renew_early(cx.now.boot);
+        self.event(common, Event::Clock, cx)
+    }
+
+    /// Loses a lease that another binding has too, without a word to the server, and looks for another.
+    pub(super) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.shared() else { return };
+        let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
+        let holder = tenant.attachment;
+        tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have one address on record: this one gives it up, and it is not released");
+        let pause = self.client.pause();
+        self.client.refuse(cx.now.boot, pause);
+        self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
+    }
+
+    /// Records that the interface has another Ethernet address.
+    pub(super) fn on_ethernet(&mut self, mac: Mac) {
+        self.client.set_station(mac);
+        self.moves();
+    }
+
+    /// Announces the address of an interface that got another Ethernet address.
+    pub(super) fn announce_moved(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        let Some(address) = self.take_moved() else { return SAME };
+        match common.announce_moved(address, cx) {
+            true => self.watch(common, cx),
+            false => SAME,
         }
     }
 
-    fn hold_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        let before = hold.before();
+    /// Takes in what the client makes of an event.
+    fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
+        let before = self.before();
         let from = told::sender(&event);
-        let mut output = hold.client.handle(cx.now.boot, event);
-        self.tell_refused(from, &output, cx);
-        let loss = self.hold_refuses(&mut output, before.used, cx);
-        let Life::Held(hold) = &self.life else { return };
-        let (asked, last) = (hold.client.requesting(), hold.last.clone());
-        self.guard_request(asked, &mut output.frames, cx);
+        let mut output = self.client.handle(cx.now.boot, event);
+        common.tell_refused(from, &output, cx);
+        let loss = self.refuses(common, &mut output, before.used, cx);
+        let (asked, last) = (self.client.requesting(), self.last.clone());
+        common.guard_request(asked, &mut output.frames, cx);
         match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !self.may_decline(lease, cx) => output.frames.clear(),
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {
+                output.frames.clear()
+            }
             Some(_) | None => {}
         }
-        self.exchange.send(std::mem::take(&mut output.frames), cx);
+        common.exchange.send(std::mem::take(&mut output.frames), cx);
         if let Some(loss) = loss {
             output.listen = false;
-            self.hold_lost(&last, &loss, cx);
+            self.lose(common, &last, &loss, cx);
         }
-        self.hold_output(before, output, cx);
+        self.on_output(common, before, output, cx)
+    }
+
+    /// Refuses what a server would have the binding take that is another's. `used`: the address that it has. Returns the lease's
+    /// loss by that, where the server has put the other one in its place.
+    fn refuses(
+        &mut self,
+        common: &mut Common,
+        output: &mut Output,
+        used: Option<Ipv4Addr>,
+        cx: &mut Cx<'_>,
+    ) -> Option<Loss> {
+        let taken = common.taken(&self.client, output, used, cx)?;
+        common.tell_taken(&taken, cx);
+        if common.is_foreign(&taken) && used.is_none() {
+            decline_foreign(&mut self.client, &taken, output, cx.now.boot);
+            return None;
+        }
+        let pause = self.client.pause();
+        output.replace(self.client.refuse(cx.now.boot, pause));
+        cx.out.report(common.id, Report::WantsRenewed(taken.tenant.id));
+        let (server, address) = (taken.lease.server, taken.lease.ip());
+        used.map(|_| Loss::Misplaced { server, address })
     }
 
     /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on, when the store knows.
-    pub(super) fn hold_on_conflict(&mut self, by: Mac, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        let before = hold.before();
-        let mut output = hold.client.handle(cx.now.boot, Event::Conflict { by });
+    fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
+        let before = self.before();
+        let mut output = self.client.handle(cx.now.boot, Event::Conflict { by });
         let frames = std::mem::take(&mut output.frames);
         match &output.verdict {
-            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !self.may_decline(lease, cx) => {}
-            Some(Verdict::Lost(_, Loss::Conflict { .. })) => self.decline_later(frames),
-            _ => self.guard_send(frames, cx),
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {}
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) => common.decline_later((**lease).clone(), frames),
+            _ => common.guard_send(frames, cx),
         }
-        self.hold_output(before, output, cx);
+        self.on_output(common, before, output, cx)
     }
 
-    /// Nobody else uses the address that waited for that: it may be used. `before`: how it was when it was granted.
-    pub(super) fn hold_free(&mut self, before: Before, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        hold.client.set_addressed(hold.is_addressed());
-        if let Some(lease) = hold.client.shared() {
-            self.hold_extended(before, lease, cx);
+    /// The lease that waited for its probes may be used. `before`: how the binding stood when it was granted.
+    fn may_use(&mut self, common: &mut Common, before: Before, cx: &mut Cx<'_>) {
+        self.client.set_addressed(self.is_addressed());
+        if let Some(lease) = self.client.shared() {
+            self.extended(common, before, lease, cx);
         }
     }
 
     /// Goes on with what the client put out but its frames.
-    fn hold_output(&mut self, before: Before, output: Output, cx: &mut Cx<'_>) {
+    fn on_output(&mut self, common: &mut Common, before: Before, output: Output, cx: &mut Cx<'_>) -> Next {
         let Output { verdict, listen, .. } = output;
         if let Some(verdict) = verdict {
-            self.hold_verdict(before, verdict, cx);
+            self.on_verdict(common, before, verdict, cx)?;
         }
         match listen {
-            true => self.hold_open(cx),
-            false => self.end_exchange(cx),
+            true => self.open(common, cx),
+            false => common.end_exchange(cx),
         }
+        SAME
     }
 
     /// Opens sockets. An exchange that may end in another address waits for a permit first, after all callers; one that
     /// extends a lease for its turn.
-    fn hold_open(&mut self, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &self.life else { return };
-        if let Some(by) = hold.client.waits_for_turn(cx.now.boot).filter(|_| self.exchange.is_closed()) {
-            return cx.out.report(self.id, Report::WantsToExtend { by });
+    fn open(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if let Some(by) = self.client.waits_for_turn(cx.now.boot).filter(|_| common.exchange.is_closed()) {
+            return cx.out.report(common.id, Report::WantsToExtend { by });
         }
-        if hold.client.acquires() && self.exchange.is_closed() && self.permit != Permit::Held {
-            if std::mem::replace(&mut self.permit, Permit::Asked) == Permit::None {
-                cx.out.report(self.id, Report::WantsPermit);
+        if self.client.acquires() && common.exchange.is_closed() && common.permit != Permit::Held {
+            if std::mem::replace(&mut common.permit, Permit::Asked) == Permit::None {
+                cx.out.report(common.id, Report::WantsPermit);
             }
             return;
         }
-        if self.exchange.is_closed() && hold.client.is_to_discover(cx.now.boot) && !self.may_try(cx) {
-            return self.end_exchange(cx);
+        if common.exchange.is_closed()
+            && self.client.is_to_discover(cx.now.boot)
+            && let Err(too_soon) = common.may_try(cx)
+        {
+            self.client.hold_back(too_soon.at);
+            return common.end_exchange(cx);
         }
-        let Life::Held(hold) = &self.life else { return };
-        let leased = hold.client.lease().map(Lease::ip);
-        let chaddr = self.identity.chaddr;
+        let leased = self.client.lease().map(Lease::ip);
         let arp = leased.map_or(Hears::Answers, Hears::About);
-        let want = Sockets { chaddr, arp, hold_port: leased.filter(|_| hold.on_link()) };
-        let broadcasts = hold.client.broadcasts();
-        self.open(want, broadcasts, cx);
+        let want = Sockets { chaddr: common.identity.chaddr, arp, hold_port: leased.filter(|_| self.on_link()) };
+        common.open(want, self.client.broadcasts(), cx);
     }
 
     /// Goes on after a turning point of the client.
-    fn hold_verdict(&mut self, before: Before, verdict: Verdict, cx: &mut Cx<'_>) {
+    fn on_verdict(&mut self, common: &mut Common, before: Before, verdict: Verdict, cx: &mut Cx<'_>) -> Next {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let fresh = before.used != Some(lease.ip());
-                match self.is_probing() {
-                    _ if fresh && self.probes_first() => self.hold_probing(lease.ip(), before, cx),
-                    _ if fresh && self.doubts(lease.ip()) => self.hold_doubting(before, cx),
+                match common.is_probing() {
+                    // Its address is not used before it is probed for: it is extended without.
+                    _ if fresh && common.probes_first() => {
+                        self.client.set_addressed(false);
+                        common.guard_first(lease.ip(), Waits::Lease(before), cx);
+                        return self.watch(common, cx);
+                    }
+                    // Nor before it is known whether a station that claims it claims every address.
+                    _ if fresh && common.doubts(lease.ip()) => {
+                        self.client.set_addressed(false);
+                        common.await_control(Waits::Lease(before), cx);
+                        return self.watch(common, cx);
+                    }
                     // The same lease, extended while it is probed for.
                     true => {}
-                    false => self.hold_extended(before, lease, cx),
+                    false => self.extended(common, before, lease, cx),
                 }
             }
             // Only an ADD insists on an address.
             Verdict::Unwanted { .. } => {}
-            Verdict::Lost(lease, loss) => self.hold_lost(&lease, &loss, cx),
+            Verdict::Lost(lease, loss) => self.lose(common, &lease, &loss, cx),
         }
-    }
-
-    /// A lease waits for its probes. Its address is not used before: it is extended without.
-    fn hold_probing(&mut self, address: Ipv4Addr, before: Before, cx: &mut Cx<'_>) {
-        if let Life::Held(hold) = &mut self.life {
-            hold.client.set_addressed(false);
-        }
-        self.guard_first(address, Some(before), cx);
-    }
-
-    /// A lease waits for word whether a station that claims its address claims every address.
-    fn hold_doubting(&mut self, before: Before, cx: &mut Cx<'_>) {
-        if let Life::Held(hold) = &mut self.life {
-            hold.client.set_addressed(false);
-        }
-        self.hold_for_control(before, cx);
+        SAME
     }
 
     /// A lease was extended, or there is one where there was none, and it may be used.
-    fn hold_extended(&mut self, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
-        let Life::Held(hold) = &mut self.life else { return };
-        let last = std::mem::replace(&mut hold.last, lease.clone());
-        let (attachment, was, address, server) = (&self.attachment, last.address, lease.address, lease.server);
+    fn extended(&mut self, common: &mut Common, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
+        let last = std::mem::replace(&mut self.last, lease.clone());
+        let (attachment, was, address, server) = (&common.attachment, last.address, lease.address, lease.server);
         let (had, unchanged) = (before.used.is_some(), before.state == "RENEWING" && lease.grants_the_same(&last));
         match (had, was == address) {
             // No news: every lease does that for as long as it lives.
@@ -464,64 +403,184 @@ impl Binding {
             (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
         }
         if self.is_taken_off() && (!had || was != address) {
-            tracing::warn!(attachment = %self.attachment, %address, "not put on the interface: somebody took the address off there, and no ADD came since");
+            tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: somebody took the address off there, and no ADD came since");
         }
         match had {
-            true => self.lease_changed(&last),
-            false => self.lease_returned(&last),
+            true => self.changed(common, &last),
+            false => self.returned(common, &last),
         }
-        self.note_extended(before.state, &last, &lease, cx);
-        // One that is confirmed may have come to another wire, where somebody else has its address (RFC 5227 §2.1).
+        common.note_extended(before.state, (&last, &lease), self.is_taken_off(), cx);
+        // One that is confirmed may have come to another network, where somebody else has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == "REBOOTING" {
-            let present = matches!(&self.life, Life::Held(hold) if hold.is_addressed());
-            self.guard_lease(lease.ip(), confirmed && present, cx);
+            common.guard_lease(lease.ip(), confirmed && self.is_addressed(), cx);
         }
-        self.record_again(cx);
-        self.work(cx);
+        self.record_again(common, cx);
+        self.work(common, cx);
     }
 
-    pub(super) fn hold_lost(&mut self, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
-        tracing::warn!(attachment = %self.attachment, address = %lease.address, %loss, "lease lost, looking for another");
+    /// The lease is no more.
+    fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
+        tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // What waited for its probes was never used, but what was there before it may be there still.
-        let (left, taken) = match &self.life {
-            Life::Held(hold) => {
-                let was_used = hold.last.ip() == lease.ip() && hold.on_link() || self.may_carry(lease.ip());
-                let left = if self.is_probing() { hold.last.clone() } else { Arc::new(lease.clone()) };
-                (left, was_used && matches!(loss, Loss::Conflict { .. }))
-            }
-            Life::Acquiring(_) | Life::Releasing(_) => return,
-        };
-        if !self.is_declining() {
-            self.close_guard(cx);
-        }
+        let was_used = self.last.ip() == lease.ip() && self.on_link() || self.may_carry(lease.ip());
+        let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
+        let taken = was_used && matches!(loss, Loss::Conflict { .. });
+        common.let_guard_decline(cx);
         match loss {
             Loss::Expired { reason } => {
                 let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-                self.note(EventKind::Expired, lease, format_args!("no server had extended it{reason}"), cx);
+                common.note(EventKind::Expired, lease, format_args!("no server had extended it{reason}"), cx);
             }
             Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. } => {
-                self.note(EventKind::Lost, lease, loss, cx)
+                common.note(EventKind::Lost, lease, loss, cx)
             }
-            Loss::Conflict { by } => self.declined(lease, *by, cx),
+            Loss::Conflict { by } => common.declined(lease, *by, cx),
         }
-        self.end_exchange(cx);
-        self.persistence.lost();
-        self.lease_lost(&left, taken);
+        common.end_exchange(cx);
+        common.persistence.lost();
+        self.leaves_lost(common, &left, taken);
         if !matches!(loss, Loss::Expired { .. }) {
             self.await_note(cx.now.boot);
         }
-        self.record_again(cx);
-        self.work(cx);
+        self.record_again(common, cx);
+        self.work(common, cx);
     }
 }
 
-/// Returns a client that looks for a lease.
-pub(super) fn seek(sender: Sender, cx: &mut Cx<'_>) -> Client {
-    Client::seek(sender, cx.now.boot, cx.rng.fork())
-}
+impl Living for Hold {
+    fn is_live(&self) -> bool {
+        true
+    }
 
-/// Returns a client that goes on with a lease.
-pub(super) fn resume(sender: Sender, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Client {
-    Client::resume(sender, lease, cx.now.boot, cx.rng.fork())
+    fn standing(&self, now: Instant) -> Standing {
+        Standing { stage: Stand::Held, claim: claim_of(&self.client, now) }
+    }
+
+    /// What is new in it beside its times is durable (invariant 1). Another address means that the previous one is no more, even
+    /// while the store still has it.
+    fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease> {
+        let (lease, durable) = (self.client.lease()?, common.persistence.durable()?);
+        let told = if lease.grants_the_same(durable) { Some(lease) } else { common.persistence.still_good() };
+        told.filter(|told| told.address == lease.address && !told.expired(now) && !common.probes_after_loss())
+    }
+
+    fn client(&self) -> Option<&Client> {
+        Some(&self.client)
+    }
+
+    fn client_mut(&mut self) -> Option<&mut Client> {
+        Some(&mut self.client)
+    }
+
+    fn state(&self) -> &'static str {
+        self.client.state()
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let own = self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer)));
+        let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
+        [own, work].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
+        // One that waits for its probes is not used yet.
+        let record = match self.client.lease().filter(|_| !common.is_probing()) {
+            Some(lease) => common.record(lease, RecordState::Bound, cx),
+            None => common.record(&self.last, RecordState::Seeking, cx),
+        };
+        let former = self.work.as_ref().and_then(|work| work.former());
+        Some(Record { former, taken_off: self.is_taken_off(), ..record })
+    }
+
+    /// Of a namespace that was not seen the registry decides that, which knows whether others are.
+    fn is_lost(&self, common: &Common, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
+        if cause.is_unseen() {
+            cx.out.report(common.id, Report::Unseen);
+        }
+        cause.is_gone() && !cause.is_unseen()
+    }
+
+    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.event(common, Event::Clock, cx)
+    }
+
+    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.event(common, Event::Opened, cx)
+    }
+
+    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        if self.is_lost(common, &cause, cx) {
+            return self.on_link_gone(common, cause, cx);
+        }
+        match cause.is_unseen() {
+            true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
+            false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
+        }
+        self.event(common, Event::Unopened, cx)
+    }
+
+    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.on_unopened(common, LinkCause::refused("use the parent link", cause), cx)
+    }
+
+    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        match frame {
+            Frame::Udp(udp) => self.event(common, Event::Udp(udp), cx),
+            Frame::Arp(arp) => self.event(common, Event::Arp(arp), cx),
+        }
+    }
+
+    fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
+        self.event(common, Event::Unreadable { cause, from }, cx)
+    }
+
+    /// What the store holds already does not wait for a write that failed.
+    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
+        if let Err(cause) = result {
+            common.persist_later(&cause, cx);
+        }
+        self.noted(common, cx);
+        SAME
+    }
+
+    fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        self.on_looked_or_changed(common, outcome, cx)
+    }
+
+    fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        tracing::info!(attachment = %common.attachment, %cause, "link gone, giving the lease back");
+        let lease = self.client.lease().unwrap_or(&self.last);
+        let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
+        cx.out.report(common.id, Report::Orphaned(Box::new(event)));
+        Break(self.give_back(common, Leave::LinkGone, cx))
+    }
+
+    fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {
+        match found {
+            Found::Free(waits) => {
+                self.client.is_free();
+                if let Waits::Lease(before) = waits {
+                    self.may_use(common, before, cx);
+                }
+            }
+            Found::Cleared(Waits::Lease(before)) | Found::Unwatched { waits: Waits::Lease(before), .. } => {
+                self.may_use(common, before, cx);
+            }
+            Found::Cleared(_) | Found::Unwatched { .. } => {}
+            Found::Conflict { by } => {
+                common.note_conflict(&self.client, by, cx);
+                return self.on_conflict(common, by, cx);
+            }
+        }
+        SAME
+    }
+
+    fn on_permit(&mut self, common: &mut Common, _sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
+        if common.permit != Permit::Asked {
+            return SAME;
+        }
+        common.permit = Permit::Held;
+        self.event(common, Event::Clock, cx)
+    }
 }

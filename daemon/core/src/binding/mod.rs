@@ -2,55 +2,50 @@
 //!
 //! A binding knows nothing of other bindings. It works through a [`Cx`], and tells the registry of turning points by
 //! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect that counts under way.
+//!
+//! It has one life at a time ([`Life`]), and what happens is that life's affair: `acquire`, `hold` and `release` each say what
+//! they do with it, and which life comes after ([`Next`]). What all lives share is [`Common`].
 
 mod acquire;
-mod decline;
+mod common;
 mod exchange;
 mod guard;
 mod hold;
 mod holders;
 mod journal;
-mod leavings;
+mod life;
 mod note;
 pub(crate) mod outbox;
 mod persistence;
 mod release;
-mod routes;
-mod sizing;
-mod survey;
 mod tenancy;
 mod told;
-mod work;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::net::Ipv4Addr;
+use std::ops::{ControlFlow, Deref};
 use std::time::Duration;
 
 use fastrand::Rng;
+use ipnet::Ipv4Net;
 
-pub(crate) use self::acquire::{Abort, Acquire, Again, Stage};
-use self::exchange::Exchange;
-use self::guard::Guard;
-pub(crate) use self::hold::Hold;
+pub(crate) use self::acquire::{Abort, Acquire, Again, Reason, Stage};
+pub(crate) use self::common::{Common, Holder};
+use self::guard::Found;
+pub(crate) use self::hold::{Hold, without};
 pub(crate) use self::holders::Holders;
-pub(crate) use self::leavings::without;
+use self::holders::Standing;
+pub(crate) use self::life::Life;
+use self::life::{Living, Next, SAME};
 pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
-use self::persistence::Persistence;
-pub(crate) use self::release::{Owed, Release};
-pub(crate) use self::survey::Reason;
-use self::told::Told;
-use self::work::Work;
+use self::persistence::Want;
+pub(crate) use self::release::{Leave, Owed, Release};
 
 use crate::conflict::lans::Lans;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::Profile;
-use crate::effect::{ExchangeId, Outcome, Row, Why};
-use crate::event::EventKind;
-use crate::identity::{Attachment, Identity};
-use crate::link::{Cookie, Link, LinkCause, LinkView, Sockets};
-use crate::record::{BindingId, Former, Record, RecordState};
+use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
+use crate::link::{Cookie, LinkCause, LinkView, Step};
+use crate::record::{BindingId, Former};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -76,119 +71,93 @@ pub(crate) fn of_netns(by_netns: &ByNetns, cookie: Cookie) -> impl Iterator<Item
     by_netns.range(all).map(|((_, id), mac)| (*id, *mac))
 }
 
-/// One holder of a lease.
+/// One holder of a lease. What all its lives share is read through it.
 #[derive(Debug)]
 pub(crate) struct Binding {
-    pub(crate) id: BindingId,
-    pub(crate) attachment: Arc<Attachment>,
-    pub(crate) identity: Identity,
-    pub(crate) profile: Arc<Profile>,
-    pub(crate) link: Link,
+    common: Common,
     pub(crate) life: Life,
-    /// The host's link that broadcasts go over, where the profile wants that and it was found.
-    parent: Option<Box<Link>>,
-    exchange: Exchange,
-    persistence: Persistence,
-    /// What is to be done at the interface; mostly nothing.
-    work: Option<Box<Work>>,
-    permit: Permit,
-    /// The leased address under watch, for a few seconds.
-    guard: Option<Box<Guard>>,
-    /// The Ethernet addresses of those that held the identity before and that this binding took it over from.
-    predecessors: Box<[Mac]>,
-    /// What was refused or dropped of answers, as far as it was told.
-    told: Told,
 }
 
-/// How an exchange for which no caller waits stands to the permits of its LAN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Permit {
-    /// It has none and waits for none.
-    #[default]
-    None,
-    /// It waits for its turn.
-    Asked,
-    /// It has one.
-    Held,
-}
+impl Deref for Binding {
+    type Target = Common;
 
-/// Who a binding is for, and where.
-#[derive(Clone, Debug)]
-pub(crate) struct Holder {
-    pub(crate) attachment: Arc<Attachment>,
-    pub(crate) identity: Identity,
-    pub(crate) profile: Arc<Profile>,
-    pub(crate) link: Link,
-}
-
-impl Holder {
-    /// Returns the sender of its messages.
-    pub(crate) fn sender(&self) -> Sender {
-        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+    fn deref(&self) -> &Common {
+        &self.common
     }
-}
-
-/// What a binding is at.
-#[derive(Debug)]
-pub(crate) enum Life {
-    /// An ADD waits for a lease.
-    Acquiring(Box<Acquire>),
-    /// A lease is held, or looked for again.
-    Held(Box<Hold>),
-    /// The lease is on its way back.
-    Releasing(Box<Release>),
 }
 
 impl Binding {
-    fn new(id: BindingId, holder: Holder, life: Life) -> Self {
-        let Holder { attachment, identity, profile, link } = holder;
-        let (exchange, persistence) = (Exchange::default(), Persistence::default());
-        let (work, permit) = (None, Permit::default());
-        let (parent, guard, predecessors) = (None, None, Box::default());
-        Self {
-            id,
-            attachment,
-            identity,
-            profile,
-            link,
-            life,
-            parent,
-            exchange,
-            persistence,
-            work,
-            permit,
-            guard,
-            predecessors,
-            told: Told::default(),
-        }
+    /// Returns a binding that will acquire once it has a permit.
+    ///
+    /// `predecessors`: the Ethernet addresses of those that it takes the identity over from.
+    pub(crate) fn acquiring(id: BindingId, holder: Holder, acquire: Acquire, predecessors: Box<[Mac]>) -> Self {
+        let common = Common::new(id, holder, predecessors);
+        Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
-    /// Returns the sender of the messages of a binding that has, or had, a lease.
-    fn sender(&self) -> Sender {
-        let sender = Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone());
-        sender.from_station(self.station())
+    /// Returns a binding that goes on with a lease where it stands.
+    pub(crate) fn resumed(
+        id: BindingId,
+        holder: Holder,
+        lease: Lease,
+        left: (Option<Box<Former>>, bool),
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let mut common = Common::new(id, holder, Box::default());
+        let hold = Hold::resumed(&mut common, lease, left, cx);
+        Self { common, life: Life::Held(Box::new(hold)) }
     }
 
-    /// Returns the Ethernet address that the leased address belongs to. While it is asked for that is the chaddr, which
-    /// the interface may have to get yet.
-    fn station(&self) -> Mac {
-        match (&self.link, &self.life) {
-            (_, Life::Releasing(release)) if release.speaks_from_host() => self.identity.chaddr,
-            (Link::InNetns { mac, .. }, _) => *mac,
-            (Link::Parent { .. }, _) => self.identity.chaddr,
-        }
+    /// Returns a binding that goes on looking for a lease where it lost the last one.
+    pub(crate) fn seeking(
+        id: BindingId,
+        holder: Holder,
+        last: Lease,
+        left: (Option<Box<Former>>, bool),
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let common = Common::new(id, holder, Box::default());
+        let hold = Hold::seeking(&common, last, left, cx);
+        Self { common, life: Life::Held(Box::new(hold)) }
+    }
+
+    /// Returns a binding whose record says that its lease is on its way back, at once or when it was kept for long enough.
+    /// Where the link is of an earlier boot it is gone.
+    pub(crate) fn releasing(
+        id: BindingId,
+        holder: Holder,
+        lease: Lease,
+        (kept, link_gone): (Option<Instant>, bool),
+        now: Instant,
+    ) -> Self {
+        let common = Common::new(id, holder, Box::default());
+        let release = Release::recorded(&common, lease, (kept, link_gone), now);
+        Self { common, life: Life::Releasing(Box::new(release)) }
+    }
+
+    /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
+    pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
+        let mut common = Common::new(id, holder, Box::default());
+        let life = Release::forgotten(&mut common, last, cx);
+        Self { common, life }
+    }
+
+    /// Returns how the binding stands to its identity, and to its address.
+    pub(crate) fn standing(&self, now: Instant) -> Standing {
+        self.life.get().standing(now)
+    }
+
+    /// Returns whether the binding is the live holder of its identity. One that was given up is not.
+    pub(crate) fn is_live(&self) -> bool {
+        self.life.get().is_live()
     }
 
     /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
     pub(crate) fn lease(&self, now: Instant) -> Option<&Lease> {
-        match &self.life {
-            Life::Acquiring(_) => None,
-            Life::Held(_) => self.told(now),
-            Life::Releasing(release) => Some(&release.lease),
-        }
+        self.life.get().lease(&self.common, now)
     }
 
-    /// Tells whether the binding's sockets are, or will be, on a link of the host.
+    /// Returns whether the binding's sockets are, or will be, on a link of the host.
     pub(crate) fn speaks_from_host(&self) -> bool {
         match &self.life {
             Life::Acquiring(_) | Life::Held(_) => self.profile.on_parent,
@@ -196,74 +165,63 @@ impl Binding {
         }
     }
 
-    /// Returns the path of the container's namespace.
-    pub(crate) fn netns_path(&self) -> Option<PathBuf> {
-        match &self.link {
-            Link::InNetns { path, .. } => Some(path.clone()),
-            Link::Parent { .. } => None,
+    /// Returns the binding as `list` shows it.
+    pub(crate) fn row(&self, now: Instant) -> Row {
+        let lease = self.lease(now);
+        let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
+        let times: [Option<Duration>; 3] =
+            [lease.and_then(Lease::t1), lease.and_then(Lease::t2), lease.and_then(Lease::expires)].map(until);
+        Row {
+            attachment: (*self.attachment).clone(),
+            identity: self.identity.clone(),
+            state: self.life.get().state(),
+            lease: lease.cloned(),
+            t1: times[0],
+            t2: times[1],
+            expires: times[2],
+            kept: until(self.kept_until()),
+            held_up: self.releasing_now().and_then(|release| release.held_up(now)),
+            link: self.link.clone(),
         }
-    }
-
-    /// Tells whether the binding is the live holder of its identity. One that was given up is not.
-    pub(crate) fn is_live(&self) -> bool {
-        match &self.life {
-            Life::Acquiring(acquire) => acquire.is_wanted(),
-            Life::Held(_) => true,
-            Life::Releasing(_) => false,
-        }
-    }
-
-    /// Tells whether the binding's record is still to be written.
-    pub(crate) fn record_is_due(&self) -> bool {
-        self.persistence.is_due()
-    }
-
-    /// Tells whether there is a lease that the store knows nothing of.
-    pub(crate) fn is_unwritten(&self) -> bool {
-        let held = matches!(&self.life, Life::Held(hold) if hold.client.lease().is_some());
-        held && self.persistence.durable().is_none()
-    }
-
-    fn held_by_other(&self, cx: &Cx<'_>) -> bool {
-        cx.holders.of(&self.identity.key()).is_some_and(|holder| holder != self.id)
     }
 
     /// Returns when the clock next matters, and why.
     pub(crate) fn deadline(&self) -> Option<(Instant, Why)> {
-        let own = match &self.life {
-            Life::Acquiring(acquire) => acquire.deadline(),
-            Life::Held(hold) => hold.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
-            Life::Releasing(release) => release.deadline(),
-        };
-        let store = self.persistence.retry_at().map(|at| (at, Why::Store));
-        let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
-        [own, store, self.guard_deadline(), work.filter(|_| matches!(self.life, Life::Held(_)))]
-            .into_iter()
-            .flatten()
-            .min_by_key(|(at, _)| *at)
+        let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
+        let all = [self.life.get().deadline(), store, self.common.guard_deadline()];
+        all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Goes on as the clock says.
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
-        self.retry_persist(cx);
-        self.retry_work(cx);
-        self.guard_on_clock(cx);
-        match &self.life {
-            Life::Acquiring(_) => self.acquire_on_clock(cx),
-            Life::Held(_) => self.hold_on_clock(cx),
-            Life::Releasing(_) => self.release_on_clock(cx),
+        if self.common.persistence.take_retry(cx.now.boot) {
+            self.life.get_mut().write(&mut self.common, cx);
         }
+        if let Life::Held(hold) = &mut self.life {
+            hold.retry_work(&mut self.common, cx);
+        }
+        self.happens(|life, common| life.watch(common, cx));
+        self.happens(|life, common| life.on_clock(common, cx));
     }
 
     /// Goes on with the outcome of an effect.
     pub(crate) fn on_done(&mut self, purpose: Purpose, outcome: Outcome, cx: &mut Cx<'_>) {
         match (purpose, outcome) {
-            (Purpose::Open(exchange), Outcome::Opened(result)) => self.on_opened(exchange, result, cx),
+            (Purpose::Open(exchange), Outcome::Opened(Ok(()))) => self.on_opened(exchange, cx),
+            (Purpose::Open(exchange), Outcome::Opened(Err(cause))) => self.on_broken(exchange, cause, cx),
             (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Purpose::Work, outcome) => self.on_worked(outcome, cx),
-            (Purpose::Survey, Outcome::Surveyed(survey)) => self.on_surveyed(survey),
-            (Purpose::Release, Outcome::Sent(result)) => self.release_on_sent(result, cx),
-            (Purpose::FindParent, Outcome::Inspected(result)) => self.on_parent(result, cx),
+            (Purpose::Work, outcome) => self.happens(|life, common| life.on_worked(common, outcome, cx)),
+            (Purpose::Survey, Outcome::Surveyed(survey)) => {
+                if let Life::Acquiring(acquire) = &mut self.life {
+                    acquire.on_surveyed(&self.common, survey);
+                }
+            }
+            (Purpose::Release, Outcome::Sent(result)) => {
+                self.gives_back(|release, common| release.on_sent(common, result, cx))
+            }
+            (Purpose::FindParent, Outcome::Inspected(result)) => {
+                self.gives_back(|release, common| release.on_parent(common, result, cx));
+            }
             (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (purpose, outcome) => {
                 tracing::warn!(?purpose, ?outcome, "outcome of another kind of effect")
@@ -273,252 +231,363 @@ impl Binding {
 
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
-        if !self.exchange.is_open(exchange) {
-            return self.guard_on_frame(exchange, frame, cx);
+        let is_own = self.common.exchange.is_open(exchange);
+        if let Frame::Arp(arp) = frame
+            && (if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) })
+        {
+            self.happens(|life, common| life.hear(common, arp, cx));
         }
-        if let Frame::Arp(arp) = frame {
-            self.guard_on_shared(arp, cx);
+        if is_own {
+            self.happens(|life, common| life.on_frame(common, frame, cx));
         }
-        match &self.life {
-            Life::Acquiring(_) => self.acquire_on_frame(frame, cx),
-            Life::Held(_) => self.hold_on_frame(frame, cx),
-            Life::Releasing(_) => self.release_on_frame(frame, cx),
+    }
+
+    /// Goes on after a frame that could not be read, and that bears what an answer does.
+    pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
+        match self.common.exchange.is_open(exchange) {
+            true => self.happens(|life, common| life.on_unreadable(common, cause, from, cx)),
+            false => cx.out.refused(&cause),
+        }
+    }
+
+    /// Goes on after the link did not take a message.
+    pub(crate) fn on_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
+        if let Some(client) = self.life.get_mut().client_mut() {
+            self.common.on_unsent(client, exchange, cause);
+        }
+    }
+
+    fn on_opened(&mut self, exchange: ExchangeId, cx: &mut Cx<'_>) {
+        if self.common.exchange.opened(exchange) {
+            self.happens(|life, common| life.on_opened(common, cx));
+        } else if self.common.guard_opened(exchange) {
+            self.happens(|life, common| life.watch(common, cx));
         }
     }
 
     /// Goes on after the sockets of an exchange could not be opened, or failed.
-    /// Goes on after a frame that could not be read, and that bears what an answer does.
-    pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
-        match &self.life {
-            Life::Acquiring(_) if self.exchange.is_open(exchange) => self.acquire_on_unreadable(cause, from, cx),
-            Life::Held(_) if self.exchange.is_open(exchange) => self.hold_on_unreadable(cause, from, cx),
-            Life::Acquiring(_) | Life::Held(_) | Life::Releasing(_) => cx.out.refused(&cause),
-        }
-    }
-
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
-        if self.is_guards(exchange) {
-            return self.guard_on_broken(cause, cx);
+        if self.common.is_guards(exchange) {
+            return self.happens(|life, common| {
+                let is_lost = common.parent.is_none() && life.is_lost(common, &cause, cx);
+                match common.unwatch(cause.clone(), is_lost, cx) {
+                    Some(_) if is_lost => life.on_link_gone(common, cause, cx),
+                    Some(found) => life.on_found(common, found, cx),
+                    None => SAME,
+                }
+            });
         }
-        if !self.exchange.is(exchange) {
-            return;
-        }
-        self.exchange.close(cx);
-        let cause = match self.parent.take() {
-            Some(_) => not_gone(cause),
-            None => cause,
-        };
-        match &self.life {
-            Life::Acquiring(_) => self.acquire_on_unopened(cause, cx),
-            Life::Held(_) => self.hold_on_unopened(cause, cx),
-            Life::Releasing(_) => self.release_on_unopened(cause, cx),
-        }
-    }
-
-    /// Opens sockets on the binding's own link, or on the LAN's where the profile wants broadcasts to go over that.
-    fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
-        let parent = self.identity.lan.parent().filter(|_| self.profile.on_parent && broadcasts);
-        match (parent, &self.parent) {
-            (None, _) => self.exchange.open(self.id, &self.link, want, cx),
-            (Some(_), Some(link)) => self.exchange.open(self.id, link, want, cx),
-            (Some(ifname), None) => self.exchange.find(self.id, ifname, cx),
+        if self.common.exchange.is(exchange) {
+            let cause = self.common.lose_sockets(cause, cx);
+            self.happens(|life, common| life.on_unopened(common, cause, cx));
         }
     }
 
     /// Goes on after the LAN's link was looked for.
     fn on_line(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
-        if !self.exchange.found() {
+        if !self.common.exchange.found() {
             return;
         }
-        match (result, &self.life) {
-            (Ok(view), life) => {
-                self.parent = Some(Box::new(Link::parent(view.ifindex, view.mac)));
-                match life {
-                    Life::Acquiring(_) => self.acquire_on_clock(cx),
-                    Life::Held(_) => self.hold_on_clock(cx),
-                    Life::Releasing(_) => {}
-                }
+        match result {
+            Ok(view) => {
+                self.common.found_line(&view);
+                self.happens(|life, common| life.on_clock(common, cx));
             }
-            (Err(cause), Life::Acquiring(_)) => self.acquire_on_unopened(cause, cx),
-            (Err(cause), Life::Held(_)) => {
-                self.hold_on_unopened(LinkCause::refused("use the parent link", cause), cx);
-            }
-            (Err(_), Life::Releasing(_)) => {}
+            Err(cause) => self.happens(|life, common| life.on_no_line(common, cause, cx)),
         }
     }
 
-    fn on_opened(&mut self, exchange: ExchangeId, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
-        if let Err(cause) = result {
-            return self.on_broken(exchange, cause, cx);
+    /// Goes on after a write. What was written, or not, is out of date where there is more to write: the life's own turning point
+    /// is the next write.
+    fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
+        self.common.written(result.is_ok(), cx);
+        self.life.get_mut().write(&mut self.common, cx);
+        if self.common.persistence.busy() {
+            return;
         }
-        if !self.exchange.opened(exchange) {
-            return self.guard_on_opened(exchange, cx);
+        self.common.persistence.settled(result.is_ok());
+        if result.is_ok() {
+            let replaced = self.common.persistence.take_replaced();
+            // An adoption is held before its record is written, where that fails at first.
+            if matches!(self.life, Life::Held(_)) && !replaced.is_empty() {
+                cx.out.report(self.common.id, Report::Replaced(replaced));
+            }
         }
-        match &self.life {
-            Life::Acquiring(_) => self.acquire_on_opened(cx),
-            Life::Held(_) => self.hold_on_opened(cx),
-            Life::Releasing(_) => self.release_on_opened(cx),
-        }
-    }
-
-    /// Returns whether the binding's own link is gone for good, where it could not be used. Of a held binding whose namespace was
-    /// not seen the registry decides that, which knows whether others are.
-    fn is_lost(&self, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
-        let is_doubtful = cause.is_unseen() && matches!(self.life, Life::Held(_));
-        if is_doubtful {
-            cx.out.report(self.id, Report::Unseen);
-        }
-        cause.is_gone() && !is_doubtful
+        self.happens(|life, common| life.on_persisted(common, result, cx));
     }
 
     /// Goes on after the binding's link was found gone for good.
     pub(crate) fn on_link_gone(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        match &self.life {
-            Life::Acquiring(_) => self.fail_link(cause, cx),
-            Life::Held(_) => {
-                tracing::info!(attachment = %self.attachment, %cause, "link gone, giving the lease back");
-                if let Life::Held(hold) = &self.life {
-                    let lease = hold.client.lease().unwrap_or(&hold.last);
-                    let event = self.event(EventKind::OrphanFound, lease, &cause, cx);
-                    cx.out.report(self.id, Report::Orphaned(Box::new(event)));
-                }
-                self.give_back(Leave::LinkGone, cx);
-            }
-            Life::Releasing(_) => self.release_on_link_gone(cx),
-        }
+        self.happens(|life, common| life.on_link_gone(common, cause, cx));
+    }
+
+    /// Begins the exchange that waited for its permit, over `sockets` where some were opened for it.
+    pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
+        self.happens(|life, common| life.on_permit(common, sockets, cx));
     }
 
     /// Closes the binding's sockets, whatever it is at.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
-        self.close_guard(cx);
+        self.common.close(cx);
+    }
+
+    /// Records that the interface has another Ethernet address.
+    pub(crate) fn on_ethernet(&mut self, mac: Mac) {
+        self.common.on_ethernet(mac);
+        if let Life::Held(hold) = &mut self.life {
+            hold.on_ethernet(mac);
+        }
+    }
+
+    /// Gives the acquisition up.
+    pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
+        if let Life::Acquiring(acquire) = &mut self.life {
+            let next = acquire.abort(&mut self.common, abort, cx);
+            self.turn(next);
+        }
     }
 
     /// Ends a held binding: the lease is given back, or all that a server may hold for it.
     pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
-        if matches!(self.life, Life::Releasing(_)) && why == Leave::Deleted {
-            return self.hurry(cx);
-        }
-        if !matches!(self.life, Life::Held(_)) {
-            return;
-        }
-        let probing = self.probing();
-        if matches!(&self.life, Life::Held(hold) if hold.client.lease().is_none()) {
-            self.decline_owed(cx);
-        }
-        self.end_exchange(cx);
-        if !self.is_declining() {
-            self.close_guard(cx);
-        }
-        let Life::Held(hold) = &self.life else { return };
-        let (lease, owed) = match (hold.client.lease(), hold.client.owed(cx.now.boot)) {
-            // A network may want its leases to end by themselves.
-            (Some(lease), _) if !self.profile.release => {
-                self.note_gone(EventKind::Released, lease, release::LEFT, cx);
-                (lease, Owed::Left)
+        match &mut self.life {
+            Life::Acquiring(_) => {}
+            Life::Held(hold) => {
+                let life = hold.give_back(&mut self.common, why, cx);
+                self.turn(ControlFlow::Break(life));
             }
-            (Some(lease), _) => (lease, Owed::Leased),
-            (None, Some(asked)) => (asked, Owed::Asked),
-            (None, None) => (&*hold.last, Owed::Nothing),
-        };
-        let returns = owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::LinkGone | Leave::Yielded);
-        let kept = self.grace_from(cx.now.boot).filter(|_| returns);
-        let release = Release::new(lease.clone(), owed, why).muted(!hold.has_carrier()).kept(kept);
-        let before = std::mem::replace(&mut self.life, Life::Releasing(Box::new(release)));
-        if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
-            release.held_before(hold, probing);
-        }
-        self.release_begin(cx);
-    }
-
-    fn record(&self, lease: &Lease, state: RecordState, cx: &Cx<'_>) -> Record {
-        let age = cx.now.boot.saturating_since(lease.start);
-        let since = cx.now.wall.since_epoch().saturating_sub(age);
-        Record {
-            attachment: (*self.attachment).clone(),
-            identity: self.identity.clone(),
-            profile: (*self.profile).clone(),
-            link: self.link.clone(),
-            lease: lease.clone(),
-            state,
-            boot: cx.boot.clone(),
-            since: crate::time::WallTime::from_epoch(since),
-            kept: match &self.life {
-                Life::Releasing(release) => release.kept_from_start(),
-                Life::Acquiring(_) | Life::Held(_) => None,
-            },
-            former: self.former(),
-            taken_off: self.is_taken_off(),
+            Life::Releasing(release) if why == Leave::Deleted => release.hurry(&mut self.common, cx),
+            Life::Releasing(_) => {}
         }
     }
 
-    /// Returns what is still to be done at the interface, for the record.
-    fn former(&self) -> Option<Box<Former>> {
+    // What happens to a lease that is held.
+
+    /// Returns whether there is a lease that the store knows nothing of.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.held_now().is_some_and(|hold| hold.is_unwritten(&self.common))
+    }
+
+    /// Returns whether there is a lease of which nobody may hear yet, because the store has not written it.
+    pub(crate) fn waits_for_store(&self, now: Instant) -> bool {
+        self.held_now().is_some_and(|hold| hold.waits_for_store(&self.common, now))
+    }
+
+    /// Returns the address that the interface should carry by now.
+    pub(crate) fn expected_address(&self) -> Option<Ipv4Addr> {
+        self.held_now()?.expected_address(&self.common)
+    }
+
+    /// Returns whether the interface is about to carry what the lease says.
+    pub(crate) fn is_changing(&self, now: Instant) -> bool {
+        self.held_now().is_some_and(|hold| hold.is_changing(&self.common, now))
+    }
+
+    /// Returns whether a look at the interface or a change of it is under way.
+    pub(crate) fn is_working(&self) -> bool {
         match &self.life {
-            // A daemon that ends before it is done leaves that to the next one.
-            Life::Acquiring(acquire) => {
-                let (mtu_due, routes_due) = (acquire.resizes(), acquire.leaves_routes(&self.profile));
-                (mtu_due || routes_due).then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }))
-            }
-            Life::Held(_) => self.work.as_ref().and_then(|work| work.former()),
-            Life::Releasing(_) => None,
+            Life::Acquiring(_) => false,
+            Life::Held(hold) => hold.is_working(),
+            Life::Releasing(release) => release.is_working(),
         }
     }
 
-    /// Returns the binding as `list` shows it.
-    pub(crate) fn row(&self, now: Instant) -> Row {
-        let state = match &self.life {
-            Life::Acquiring(acquire) => acquire.client.state(),
-            Life::Held(hold) => hold.client.state(),
-            Life::Releasing(_) if self.kept_until().is_some() => "KEPT",
-            Life::Releasing(_) => "RELEASING",
-        };
-        let held_up = match &self.life {
-            Life::Releasing(release) => release.held_up(now),
+    /// Returns whether what a restart cut short waits for its turn.
+    pub(crate) fn awaits_turn(&self) -> bool {
+        self.held_now().is_some_and(Hold::awaits_turn)
+    }
+
+    /// Returns whether the leased address is to be announced because the interface has another Ethernet address, if it is still
+    /// there.
+    pub(crate) fn is_to_announce(&self) -> bool {
+        self.held_now().is_some_and(Hold::has_moved)
+    }
+
+    /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
+    /// another binding takes its place there.
+    pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
+        self.held_now().map(|hold| hold.leavings(&self.common, addresses, now)).unwrap_or_default()
+    }
+
+    /// Goes on with what is to be done at the interface, if anything is and may be.
+    pub(crate) fn work(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(|hold, common| hold.work(common, cx));
+    }
+
+    /// Goes on with what a restart cut short.
+    pub(crate) fn take_turn(&mut self, cx: &mut Cx<'_>) {
+        match &mut self.life {
+            Life::Acquiring(_) => {}
+            Life::Held(hold) => hold.take_turn(&mut self.common, cx),
+            Life::Releasing(release) => release.drop_work(),
+        }
+    }
+
+    /// Goes on with a try to extend the lease, at its turn.
+    pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
+        self.holds(|hold, common| hold.on_turn(common, at, cx));
+    }
+
+    /// Extends the lease now, as another client was offered its address.
+    pub(crate) fn renew_early(&mut self, cx: &mut Cx<'_>) {
+        self.holds(|hold, common| hold.renew_early(common, cx));
+    }
+
+    /// Loses a lease that another binding has too.
+    pub(crate) fn cede(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(|hold, common| hold.cede(common, cx));
+    }
+
+    /// Records the link's carrier.
+    pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
+        self.keeps(|hold, common| hold.on_carrier(common, up, cx));
+    }
+
+    /// Records that the link is down: the kernel has taken its routes.
+    pub(crate) fn on_down(&mut self) {
+        self.keeps(|hold, _| hold.on_down());
+    }
+
+    /// Records that the link is up.
+    pub(crate) fn on_up(&mut self) {
+        self.keeps(|hold, _| hold.on_up());
+    }
+
+    /// Records what a look at the interface showed.
+    pub(crate) fn on_seen(&mut self, view: &LinkView, cx: &mut Cx<'_>) {
+        self.holds(|hold, common| hold.on_seen(common, view, cx));
+    }
+
+    /// Records whether the leased address is on the interface.
+    pub(crate) fn on_address(&mut self, there: bool, cx: &mut Cx<'_>) {
+        self.keeps(|hold, common| hold.on_address(common, there, cx));
+    }
+
+    /// Records that an address is on the interface.
+    pub(crate) fn on_address_added(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        self.holds(|hold, common| hold.on_address_added(common, address, cx));
+    }
+
+    /// Announces the address of an interface that got another Ethernet address.
+    pub(crate) fn announce_moved(&mut self, cx: &mut Cx<'_>) {
+        self.holds(|hold, common| hold.announce_moved(common, cx));
+    }
+
+    /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
+    pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(|hold, common| hold.put_back(common, cx));
+    }
+
+    /// Records that a main plugin is about to put the address on again, and is not told of all routes.
+    pub(crate) fn route_again(&mut self) {
+        self.keeps(|hold, common| hold.route_again(common));
+    }
+
+    // What happens to a lease on its way back.
+
+    /// Returns until when a lease is kept for its container to return.
+    pub(crate) fn kept_until(&self) -> Option<Instant> {
+        self.releasing_now()?.waits_until()
+    }
+
+    /// Returns whether the lease is to be remembered, as the last of an identity that can return.
+    pub(crate) fn is_to_remember(&self) -> bool {
+        self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
+    }
+
+    /// Gives back at once what is kept.
+    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(|release, common| release.end_grace(common, cx));
+    }
+
+    /// Goes on at its turn, which may be now.
+    pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
+        self.gives_back(|release, common| release.on_turn(common, at, cx));
+    }
+
+    /// Goes before others of the LAN: a call waits behind this.
+    pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(|release, common| release.skip_queue(common, cx));
+    }
+
+    /// Stops: another binding has taken the identity over.
+    pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(|release, common| release.pause(common, cx));
+    }
+
+    /// Goes on if nobody holds the identity any more, or who does has another address.
+    pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(|release, common| release.unpause(common, cx));
+    }
+
+    /// Ends without a RELEASE where another binding has the address by now, which lives.
+    pub(crate) fn give_way(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(|release, common| _ = release.gives_way(common, cx));
+    }
+
+    /// Records that a RELEASE for this address went out under the same identity.
+    pub(crate) fn owes_no_more(&mut self, address: Ipv4Addr) {
+        self.gives_back(|release, _| release.owes_no_more(address));
+    }
+
+    /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that
+    /// brings the record back, and is undone.
+    pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
+        match &mut self.life {
+            Life::Releasing(release) => release.replaced(&mut self.common, cx),
+            Life::Acquiring(_) | Life::Held(_) => true,
+        }
+    }
+
+    /// Returns the release, if that is what the binding is at.
+    fn releasing_now(&self) -> Option<&Release> {
+        match &self.life {
+            Life::Releasing(release) => Some(release),
             Life::Acquiring(_) | Life::Held(_) => None,
-        };
-        let lease = self.lease(now);
-        let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
-        let times: [Option<Duration>; 3] =
-            [lease.and_then(Lease::t1), lease.and_then(Lease::t2), lease.and_then(Lease::expires)].map(until);
-        Row {
-            attachment: (*self.attachment).clone(),
-            identity: self.identity.clone(),
-            state,
-            lease: lease.cloned(),
-            t1: times[0],
-            t2: times[1],
-            expires: times[2],
-            kept: until(self.kept_until()),
-            held_up,
-            link: self.link.clone(),
         }
     }
-}
 
-/// Returns why the LAN's link could not be used. That it is gone says nothing of the binding's own link.
-fn not_gone(cause: LinkCause) -> LinkCause {
-    match cause.is_gone() {
-        true => LinkCause::refused("use the parent link", cause),
-        false => cause,
+    /// Returns how the lease is held, if it is.
+    fn held_now(&self) -> Option<&Hold> {
+        match &self.life {
+            Life::Held(hold) => Some(hold),
+            Life::Acquiring(_) | Life::Releasing(_) => None,
+        }
     }
-}
 
-/// Why a lease is given back, and what that means for how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// A DEL waits for it. When the store fails, the binding stays as it was, and the DEL fails.
-    Deleted,
-    /// The ADD that got it was given up.
-    Aborted,
-    /// A daemon before this one had begun.
-    Resumed,
-    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
-    Undone,
-    /// The link is gone; the RELEASE leaves from the host.
-    LinkGone,
-    /// An ADD of the same attachment has another identity.
-    Displaced,
-    /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
-    Yielded,
+    /// Lets the life go on with what happened, and then the one that comes after it.
+    fn happens(&mut self, what: impl FnOnce(&mut dyn Living, &mut Common) -> Next) {
+        let next = what(self.life.get_mut(), &mut self.common);
+        self.turn(next);
+    }
+
+    /// Lets a lease that is held go on with what happened.
+    fn holds(&mut self, what: impl FnOnce(&mut Hold, &mut Common) -> Next) {
+        if let Life::Held(hold) = &mut self.life {
+            let next = what(hold, &mut self.common);
+            self.turn(next);
+        }
+    }
+
+    /// Lets a lease that is held go on with what happened, which no life ends by.
+    fn keeps(&mut self, what: impl FnOnce(&mut Hold, &mut Common)) {
+        if let Life::Held(hold) = &mut self.life {
+            what(hold, &mut self.common);
+        }
+    }
+
+    /// Lets a release go on with what happened.
+    fn gives_back(&mut self, what: impl FnOnce(&mut Release, &mut Common)) {
+        if let Life::Releasing(release) = &mut self.life {
+            what(release, &mut self.common);
+        }
+    }
+
+    /// Takes up the life that comes next. A release keeps how the lease was held, until the store knows of a DEL.
+    fn turn(&mut self, next: Next) {
+        let ControlFlow::Break(life) = next else { return };
+        let before = std::mem::replace(&mut self.life, life);
+        if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
+            release.held_before(hold);
+        }
+    }
 }

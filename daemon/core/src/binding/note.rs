@@ -3,14 +3,14 @@
 use std::fmt;
 
 use super::journal::Stake;
-use super::{Binding, Cx, Leave};
+use super::{Common, Cx, Leave};
 use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
 
 /// Why the address of another lease is not on the interface.
 const STAYS_OFF: &str = "not put on the interface, where somebody took the address off";
 
-impl Binding {
+impl Common {
     /// Notes an event about a lease. It is written with the binding's record where that is to be written.
     pub(super) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
@@ -35,15 +35,21 @@ impl Binding {
     }
 
     /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before, by its
-    /// RFC 2131 name.
-    pub(super) fn note_extended(&self, state: &str, before: &Lease, lease: &Lease, cx: &mut Cx<'_>) {
+    /// RFC 2131 name; `is_taken_off`: somebody took the address off the interface.
+    pub(super) fn note_extended(
+        &self,
+        state: &str,
+        (before, lease): (&Lease, &Lease),
+        is_taken_off: bool,
+        cx: &mut Cx<'_>,
+    ) {
         let (kind, cause) = match state {
             "RENEWING" => (EventKind::Renewed, "renewal at T1"),
             "REBINDING" => (EventKind::Rebound, "rebinding at T2"),
             "REBOOTING" => (EventKind::Renewed, "confirmation"),
             _ => (EventKind::Acquired, "new lease after a loss"),
         };
-        let stays_off = self.is_taken_off() && (before.address != lease.address || kind == EventKind::Acquired);
+        let stays_off = is_taken_off && (before.address != lease.address || kind == EventKind::Acquired);
         let cause = if stays_off { format!("{cause}, {STAYS_OFF}") } else { cause.to_owned() };
         let changes = differences(before, lease);
         match changes.is_empty() {

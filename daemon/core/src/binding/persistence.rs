@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Binding, Cx, Life, Report};
+use super::{Common, Cx};
 use crate::dhcpv4::lease::{Dns, Lease};
 use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause};
-use crate::record::{BindingId, Change, RecordState};
+use crate::record::{BindingId, Change, Record, RecordState};
 use crate::time::Instant;
 
 /// The longest pause between two tries to write.
@@ -61,7 +61,7 @@ impl Persistence {
         self.durable.as_deref().filter(|_| !leaves)
     }
 
-    /// Takes note that the lease which the store holds is no more.
+    /// Records that the lease which the store holds is no more.
     pub(super) fn lost(&mut self) {
         self.lost = true;
         // Nor is one that is being written.
@@ -73,7 +73,7 @@ impl Persistence {
         self.durable().filter(|_| !self.lost)
     }
 
-    /// Tells whether the store holds a lease like this for certain, and goes on holding one: no write under way takes it out.
+    /// Returns whether the store holds a lease like this for certain, and goes on holding one: no write under way takes it out.
     pub(super) fn holds(&self, is_like: impl Fn(&Lease) -> bool) -> bool {
         let stays = self.in_flight.is_none() || self.writing.as_deref().is_some_and(&is_like);
         stays && self.durable.as_deref().is_some_and(is_like)
@@ -84,78 +84,87 @@ impl Persistence {
         self.want = want;
     }
 
-    /// Tells whether the store is to hold something else than what it holds or is being written.
+    /// Wants the store to hold this from now on.
+    pub(super) fn want(&mut self, want: Want) {
+        (self.want, self.dirty, self.retry) = (want, true, None);
+    }
+
+    /// Returns what the store is to hold.
+    pub(super) fn wanted(&self) -> &Want {
+        &self.want
+    }
+
+    /// Returns whether there is something to write, and no write is under way.
+    pub(super) fn may_begin(&self) -> bool {
+        self.in_flight.is_none() && self.dirty
+    }
+
+    /// Returns whether it is time to try a failed write again, once.
+    pub(super) fn take_retry(&mut self, now: Instant) -> bool {
+        self.retry.take_if(|at| now >= *at).is_some()
+    }
+
+    /// Returns whether the store is to hold something else than what it holds or is being written.
     pub(super) fn is_due(&self) -> bool {
         self.dirty
     }
 
     /// Takes those out of what is wanted in whose place the record is, or is to be.
-    fn take_replaced(&mut self) -> Vec<BindingId> {
+    pub(super) fn take_replaced(&mut self) -> Vec<BindingId> {
         match &mut self.want {
             Want::Bound { replaces } => std::mem::take(replaces),
             Want::AsIs | Want::Releasing | Want::Gone => Vec::new(),
         }
     }
 
-    /// Tells whether the last write did not fail.
+    /// Returns whether the last write did not fail.
     pub(super) fn works(&self) -> bool {
         self.failures == 0
     }
 
-    /// Tells whether a write is under way.
+    /// Counts a write that ended, with nothing more to write.
+    pub(super) fn settled(&mut self, done: bool) {
+        self.failures = if done { 0 } else { self.failures + 1 };
+    }
+
+    /// Returns whether a write is under way.
     pub(super) fn busy(&self) -> bool {
         self.in_flight.is_some()
     }
 }
 
-impl Binding {
-    /// Wants the store to hold this; nothing is durable before [`Binding::on_persisted`].
-    pub(super) fn persist(&mut self, want: Want, cx: &mut Cx<'_>) {
-        self.persistence.want = want;
-        self.persistence.dirty = true;
-        self.persistence.retry = None;
-        self.write(cx);
-    }
-
-    pub(super) fn retry_persist(&mut self, cx: &mut Cx<'_>) {
-        if self.persistence.retry.is_some_and(|at| cx.now.boot >= at) {
-            self.persistence.retry = None;
-            self.write(cx);
-        }
-    }
-
-    pub(super) fn write(&mut self, cx: &mut Cx<'_>) {
-        if self.persistence.in_flight.is_some() || !self.persistence.dirty {
-            return;
-        }
-        // The write of the binding that took over removes this record; one that came after it would bring it back.
-        if matches!(self.life, Life::Releasing(_)) && self.persistence.want != Want::Gone && self.is_held_over(cx) {
-            return;
-        }
-        let Some(changes) = self.changes(cx) else { return };
+impl Common {
+    /// Writes what is wanted. `record`: what the store is to hold, as things stand; `own`: the lease of the binding's client, to
+    /// be shared with what is known of the store.
+    pub(super) fn write(&mut self, record: Option<Record>, own: Option<Arc<Lease>>, cx: &mut Cx<'_>) {
+        let Some(changes) = self.changes(record, cx) else { return };
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
-            Change::Put(_, record) => (record.state == RecordState::Bound).then(|| self.share(&record.lease)),
-            Change::Remove(_) | Change::Note(_) => None,
+            Change::Put(_, record) if record.state == RecordState::Bound => {
+                let own = own.clone().filter(|own| **own == record.lease);
+                Some(own.unwrap_or_else(|| Arc::new(record.lease.clone())))
+            }
+            Change::Put(..) | Change::Remove(_) | Change::Note(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
         self.telling_store();
     }
 
-    /// Returns a lease that a record holds, as shared with the rest of the binding where that is the same.
-    fn share(&self, lease: &Lease) -> Arc<Lease> {
-        let own = match &self.life {
-            Life::Acquiring(acquire) => acquire.client.shared(),
-            Life::Held(hold) => Some(hold.last.clone()),
-            Life::Releasing(_) => None,
-        };
-        own.filter(|own| **own == *lease).unwrap_or_else(|| Arc::new(lease.clone()))
-    }
-
-    /// Writes the record of a held binding once more: its lease changed, or what is to be done at the interface.
-    pub(super) fn record_again(&mut self, cx: &mut Cx<'_>) {
-        let replaces = self.persistence.take_replaced();
-        self.persist(Want::Bound { replaces }, cx);
+    fn changes(&self, record: Option<Record>, cx: &Cx<'_>) -> Option<Vec<Change>> {
+        let put = |record: Record| Change::Put(self.id, Box::new(record));
+        match &self.persistence.want {
+            Want::AsIs => None,
+            Want::Bound { replaces } => {
+                let put = put(record?);
+                Some(std::iter::once(put).chain(replaces.iter().map(|id| Change::Remove(*id))).collect())
+            }
+            Want::Releasing => Some(vec![put(record?)]),
+            // The record of a successor goes before.
+            Want::Gone => match record.filter(|_| !self.held_by_other(cx)) {
+                Some(past) => Some(vec![put(past)]),
+                None => Some(vec![Change::Remove(self.id)]),
+            },
+        }
     }
 
     /// Returns what the lease that the store holds for certain says of name servers.
@@ -163,78 +172,18 @@ impl Binding {
         self.persistence.durable.as_deref().and_then(Lease::resolver)
     }
 
-    fn changes(&self, cx: &Cx<'_>) -> Option<Vec<Change>> {
-        let lease = match &self.life {
-            Life::Acquiring(acquire) => acquire.client.lease(),
-            // One that waits for its probes is not used yet.
-            Life::Held(hold) => hold.client.lease().filter(|_| !self.is_probing()),
-            Life::Releasing(release) => Some(&release.lease),
-        };
-        match &self.persistence.want {
-            Want::AsIs => None,
-            Want::Bound { replaces } => {
-                let record = match (&self.life, lease) {
-                    (_, Some(lease)) => self.record(lease, RecordState::Bound, cx),
-                    (Life::Held(hold), None) => self.record(&hold.last, RecordState::Seeking, cx),
-                    (Life::Acquiring(_) | Life::Releasing(_), None) => return None,
-                };
-                let put = Change::Put(self.id, Box::new(record));
-                Some(std::iter::once(put).chain(replaces.iter().map(|id| Change::Remove(*id))).collect())
-            }
-            Want::Releasing => {
-                let record = self.record(lease?, RecordState::Releasing, cx);
-                Some(vec![Change::Put(self.id, Box::new(record))])
-            }
-            // The record of a successor goes before.
-            Want::Gone if self.is_to_remember() && !self.held_by_other(cx) => {
-                let record = self.record(lease?, RecordState::Past, cx);
-                Some(vec![Change::Put(self.id, Box::new(record))])
-            }
-            Want::Gone => Some(vec![Change::Remove(self.id)]),
-        }
-    }
-
-    /// Goes on after a write.
-    pub(super) fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
+    /// Records how a write ended. A DECLINE that waited for it leaves.
+    pub(super) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
         self.persistence.in_flight = None;
         let written = self.persistence.writing.take();
         self.store_told(cx);
-        if result.is_ok() {
+        if done {
             let before = self.resolver();
             self.persistence.durable = written;
             self.persistence.lost = false;
             if self.resolver() != before {
                 cx.out.resolvers.insert(self.attachment.clone());
             }
-        }
-        if self.persistence.dirty {
-            // What was written, or not, is out of date: the life's own turning point is the next write.
-            self.write(cx);
-            if self.persistence.busy() {
-                return;
-            }
-        }
-        match &result {
-            Ok(()) => {
-                self.persistence.failures = 0;
-                let replaced = self.persistence.take_replaced();
-                // An adoption is held before its record is written, where that fails at first.
-                if matches!(self.life, Life::Held(_)) && !replaced.is_empty() {
-                    cx.out.report(self.id, Report::Replaced(replaced));
-                }
-            }
-            Err(_) => self.persistence.failures += 1,
-        }
-        match (&self.life, result) {
-            (Life::Acquiring(_), result) => self.acquire_on_persisted(result, cx),
-            (Life::Held(_), Ok(())) => self.noted(cx),
-            (Life::Releasing(_), Ok(())) => self.release_on_persisted(cx),
-            (Life::Held(_), Err(cause)) => {
-                self.persist_later(&cause, cx);
-                // What the store holds already does not wait for it.
-                self.noted(cx);
-            }
-            (Life::Releasing(_), Err(cause)) => self.release_on_unpersisted(cause, cx),
         }
     }
 

@@ -1,25 +1,31 @@
-//! Releasing: note it, wait for the turn, send RELEASE, forget. `way` finds the way to the server.
+//! Releasing: note it, wait for the turn (`turn`), find the way to the server (`way`), send RELEASE, forget.
 //!
 //! What could not be sent is tried again until the lease ends by itself. While another binding holds the identity nothing is
 //! sent (invariant 4).
 
+mod turn;
 mod way;
 
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
 use super::hold::{Before, Hold};
-use super::persistence::Want;
-use super::{Binding, Cx, Holder, Leave, Life, Report};
+use super::holders::{Stand, Standing};
+use super::tenancy::claim_to;
+use super::{Common, Cx, Found, Life, Living, Next, Report, SAME, Want};
 use crate::conflict::stations::Question;
+use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
-use crate::effect::{OpId, StoreCause, Why};
+use crate::effect::{OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::link::LinkCause;
-use crate::record::BindingId;
+use crate::record::{Record, RecordState};
 use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::{BadFrame, Frame};
 
 /// How long a DEL waits for the RELEASE to leave once it is noted. Three ARP requests take 0.6 s.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -59,8 +65,29 @@ pub(crate) struct Release {
     told: bool,
     /// When a DEL is told at the latest.
     tell_by: Option<Instant>,
-    /// How it was held, until the store knows of a DEL, and what it waited for while it was probed for.
-    held: Option<(Box<Hold>, Option<Before>)>,
+    /// How it was held, until the store knows of a DEL.
+    held: Option<Box<Hold>>,
+    /// How it stood before the lease that was probed for then.
+    probing: Option<Before>,
+}
+
+/// Why a lease is given back, and what that means for how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// A DEL waits for it. When the store fails, the binding stays as it was, and the DEL fails.
+    Deleted,
+    /// The ADD that got it was given up.
+    Aborted,
+    /// A daemon before this one had begun.
+    Resumed,
+    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
+    Undone,
+    /// The link is gone; the RELEASE leaves from the host.
+    LinkGone,
+    /// An ADD of the same attachment has another identity.
+    Displaced,
+    /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
+    Yielded,
 }
 
 /// What a release owes the server.
@@ -142,6 +169,7 @@ impl Release {
             told: false,
             tell_by: None,
             held: None,
+            probing: None,
         }
     }
 
@@ -150,24 +178,34 @@ impl Release {
         Self { kept, ..self }
     }
 
-    /// Returns until when the lease is kept for its identity, from its start.
-    pub(super) fn kept_from_start(&self) -> Option<Duration> {
-        self.kept.map(|kept| kept.saturating_since(self.lease.start))
-    }
-
     /// Returns until when the lease waits for its identity to return, if that is what it is at.
-    fn waits_until(&self) -> Option<Instant> {
+    pub(super) fn waits_until(&self) -> Option<Instant> {
         self.kept.filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
     }
 
-    /// Takes note that nothing which is sent on the container's own link arrives.
+    /// Records that nothing which is sent on the container's own link arrives.
     pub(super) fn muted(self, mute: bool) -> Self {
         Self { mute, ..self }
     }
 
-    /// Takes note of how the lease was held, for when the store refuses to note its DEL.
-    pub(super) fn held_before(&mut self, hold: Box<Hold>, probing: Option<Before>) {
-        self.held = (self.why == Leave::Deleted).then_some((hold, probing));
+    /// Records how the lease was held, for when the store refuses to note its DEL.
+    pub(super) fn held_before(&mut self, hold: Box<Hold>) {
+        self.held = (self.why == Leave::Deleted).then_some(hold);
+    }
+
+    /// Drops what was under way at the interface, or waited for its turn, for when the store refuses to note its DEL.
+    pub(super) fn drop_work(&mut self) {
+        self.held.iter_mut().for_each(|hold| hold.drop_work());
+    }
+
+    /// Returns whether a look at the interface or a change of it is under way still.
+    pub(super) fn is_working(&self) -> bool {
+        self.held.as_ref().is_some_and(|hold| hold.is_working())
+    }
+
+    /// Records how the binding stood before the lease that it probes for.
+    pub(super) fn probing(self, probing: Option<Before>) -> Self {
+        Self { probing, ..self }
     }
 
     /// Returns what keeps it from leaving from the host, and for how long something has.
@@ -184,61 +222,47 @@ impl Release {
         self.way != Way::Inside
     }
 
-    pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
-        let ends = self.lease.expires().map(|at| (at, Why::LeaseEnds));
-        let own = match &self.stage {
-            // The store answers.
-            Stage::Marking | Stage::Forgetting => return None,
-            Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening | Stage::Leaving(_) => None,
-            Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
-            Stage::Asking(question) => Some((question.deadline(), Why::Release)),
-            Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
-        };
-        let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
-        [own, ends, tell].into_iter().flatten().min_by_key(|(at, _)| *at)
-    }
-}
-
-impl Binding {
-    /// Returns a binding whose record says that its lease is on its way back, at once or when it was kept for long enough.
-    /// Where the link is of an earlier boot it is gone.
-    pub(crate) fn releasing(
-        id: BindingId,
-        holder: Holder,
+    /// Returns a release of which the record says that it has begun, at once or when it was kept for long enough. Where the link is
+    /// of an earlier boot it is gone.
+    pub(super) fn recorded(
+        common: &Common,
         lease: Lease,
         (kept, link_gone): (Option<Instant>, bool),
         now: Instant,
     ) -> Self {
-        let owed = if holder.profile.release { Owed::Leased } else { Owed::Left };
-        let mut release =
-            Release::new(lease, owed, if link_gone { Leave::LinkGone } else { Leave::Resumed }).kept(kept);
-        release.stage = Stage::Waiting(Some(kept.unwrap_or(now)));
-        release.told = true;
-        Self::new(id, holder, Life::Releasing(Box::new(release)))
+        let owed = if common.profile.release { Owed::Leased } else { Owed::Left };
+        let why = if link_gone { Leave::LinkGone } else { Leave::Resumed };
+        let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
+        Self { stage, told: true, ..Self::new(lease, owed, why).kept(kept) }
     }
 
-    /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
-    pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
-        let release = Release::new(last, Owed::Nothing, Leave::LinkGone);
-        let mut binding = Self::new(id, holder, Life::Releasing(Box::new(release)));
-        binding.forget(cx);
-        binding
+    /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
+    pub(super) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
+        let mut release = Box::new(Self::new(last, Owed::Nothing, Leave::LinkGone));
+        release.forget(common, cx);
+        Life::Releasing(release)
+    }
+
+    /// Returns the life, which begins.
+    pub(super) fn begun(self, common: &mut Common, cx: &mut Cx<'_>) -> Life {
+        let mut release = Box::new(self);
+        release.begin(common, cx);
+        Life::Releasing(release)
     }
 
     /// A DEL asks for what is on its way already: a release that waits is tried at once. One that waited for its container
     /// after a reboot is kept from here on as any other is after its DEL.
-    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
-        let kept = self.grace_from(cx.now.boot);
-        let Life::Releasing(release) = &mut self.life else { return };
-        let told = std::mem::replace(&mut release.told, false);
-        match release.stage {
+    pub(super) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let kept = common.grace_from(cx.now.boot);
+        let told = std::mem::replace(&mut self.told, false);
+        match self.stage {
             Stage::Waiting(Some(_)) => {
-                release.stage = Stage::Marking;
-                release.kept = kept.filter(|_| release.owed == Owed::Leased);
-                self.persist(Want::Releasing, cx);
+                self.stage = Stage::Marking;
+                self.kept = kept.filter(|_| self.owed == Owed::Leased);
+                self.persist(common, Want::Releasing, cx);
             }
-            _ if told => self.tell(cx),
-            Stage::Waiting(None) => self.tell(cx),
+            _ if told => self.tell(common, cx),
+            Stage::Waiting(None) => self.tell(common, cx),
             Stage::Marking
             | Stage::Paused { .. }
             | Stage::Queued(_)
@@ -251,79 +275,59 @@ impl Binding {
         }
     }
 
-    /// Returns until when a lease is kept whose attachment went now, if its identity can return.
-    ///
-    /// It is not renewed meanwhile: nobody has its address, for which servers ask, and a lease that was renewed at T1 has half
-    /// of its time left. One that is shorter just ends. Who returns confirms it (INIT-REBOOT), or asks for its address.
-    pub(super) fn grace_from(&self, now: Instant) -> Option<Instant> {
-        let seconds = self.profile.grace.filter(|seconds| *seconds > 0)?;
-        Some(now + Duration::from_secs(seconds.into()))
-    }
-
-    /// Returns until when a lease is kept for its container to return.
-    pub(crate) fn kept_until(&self) -> Option<Instant> {
-        match &self.life {
-            Life::Releasing(release) => release.waits_until(),
-            Life::Acquiring(_) | Life::Held(_) => None,
-        }
-    }
-
     /// Gives back at once what is kept.
-    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        let waits = release.waits_until().is_some();
-        release.kept = None;
+    pub(super) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let waits = self.waits_until().is_some();
+        self.kept = None;
         if waits {
-            release.stage = Stage::Waiting(Some(cx.now.boot));
-            self.release_on_clock(cx);
+            self.stage = Stage::Waiting(Some(cx.now.boot));
+            self.go_on(common, cx);
         }
     }
 
-    pub(super) fn release_begin(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        if release.why == Leave::Undone {
-            self.tell(cx);
-            return self.forget(cx);
+    fn begin(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.why == Leave::Undone {
+            self.tell(common, cx);
+            return self.forget(common, cx);
         }
-        if release.owed.is_nothing() {
-            return self.forget(cx);
+        if self.owed.is_nothing() {
+            return self.forget(common, cx);
         }
-        if release.why == Leave::Yielded {
-            release.stage = Stage::Paused { marked: false };
+        if self.why == Leave::Yielded {
+            self.stage = Stage::Paused { marked: false };
             return;
         }
-        self.persist(Want::Releasing, cx);
+        self.persist(common, Want::Releasing, cx);
     }
 
-    pub(super) fn release_on_clock(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        let over = release.lease.expired(cx.now.boot);
-        if release.tell_by.is_some_and(|at| cx.now.boot >= at) {
-            self.tell(cx);
+    /// Goes on as the clock says.
+    fn go_on(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let over = self.lease.expired(cx.now.boot);
+        if self.tell_by.is_some_and(|at| cx.now.boot >= at) {
+            self.tell(common, cx);
         }
-        let Life::Releasing(release) = &mut self.life else { return };
-        match &mut release.stage {
+        match &mut self.stage {
             Stage::Marking | Stage::Forgetting => {}
             _ if over => {
-                tracing::info!(attachment = %self.attachment, address = %release.lease.address, "lease ended before it could be released");
-                let cause = match release.kept {
+                tracing::info!(attachment = %common.attachment, address = %self.lease.address, "lease ended before it could be released");
+                let cause = match self.kept {
                     Some(_) => "was kept for its container until its end",
                     None => "could not be given back before its end",
                 };
-                if !release.owed.is_nothing() {
-                    self.note_leave(EventKind::Expired, cause, cx);
+                if !self.owed.is_nothing() {
+                    self.note_leave(common, EventKind::Expired, cause, cx);
                 }
-                self.forget(cx);
+                self.forget(common, cx);
             }
-            Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(cx),
-            Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(cx),
+            Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(common, cx),
+            Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
             Stage::Asking(question) => {
                 let turn = question.on_clock(cx.now.boot);
-                self.asked(turn, cx);
+                self.asked(common, turn, cx);
             }
             Stage::Sending(sending) => {
                 let step = sending.on_clock(cx.now.boot);
-                self.release_step(step, cx);
+                self.step(common, step, cx);
             }
             Stage::Paused { .. }
             | Stage::Waiting(_)
@@ -334,22 +338,22 @@ impl Binding {
         }
     }
 
-    pub(super) fn release_on_persisted(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        match release.stage {
+    /// Goes on when the store knows.
+    fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        match self.stage {
             Stage::Marking => {
-                release.tell_by = Some(cx.now.boot + PATIENCE);
-                release.held = None;
-                release.stage = Stage::Waiting(Some(release.kept.unwrap_or(cx.now.boot)));
-                if release.kept.is_some() {
-                    self.tell(cx);
+                self.tell_by = Some(cx.now.boot + PATIENCE);
+                self.held = None;
+                self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
+                if self.kept.is_some() {
+                    self.tell(common, cx);
                 }
                 // The store may have taken longer than the lease lasts.
-                self.release_on_clock(cx);
+                self.go_on(common, cx);
             }
             Stage::Forgetting => {
-                self.tell(cx);
-                cx.out.report(self.id, Report::Over);
+                self.tell(common, cx);
+                cx.out.report(common.id, Report::Over);
             }
             Stage::Paused { .. }
             | Stage::Waiting(_)
@@ -363,186 +367,178 @@ impl Binding {
     }
 
     /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
-    pub(super) fn release_on_unpersisted(&mut self, cause: StoreCause, cx: &mut Cx<'_>) {
-        let is_replaced = self.held_by_other(cx) || self.has_tenant(cx);
-        let Life::Releasing(release) = &mut self.life else { return };
-        if release.told {
-            return self.persist_later(&cause, cx);
+    fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) -> Next {
+        if self.told {
+            common.persist_later(&cause, cx);
+            return SAME;
         }
-        let link_gone = release.link_gone;
-        if let Some((hold, probing)) = release.held.take().filter(|_| !is_replaced) {
-            self.hold_again(hold, probing, cx);
-            self.persistence.want_again(Want::Bound { replaces: Vec::new() });
-            self.work(cx);
+        let is_replaced = common.held_by_other(cx) || common.tenant(self.lease.ip(), cx).is_some();
+        let Some(mut hold) = self.held.take().filter(|_| !is_replaced) else {
+            common.persist_later(&cause, cx);
+            cx.out.report(common.id, Report::NotGivenBack(cause));
+            return SAME;
+        };
+        let next = hold.again(common, self.probing, cx);
+        common.persistence.want_again(Want::Bound { replaces: Vec::new() });
+        hold.work(common, cx);
+        common.persist_later(&cause, cx);
+        cx.out.report(common.id, Report::NotGivenBack(cause));
+        if self.link_gone {
+            cx.out.report(common.id, Report::LinkGone(LinkCause::NoLink(common.attachment.ifname.clone())));
         }
-        self.persist_later(&cause, cx);
-        cx.out.report(self.id, Report::NotGivenBack(cause));
-        if link_gone && matches!(self.life, Life::Held(_)) {
-            cx.out.report(self.id, Report::LinkGone(LinkCause::NoLink(self.attachment.ifname.clone())));
-        }
+        next?;
+        Break(Life::Held(hold))
     }
 
-    /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
-    fn try_release(&mut self, cx: &mut Cx<'_>) {
-        let held = self.is_held_over(cx);
-        let Life::Releasing(release) = &mut self.life else { return };
-        if held {
-            release.stage = Stage::Paused { marked: true };
-            return self.tell(cx);
-        }
-        if release.owed == Owed::Left {
-            self.note_leave(EventKind::Released, LEFT, cx);
-            return self.forget(cx);
-        }
-        if release.owed.is_nothing() {
-            return self.forget(cx);
-        }
-        if self.gives_way(cx) {
-            return;
-        }
-        let Life::Releasing(release) = &mut self.life else { return };
-        release.stage = Stage::Queued(None);
-        if release.link_gone {
-            // Nothing that a caller waits for.
-            self.tell(cx);
-        }
-        let Life::Releasing(release) = &self.life else { return };
-        cx.out.report(self.id, Report::WantsTurn { waited_for: !release.told });
-    }
-
-    /// Takes note of when its turn comes, which may be now.
-    pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        if !matches!(release.stage, Stage::Queued(None)) {
-            return;
-        }
-        if at <= cx.now.boot {
-            return self.go(cx);
-        }
-        release.stage = Stage::Queued(Some(at));
-        release.tell_by = release.tell_by.map(|by| by.max(at + PATIENCE));
-    }
-
-    /// Goes before others of the LAN: a call waits behind this.
-    pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &self.life else { return };
-        if matches!(release.stage, Stage::Queued(Some(_))) {
-            self.go(cx);
-        }
-    }
-
-    /// Stops: another binding has taken the identity over.
-    pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
-        if !matches!(self.life, Life::Releasing(_)) {
-            return;
-        }
-        // A DECLINE that waits leaves before the other asks for anything.
-        self.close_guard(cx);
-        let Life::Releasing(release) = &mut self.life else { return };
-        match release.stage {
-            Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Asking(_)
-            | Stage::Sending(_) => {
-                let before = std::mem::replace(&mut release.stage, Stage::Paused { marked: true });
-                if let Stage::Finding(op) = before {
-                    cx.out.forget(op);
-                }
-                self.exchange.close(cx);
-                self.tell(cx);
-            }
-            // It leaves before the other asks for anything.
-            Stage::Leaving(_) => self.released(cx),
-            Stage::Marking | Stage::Paused { .. } | Stage::Forgetting => {}
-        }
-    }
-
-    /// Takes note that a RELEASE for this address went out under the same identity.
-    pub(crate) fn owes_no_more(&mut self, address: Ipv4Addr) {
-        if let Life::Releasing(release) = &mut self.life
-            && release.lease.ip() == address
-        {
-            (release.owed, release.good) = (Owed::Nothing, false);
+    /// Records that a RELEASE for this address went out under the same identity.
+    pub(super) fn owes_no_more(&mut self, address: Ipv4Addr) {
+        if self.lease.ip() == address {
+            (self.owed, self.good) = (Owed::Nothing, false);
         }
     }
 
     /// Returns whether the lease is to be remembered, as the last of an identity that can return.
-    pub(crate) fn is_to_remember(&self) -> bool {
-        let good = matches!(&self.life, Life::Releasing(release) if release.good);
-        good && self.profile.returns()
+    pub(super) fn is_to_remember(&self, common: &Common) -> bool {
+        self.good && common.profile.returns()
     }
 
-    /// Goes: the write of another has taken its record out. Tells whether that is all; a write of its own that came after that
-    /// brings the record back, and is undone.
-    pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Life::Releasing(release) = &mut self.life else { return true };
-        if !self.persistence.busy() {
-            return true;
-        }
-        release.owed = Owed::Nothing;
-        self.forget(cx);
-        false
-    }
-
-    /// Goes on if nobody holds the identity any more, or who does has another address: then its wait is over.
-    pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        if self.is_held_over(cx) {
-            return;
-        }
-        if self.held_by_other(cx) {
-            self.end_grace(cx);
-        }
-        let Life::Releasing(release) = &mut self.life else { return };
-        match release.stage {
-            Stage::Paused { .. } if release.owed.is_nothing() => self.forget(cx),
-            Stage::Paused { marked: true } => {
-                release.stage = Stage::Waiting(Some(release.kept.unwrap_or(cx.now.boot)));
-                self.release_on_clock(cx);
-            }
-            Stage::Paused { marked: false } => {
-                release.stage = Stage::Marking;
-                self.persist(Want::Releasing, cx);
-            }
-            Stage::Marking => self.write(cx),
-            Stage::Waiting(_)
-            | Stage::Queued(_)
-            | Stage::Finding(_)
-            | Stage::Opening
-            | Stage::Asking(_)
-            | Stage::Sending(_)
-            | Stage::Leaving(_)
-            | Stage::Forgetting => {}
-        }
+    fn is_held_over(&self, common: &Common, cx: &Cx<'_>) -> bool {
+        let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
+        common.is_held_over(own, cx)
     }
 
     /// Lets a DEL that waits be answered.
-    fn tell(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        if !std::mem::replace(&mut release.told, true) {
-            cx.out.report(self.id, Report::GivenBack);
+    fn tell(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if !std::mem::replace(&mut self.told, true) {
+            cx.out.report(common.id, Report::GivenBack);
         }
     }
 
     /// Ends without a word to the server.
-    pub(super) fn end_unsaid(&mut self, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &mut self.life else { return };
-        (release.owed, release.good) = (Owed::Nothing, false);
-        self.forget(cx);
+    pub(super) fn end_unsaid(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        (self.owed, self.good) = (Owed::Nothing, false);
+        self.forget(common, cx);
     }
 
-    fn note_leave(&self, kind: EventKind, cause: impl fmt::Display, cx: &mut Cx<'_>) {
-        let Life::Releasing(release) = &self.life else { return };
-        self.note(kind, &release.lease, cause, cx);
+    fn note_leave(&self, common: &Common, kind: EventKind, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+        common.note(kind, &self.lease, cause, cx);
     }
 
-    fn forget(&mut self, cx: &mut Cx<'_>) {
-        self.exchange.close(cx);
-        let Life::Releasing(release) = &mut self.life else { return };
-        if let Stage::Finding(op) | Stage::Leaving(op) = std::mem::replace(&mut release.stage, Stage::Forgetting) {
+    fn forget(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        common.exchange.close(cx);
+        if let Stage::Finding(op) | Stage::Leaving(op) = std::mem::replace(&mut self.stage, Stage::Forgetting) {
             cx.out.forget(op);
         }
-        self.persist(Want::Gone, cx);
+        self.persist(common, Want::Gone, cx);
+    }
+}
+
+impl Living for Release {
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn standing(&self, _now: Instant) -> Standing {
+        let claim = (!self.owed.is_nothing()).then(|| claim_to(&self.lease, self.owed == Owed::Leased));
+        Standing { stage: Stand::Leaving, claim }
+    }
+
+    fn lease<'a>(&'a self, _common: &'a Common, _now: Instant) -> Option<&'a Lease> {
+        Some(&self.lease)
+    }
+
+    fn client(&self) -> Option<&Client> {
+        None
+    }
+
+    fn client_mut(&mut self) -> Option<&mut Client> {
+        None
+    }
+
+    fn state(&self) -> &'static str {
+        if self.waits_until().is_some() { "KEPT" } else { "RELEASING" }
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let ends = self.lease.expires().map(|at| (at, Why::LeaseEnds));
+        let own = match &self.stage {
+            // The store answers.
+            Stage::Marking | Stage::Forgetting => return None,
+            Stage::Paused { .. } | Stage::Finding(_) | Stage::Opening | Stage::Leaving(_) => None,
+            Stage::Waiting(at) | Stage::Queued(at) => at.map(|at| (at, Why::Release)),
+            Stage::Asking(question) => Some((question.deadline(), Why::Release)),
+            Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
+        };
+        let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
+        [own, ends, tell].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
+        let state = match common.persistence.wanted() {
+            Want::Gone if !self.is_to_remember(common) => return None,
+            Want::Gone => RecordState::Past,
+            Want::Bound { .. } => RecordState::Bound,
+            Want::Releasing | Want::AsIs => RecordState::Releasing,
+        };
+        let kept = self.kept.map(|kept| kept.saturating_since(self.lease.start));
+        Some(Record { kept, ..common.record(&self.lease, state, cx) })
+    }
+
+    /// The write of the binding that took over removes this record; one that came after it would bring it back.
+    fn may_write(&self, common: &Common, cx: &Cx<'_>) -> bool {
+        *common.persistence.wanted() == Want::Gone || !self.is_held_over(common, cx)
+    }
+
+    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.go_on(common, cx);
+        SAME
+    }
+
+    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.begin_asking(common, cx);
+        SAME
+    }
+
+    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.no_way(common, cause, cx);
+        SAME
+    }
+
+    fn on_no_line(&mut self, _common: &mut Common, _cause: LinkCause, _cx: &mut Cx<'_>) -> Next {
+        SAME
+    }
+
+    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        self.take_in(common, frame, cx);
+        SAME
+    }
+
+    fn on_unreadable(&mut self, _common: &mut Common, cause: BadFrame, _from: Mac, cx: &mut Cx<'_>) -> Next {
+        cx.out.refused(&cause);
+        SAME
+    }
+
+    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
+        match result {
+            Ok(()) => {
+                self.noted(common, cx);
+                SAME
+            }
+            Err(cause) => self.not_noted(common, cause, cx),
+        }
+    }
+
+    fn on_worked(&mut self, _common: &mut Common, _outcome: Outcome, _cx: &mut Cx<'_>) -> Next {
+        self.drop_work();
+        SAME
+    }
+
+    fn on_link_gone(&mut self, common: &mut Common, _cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.lose_link(common, cx);
+        SAME
+    }
+
+    fn on_found(&mut self, _common: &mut Common, _found: Found, _cx: &mut Cx<'_>) -> Next {
+        SAME
     }
 }

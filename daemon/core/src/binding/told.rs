@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 
-use super::{Binding, Cx, Life};
+use super::{Common, Cx};
 use crate::dhcpv4::accept::Refusal;
-use crate::dhcpv4::{Event, Output, Refused, Verdict};
+use crate::dhcpv4::{Client, Event, Output, Refused, Verdict};
 use crate::effect::ExchangeId;
 use crate::link::LinkCause;
 use crate::wire::Mac;
@@ -48,7 +48,7 @@ pub(super) fn sender(event: &Event<'_>) -> Option<From> {
     }
 }
 
-impl Binding {
+impl Common {
     /// Counts what the client refused or dropped of an answer, and tells of it once.
     pub(super) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
         if let Some(from) = from {
@@ -60,12 +60,7 @@ impl Binding {
     }
 
     /// Records that the link did not take a message of the client's, and tells of it once.
-    pub(crate) fn on_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
-        let client = match &mut self.life {
-            Life::Acquiring(acquire) => &mut acquire.client,
-            Life::Held(hold) => &mut hold.client,
-            Life::Releasing(_) => return,
-        };
+    pub(super) fn on_unsent(&mut self, client: &mut Client, exchange: ExchangeId, cause: &LinkCause) {
         if !self.exchange.is_open(exchange) {
             return;
         }

@@ -470,7 +470,7 @@ impl Registry {
             self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);
         }
         if binding.resolver().is_some() {
-            self.out.resolvers.insert(binding.attachment);
+            self.out.resolvers.insert(binding.attachment.clone());
         }
     }
 

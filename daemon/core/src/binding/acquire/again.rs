@@ -4,9 +4,14 @@
 //! next DISCOVER is offered another. One that goes on offering what it was told of is not to be asked for ever.
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
+use super::{Abort, Acquire};
+use crate::binding::tenancy::decline_foreign;
+use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::lans::MAX_CONFLICTS;
+use crate::dhcpv4::Output;
 use crate::effect::Failure;
 use crate::identity::Attachment;
 use crate::wire::Mac;
@@ -65,6 +70,43 @@ impl Again {
     /// Returns why the ADD failed, if the last thing that it was offered was refused.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.last.as_ref().map(|last| last.failure())
+    }
+}
+
+impl Acquire {
+    /// Refuses what a server would have the ADD take that is another's. Returns whether the ADD has failed by that.
+    pub(super) fn refuses(
+        &mut self,
+        common: &mut Common,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<Life, bool> {
+        let Some(taken) = common.taken(&self.client, output, None, cx) else { return Continue(false) };
+        common.tell_taken(&taken, cx);
+        let (is_foreign, shares) = (common.is_foreign(&taken), taken.tenant.chaddr == common.identity.chaddr);
+        let refused = Refused {
+            server: taken.lease.server,
+            address: taken.lease.ip(),
+            holder: (*taken.tenant.attachment).clone(),
+            shared: shares.then_some(common.identity.chaddr),
+            times: 0,
+        };
+        let no_other_will_do = self.insists.is_some() || taken.granted && shares;
+        match self.again.refuse(refused.clone()).filter(|_| !no_other_will_do) {
+            Some(_) if is_foreign => decline_foreign(&mut self.client, &taken, output, cx.now.boot),
+            Some(pause) => {
+                output.replace(self.client.refuse(cx.now.boot, pause));
+                cx.out.report(common.id, Report::WantsRenewed(taken.tenant.id));
+            }
+            None => {
+                if !taken.granted {
+                    self.client.refuse(cx.now.boot, Duration::ZERO);
+                }
+                self.abort(common, Abort::Because(refused.failure()), cx)?;
+                return Continue(true);
+            }
+        }
+        Continue(false)
     }
 }
 

@@ -5,18 +5,19 @@
 //! asked the claim stands.
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
 
-use super::super::hold::Before;
-use super::super::{Binding, Cx, Life, Report, Stage};
-use super::{Waits, Way};
+use super::super::{Common, Cx};
+use super::{Found, Waits, Way};
 use crate::conflict::control::{self, Control, Turn, Verdict};
+use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
-impl Binding {
+impl Common {
     /// Returns whether a station claims the address under watch, and what that is worth is not known yet.
     pub(in crate::binding) fn is_in_doubt(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.control.is_some())
@@ -34,23 +35,14 @@ impl Binding {
         Some((guard.window.address(), by))
     }
 
-    /// Keeps an ADD waiting until that is known. The sockets stay open.
-    pub(in crate::binding) fn await_control(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        acquire.stage = Stage::Probing;
-        cx.out.report(self.id, Report::ExchangeOver);
-        if let Some(guard) = &mut self.guard {
-            guard.waits = Waits::Add;
-        }
-    }
-
-    /// Keeps a lease for which nobody waits from being used until that is known. The sockets of its exchange are about to close.
-    pub(in crate::binding) fn hold_for_control(&mut self, before: Before, cx: &mut Cx<'_>) {
-        if let Some(guard) = &mut self.guard {
-            guard.waits = Waits::Lease(before);
+    /// Keeps what waits from going on until that is known. A lease for which nobody waits has sockets that are about to close:
+    /// that is to be followed by a watch.
+    pub(in crate::binding) fn await_control(&mut self, waits: Waits, cx: &Cx<'_>) {
+        let Some(guard) = &mut self.guard else { return };
+        guard.waits = waits;
+        if let Waits::Lease(_) = waits {
             guard.way = Way::Own { at: cx.now.boot };
         }
-        self.guard_on_clock(cx);
     }
 
     /// Returns when the control next has something to do, where there is one.
@@ -65,53 +57,61 @@ impl Binding {
         Some(opens.map_or(due, |at| at.min(due)))
     }
 
-    /// Goes on with the control as the clock says; false where it waits.
-    pub(super) fn control_on_clock(&mut self, can_send: bool, cx: &mut Cx<'_>) -> bool {
-        let Some(guard) = &mut self.guard else { return false };
-        let Some(control) = &mut guard.control else { return true };
-        match control.on_clock(cx.now.boot, can_send) {
-            Turn::Ask(frame) => self.guard_send(vec![frame], cx),
-            Turn::Wait => return false,
-            Turn::Over(Verdict::Has(_)) => self.believe_claim(cx),
-            Turn::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, cx),
+    /// Goes on with the control as the clock says. `Break` where it waits, or found something out.
+    pub(super) fn control_on_clock(
+        &mut self,
+        can_send: bool,
+        client: &Client,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<Option<Found>> {
+        let Some(control) = self.guard.as_mut().and_then(|guard| guard.control.as_mut()) else {
+            return ControlFlow::Continue(());
+        };
+        let found = match control.on_clock(cx.now.boot, can_send) {
+            Turn::Ask(frame) => {
+                self.guard_send(vec![frame], cx);
+                None
+            }
+            Turn::Wait => return ControlFlow::Break(None),
+            Turn::Over(Verdict::Has(_)) => self.believe_claim(),
+            Turn::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, client, cx),
+        };
+        match found {
+            Some(found) => ControlFlow::Break(Some(found)),
+            None => ControlFlow::Continue(()),
         }
-        true
     }
 
     /// Takes a claim in. The first one begins a control.
-    pub(super) fn doubt(&mut self, by: Mac, arp: &Arp, cx: &mut Cx<'_>) {
-        let Some(guard) = &mut self.guard else { return };
+    pub(super) fn doubt(&mut self, by: Mac, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
+        let guard = self.guard.as_mut()?;
         if let Some(control) = &mut guard.control {
-            return control.claims(by);
+            control.claims(by);
+            return None;
         }
         let (attachment, address, claim) = (&self.attachment, guard.window.address(), claim_of(arp));
-        let client = match &self.life {
-            Life::Acquiring(acquire) => &acquire.client,
-            Life::Held(hold) => &hold.client,
-            Life::Releasing(_) => return,
-        };
         let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address) else {
             guard.heard = Some(by);
-            return self.on_conflict(by, cx);
+            return Some(Found::Conflict { by });
         };
         let control = control::address(lease.address, lease.server, cx.rng);
         tracing::info!(%attachment, %address, %by, claim, %control, "somebody else claims the address, asking for one that nobody can have");
         guard.control = Some(Box::new(Control::new(control, guard.window.from(), by, cx.now.boot)));
-        self.guard_on_clock(cx);
+        self.watch(client, cx)
     }
 
     /// Acts on a claim: the control is over, or cannot be.
-    pub(super) fn believe_claim(&mut self, cx: &mut Cx<'_>) {
-        let Some((_, by)) = self.claim() else { return };
+    pub(super) fn believe_claim(&mut self) -> Option<Found> {
+        let (_, by) = self.claim()?;
         if let Some(guard) = &mut self.guard {
             (guard.control, guard.heard) = (None, Some(by));
         }
-        self.on_conflict(by, cx);
+        Some(Found::Conflict { by })
     }
 
     /// Returns whether an ARP packet of somebody else comes from a station that claims every address, as far as its claim to the
     /// address under watch goes; answers for a control are taken in.
-    pub(super) fn is_of_proxy(&mut self, arp: &Arp, cx: &mut Cx<'_>) -> bool {
+    pub(super) fn is_of_proxy(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> bool {
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.is_of_another(arp)) else { return false };
         if let Some(control) = &mut guard.control {
             control.on_arp(arp);
@@ -119,15 +119,15 @@ impl Binding {
         let (by, address) = (arp.sender_mac, guard.window.address());
         let Some(proxy) = cx.conflicts.proxy(&self.identity.lan, by, cx.now.boot) else { return false };
         if arp.sender == address && !std::mem::replace(&mut guard.ignores, true) {
-            self.note_proxy(by, proxy.control, cx);
+            self.note_proxy(by, proxy.control, client, cx);
         }
         arp.sender == address
     }
 
     /// Goes on after all that claim the address were found to claim every address.
-    fn clear(&mut self, proxies: &[Mac], cx: &mut Cx<'_>) {
-        let Some(guard) = &mut self.guard else { return };
-        let Some(control) = guard.control.take() else { return };
+    fn clear(&mut self, proxies: &[Mac], client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
+        let guard = self.guard.as_mut()?;
+        let control = guard.control.take()?;
         guard.ignores = true;
         // A strict window goes on to the end of its probes.
         let goes_on = guard.window.is_strict() && !matches!(guard.waits, Waits::Nothing);
@@ -135,25 +135,14 @@ impl Binding {
         for by in proxies {
             tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "somebody else answers for an address that nobody can have: what it claims is not heard");
             cx.conflicts.answers_for_all(&lan, *by, control, cx.now.boot);
-            self.note_proxy(*by, control, cx);
+            self.note_proxy(*by, control, client, cx);
         }
-        if goes_on {
-            return;
-        }
-        match self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default() {
-            Waits::Nothing => self.acquire_cleared(cx),
-            Waits::Add => self.make_durable(cx),
-            Waits::Lease(before) => self.hold_free(before, cx),
-        }
+        let guard = self.guard.as_mut().filter(|_| !goes_on)?;
+        Some(Found::Cleared(std::mem::take(&mut guard.waits)))
     }
 
     /// Notes for the operator that what a station claims is not heard.
-    fn note_proxy(&self, by: Mac, control: Ipv4Addr, cx: &mut Cx<'_>) {
-        let client = match &self.life {
-            Life::Acquiring(acquire) => &acquire.client,
-            Life::Held(hold) => &hold.client,
-            Life::Releasing(_) => return,
-        };
+    fn note_proxy(&self, by: Mac, control: Ipv4Addr, client: &Client, cx: &mut Cx<'_>) {
         let Some(lease) = client.owed(cx.now.boot) else { return };
         let address = Lease::ip(lease);
         let cause = format_args!(

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Acquire, Binding, Cx, Life, Stage};
+use super::{Acquire, Stage};
+use crate::binding::{Common, Cx};
 use crate::effect::Why;
 use crate::silence::{Silence, Survey};
 use crate::time::Instant;
@@ -16,7 +17,7 @@ const AHEAD: Duration = Duration::from_secs(3);
 pub(crate) enum Reason {
     /// Not begun. So many frames had come in on the link when the ADD began.
     NotLookedFor(u64),
-    /// Under way, likewise.
+    /// Under way, since when so many had come in.
     LookedFor(u64),
     /// There is an offer, or what was found could not be told.
     None,
@@ -33,30 +34,26 @@ impl Acquire {
         let half = self.limit.saturating_since(self.began) / 2;
         wanted.then(|| (self.began + half.max((half * 2).saturating_sub(AHEAD)), Why::Call))
     }
-}
 
-impl Binding {
     /// Looks for a reason once it is time, if there is no offer by then.
-    pub(super) fn survey(&mut self, cx: &mut Cx<'_>) {
-        let Life::Acquiring(acquire) = &mut self.life else { return };
-        if acquire.survey_at().is_none_or(|(at, _)| cx.now.boot < at) {
+    pub(super) fn survey(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if self.survey_at().is_none_or(|(at, _)| cx.now.boot < at) {
             return;
         }
-        let Reason::NotLookedFor(before) = acquire.reason else { return };
-        if acquire.client.tally().requested.is_some() {
-            acquire.reason = Reason::None;
+        let Reason::NotLookedFor(before) = self.reason else { return };
+        if self.client.tally().requested.is_some() {
+            self.reason = Reason::None;
             return;
         }
-        acquire.reason = Reason::LookedFor(before);
-        cx.out.survey(self.id, self.link.clone(), self.identity.lan.parent().map(str::to_owned));
+        self.reason = Reason::LookedFor(before);
+        cx.out.survey(common.id, common.link.clone(), common.identity.lan.parent().map(str::to_owned));
     }
 
-    pub(super) fn on_surveyed(&mut self, survey: Survey) {
-        let ifname = self.attachment.ifname.clone();
-        if let Life::Acquiring(acquire) = &mut self.life
-            && let Reason::LookedFor(before) = acquire.reason
-        {
-            acquire.reason = Reason::Found(Box::new(Silence { ifname, before, survey }));
+    /// Records what was found.
+    pub(in crate::binding) fn on_surveyed(&mut self, common: &Common, survey: Survey) {
+        let ifname = common.attachment.ifname.clone();
+        if let Reason::LookedFor(before) = self.reason {
+            self.reason = Reason::Found(Box::new(Silence { ifname, before, survey }));
         }
     }
 }

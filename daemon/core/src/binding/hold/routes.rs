@@ -6,8 +6,9 @@
 //! away until it is set down: single routes are not listened for, as a container that runs a routing protocol would drown
 //! all else that is heard.
 
+use super::Hold;
 use super::work::{Stage, Work};
-use super::{Binding, Life};
+use crate::binding::Common;
 use crate::link::Step;
 use crate::plan;
 
@@ -23,19 +24,18 @@ impl Work {
     }
 }
 
-impl Binding {
+impl Hold {
     /// Records that the routes which a main plugin is not told of are to be put on when the address is there.
-    pub(super) fn route_later(&mut self) {
+    pub(in crate::binding) fn route_later(&mut self) {
         let work = self.due();
         work.lacks_routes();
         work.only_late = true;
     }
 
     /// Records that the link is down: the kernel has taken its routes.
-    pub(crate) fn on_down(&mut self) {
-        let Life::Held(hold) = &self.life else { return };
+    pub(in crate::binding) fn on_down(&mut self) {
         let differs = self.work.as_ref().is_some_and(|work| work.differs());
-        if hold.client.lease().is_some() && (hold.is_there() || differs) {
+        if self.client.lease().is_some() && (self.is_there() || differs) {
             let work = self.due();
             work.lacks_routes();
             work.only_late = false;
@@ -43,7 +43,7 @@ impl Binding {
     }
 
     /// Records that the link is up. A look under way may have seen it down, and nothing else would tell of it again.
-    pub(crate) fn on_up(&mut self) {
+    pub(in crate::binding) fn on_up(&mut self) {
         if let Some(Stage::Looking { came_up, .. }) = self.work.as_mut().map(|work| &mut work.stage) {
             *came_up = true;
         }
@@ -58,10 +58,9 @@ impl Binding {
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
-    pub(crate) fn route_again(&mut self) {
-        let Life::Held(hold) = &self.life else { return };
-        let late = hold.client.lease().is_some_and(|lease| plan::has_late(lease, &self.profile));
-        if late && !hold.is_there() {
+    pub(in crate::binding) fn route_again(&mut self, common: &Common) {
+        let late = self.client.lease().is_some_and(|lease| plan::has_late(lease, &common.profile));
+        if late && !self.is_there() {
             self.route_later();
         }
     }

@@ -2,28 +2,29 @@
 
 use ipnet::Ipv4Net;
 
-use super::{Binding, Life};
+use super::Hold;
+use crate::binding::Common;
 use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::link::Step;
 use crate::plan::{self, Before};
 use crate::time::Instant;
 
-impl Binding {
+impl Hold {
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
-        let Life::Held(hold) = &self.life else { return Vec::new() };
-        let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
-        let stays = self.profile.on_expiry == OnExpiry::Keep || (is_held && self.profile.on_change == OnChange::Keep);
+    pub(crate) fn leavings(&self, common: &Common, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
+        let is_held = self.client.lease().is_some_and(|lease| !lease.expired(now));
+        let stays =
+            common.profile.on_expiry == OnExpiry::Keep || (is_held && common.profile.on_change == OnChange::Keep);
         let former = self.work.iter().flat_map(|work| &work.former.leases);
-        let there = former.chain([&*hold.last]).filter(|lease| addresses.contains(&lease.address));
+        let there = former.chain([&*self.last]).filter(|lease| addresses.contains(&lease.address));
         let leases: Vec<_> = there.cloned().collect();
         let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
         if leases.is_empty() || stays && !taken {
             return Vec::new();
         }
         let before = Before { leases: &leases, bare: false, unrouted: false, addresses };
-        plan::difference(&before, None, &self.profile)
+        plan::difference(&before, None, &common.profile)
     }
 }
 

@@ -1,0 +1,138 @@
+//! Letting go of a lease that an ADD has got and that is no good: somebody else uses its address, or it has ended.
+//!
+//! A lease that is not durable is declined at once. One that is, the store forgets first: a daemon that came between the
+//! DECLINE and that would take a declined lease up again. Whether somebody still wants another makes no difference to that.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::time::Duration;
+
+use super::{Abort, Acquire, Stage};
+use crate::binding::release::{Owed, Release};
+use crate::binding::{Common, Cx, Leave, Life, Living, Next, Report, SAME, Want};
+use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::{Event, Loss, Output, Verdict};
+use crate::effect::{Failure, StoreCause};
+use crate::time::whole_millis;
+use crate::wire::Mac;
+
+/// An ADD that would have less than this left for its try does not take the turn of another.
+const LEAST: Duration = Duration::from_secs(8);
+
+impl Acquire {
+    /// Lets go of the lease that there is, and looks for another.
+    pub(super) fn seek_another(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
+        self.let_go(common, Stage::Exchanging, by, cx)?;
+        self.seek(common, cx)
+    }
+
+    /// Lets go of the lease that there is: it has ended, or it is declined, on whichever sockets there are.
+    fn let_go(&mut self, common: &mut Common, next: Stage, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
+        self.stage = next;
+        let event = match by.filter(|_| !self.has_ended(cx.now.boot)) {
+            Some(by) => Event::Conflict { by },
+            None => Event::Clock,
+        };
+        let Output { frames, verdict, .. } = self.client.handle(cx.now.boot, event);
+        match &verdict {
+            Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {}
+            Some(_) | None => common.guard_send(frames, cx),
+        }
+        match verdict {
+            Some(Verdict::Lost(lease, Loss::Conflict { by })) => self.declined(common, &lease, by, cx),
+            Some(Verdict::Lost(lease, Loss::Expired { .. })) => self.outlived(common, &lease, cx),
+            Some(
+                Verdict::Lost(_, Loss::Nak { .. } | Loss::Misplaced { .. } | Loss::Double { .. })
+                | Verdict::Won(_)
+                | Verdict::Kept(_)
+                | Verdict::Unwanted { .. },
+            )
+            | None => SAME,
+        }
+    }
+
+    /// Has a lease forgotten that is no good although the store has it. It is declined when that is done: a daemon that came
+    /// between the two would take a declined lease up again.
+    pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, aborted: bool, cx: &mut Cx<'_>) {
+        self.stage = Stage::Forgetting { by, aborted };
+        self.persist(common, Want::Gone, cx);
+    }
+
+    /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
+    pub(super) fn declined(&mut self, common: &mut Common, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
+        common.declined(lease, by, cx);
+        common.close_guard(cx);
+        let address = lease.ip();
+        self.declined.push((address, by));
+        // What this ADD had taken over was declined with it.
+        cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
+        if self.insists == Some(address) && self.is_wanted() {
+            return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
+        }
+        if self.declined.len() >= MAX_CONFLICTS as usize && self.is_wanted() {
+            let failure = self.in_use(&common.identity.lan);
+            return self.abort(common, failure.map_or(Abort::Silent, Abort::Because), cx);
+        }
+        SAME
+    }
+
+    /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits where its time allows
+    /// for that, and fails at once where it does not.
+    pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
+        let Err(TooSoon { at, conflicts, last: (address, by) }) = common.may_try(cx) else { return Continue(true) };
+        if at + LEAST >= self.limit {
+            let (lan, left) = (common.identity.lan.clone(), at.saturating_since(cx.now.boot));
+            let wait = Duration::from_secs(left.as_secs_f64().ceil() as u64);
+            let failure = self.in_use(&lan).unwrap_or(Failure::HeldBack { lan, wait, conflicts, address, by });
+            self.abort(common, Abort::Because(failure), cx)?;
+        } else {
+            self.client.hold_back(at);
+        }
+        Continue(false)
+    }
+
+    /// The lease ended before it was known to be free, or durable. An ADD that insists on its address cannot begin anew.
+    fn outlived(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
+        tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended before it could be used");
+        common.close_guard(cx);
+        if self.insists.is_some() && self.is_wanted() {
+            let waited = whole_millis(cx.now.boot.saturating_since(self.began));
+            let waiting_for = "the lease to be known as good, and it ended before";
+            return self.abort(common, Abort::Because(Failure::TimedOut { waiting_for, waited }), cx);
+        }
+        SAME
+    }
+
+    /// Goes on after the store was told of a lease that is no good. Where another binding has the identity by now, that is
+    /// left to hear of the conflict itself.
+    pub(super) fn forgot_won(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        by: Option<Mac>,
+        aborted: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        match result {
+            Ok(()) if !aborted => return self.seek_another(common, by, cx),
+            _ if common.held_by_other(cx) => {}
+            _ => self.let_go(common, Stage::Over, by, cx)?,
+        }
+        match result {
+            Ok(()) => {
+                self.stage = Stage::Over;
+                common.close(cx);
+                cx.out.report(common.id, Report::Over);
+                SAME
+            }
+            Err(cause) => {
+                if !aborted {
+                    cx.out.report(common.id, Report::Failed(Failure::Store(cause)));
+                }
+                common.close(cx);
+                let Some(lease) = common.persistence.durable().cloned() else { return SAME };
+                Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What all lives of a binding share: who it is for, where, its sockets and its record.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::exchange::Exchange;
+use super::guard::Guard;
+use super::holders::Stand;
+use super::persistence::Persistence;
+use super::told::Told;
+use super::{Cx, Report};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::message::Sender;
+use crate::dhcpv4::profile::Profile;
+use crate::identity::{Attachment, Identity};
+use crate::link::{Link, LinkCause, LinkView, Sockets};
+use crate::record::{BindingId, Record, RecordState};
+use crate::time::{Instant, WallTime};
+use crate::wire::Mac;
+
+/// Who a binding is for, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) identity: Identity,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) link: Link,
+}
+
+impl Holder {
+    /// Returns the sender of its messages.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+    }
+}
+
+/// What all lives of a binding share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) id: BindingId,
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) identity: Identity,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) link: Link,
+    /// The host's link that broadcasts go over, where the profile wants that and it was found.
+    pub(super) parent: Option<Box<Link>>,
+    pub(super) exchange: Exchange,
+    pub(super) persistence: Persistence,
+    pub(super) permit: Permit,
+    /// The leased address under watch, for a few seconds.
+    pub(super) guard: Option<Box<Guard>>,
+    /// The Ethernet addresses of those that held the identity before and that this binding took it over from.
+    pub(super) predecessors: Box<[Mac]>,
+    /// What was refused or dropped of answers, as far as it was told.
+    pub(super) told: Told,
+}
+
+/// How an exchange for which no caller waits stands to the permits of its LAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// It has none and waits for none.
+    #[default]
+    None,
+    /// It waits for its turn.
+    Asked,
+    /// It has one.
+    Held,
+}
+
+impl Common {
+    pub(super) fn new(id: BindingId, holder: Holder, predecessors: Box<[Mac]>) -> Self {
+        let Holder { attachment, identity, profile, link } = holder;
+        let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
+        let (parent, guard, told) = (None, None, Told::default());
+        Self {
+            id,
+            attachment,
+            identity,
+            profile,
+            link,
+            parent,
+            exchange,
+            persistence,
+            permit,
+            guard,
+            predecessors,
+            told,
+        }
+    }
+
+    /// Returns the sender of the messages of a binding that has, or had, a lease.
+    pub(super) fn sender(&self) -> Sender {
+        self.sender_at(self.station())
+    }
+
+    /// Returns the sender of the messages of a client that goes on after a restart: it is told its station later.
+    pub(super) fn plain_sender(&self) -> Sender {
+        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+    }
+
+    /// Returns the same where the leased address belongs to this station.
+    pub(super) fn sender_at(&self, station: Mac) -> Sender {
+        self.plain_sender().from_station(station)
+    }
+
+    /// Returns the Ethernet address that the leased address belongs to. While it is asked for that is the chaddr, which
+    /// the interface may have to get yet.
+    pub(super) fn station(&self) -> Mac {
+        match &self.link {
+            Link::InNetns { mac, .. } => *mac,
+            Link::Parent { .. } => self.identity.chaddr,
+        }
+    }
+
+    /// Returns the path of the container's namespace.
+    pub(crate) fn netns_path(&self) -> Option<PathBuf> {
+        match &self.link {
+            Link::InNetns { path, .. } => Some(path.clone()),
+            Link::Parent { .. } => None,
+        }
+    }
+
+    /// Returns whether the binding's record is still to be written.
+    pub(crate) fn record_is_due(&self) -> bool {
+        self.persistence.is_due()
+    }
+
+    pub(super) fn held_by_other(&self, cx: &Cx<'_>) -> bool {
+        cx.holders.of(&self.identity.key()).is_some_and(|holder| holder != self.id)
+    }
+
+    /// Returns whether another live binding has the identity, and with it `own`, the address that this one has or is to have,
+    /// or may come to it. One that has another address is no reason to keep this one.
+    pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>, cx: &Cx<'_>) -> bool {
+        let Some(holder) = cx.holders.of(&self.identity.key()).filter(|holder| *holder != self.id) else {
+            return false;
+        };
+        let held = cx.holders.standing(holder).filter(|standing| standing.stage == Stand::Held);
+        let has = held.and_then(|standing| standing.claim).filter(|claim| claim.granted);
+        has.is_none_or(|claim| Some(claim.address) == own)
+    }
+
+    /// Returns until when a lease is kept whose attachment went now, if its identity can return.
+    ///
+    /// It is not renewed meanwhile: nobody has its address, for which servers ask, and a lease that was renewed at T1 has half
+    /// of its time left. One that is shorter just ends. Who returns confirms it (INIT-REBOOT), or asks for its address.
+    pub(super) fn grace_from(&self, now: Instant) -> Option<Instant> {
+        let seconds = self.profile.grace.filter(|seconds| *seconds > 0)?;
+        Some(now + Duration::from_secs(seconds.into()))
+    }
+
+    /// Opens sockets on the binding's own link, or on the LAN's where the profile wants broadcasts to go over that.
+    pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
+        let parent = self.identity.lan.parent().filter(|_| self.profile.on_parent && broadcasts);
+        match (parent, &self.parent) {
+            (None, _) => self.exchange.open(self.id, &self.link, want, cx),
+            (Some(_), Some(link)) => self.exchange.open(self.id, link, want, cx),
+            (Some(ifname), None) => self.exchange.find(self.id, ifname, cx),
+        }
+    }
+
+    /// Records the LAN's link that was looked for.
+    pub(super) fn found_line(&mut self, view: &LinkView) {
+        self.parent = Some(Box::new(Link::parent(view.ifindex, view.mac)));
+    }
+
+    /// Closes the binding's sockets.
+    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
+        self.exchange.close(cx);
+        self.close_guard(cx);
+    }
+
+    /// Closes the sockets and gives the permit back, or the wish for one.
+    pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
+        self.exchange.close(cx);
+        if std::mem::take(&mut self.permit) != Permit::None {
+            cx.out.report(self.id, Report::ExchangeOver);
+        }
+    }
+
+    /// Closes sockets that failed. Returns why the binding cannot use them: that the LAN's link is gone says nothing of the
+    /// binding's own.
+    pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
+        self.exchange.close(cx);
+        match self.parent.take() {
+            Some(_) => not_gone(cause),
+            None => cause,
+        }
+    }
+
+    /// Returns a record with what all lives say in it.
+    pub(super) fn record(&self, lease: &Lease, state: RecordState, cx: &Cx<'_>) -> Record {
+        let age = cx.now.boot.saturating_since(lease.start);
+        let since = cx.now.wall.since_epoch().saturating_sub(age);
+        Record {
+            attachment: (*self.attachment).clone(),
+            identity: self.identity.clone(),
+            profile: (*self.profile).clone(),
+            link: self.link.clone(),
+            lease: lease.clone(),
+            state,
+            boot: cx.boot.clone(),
+            since: WallTime::from_epoch(since),
+            kept: None,
+            former: None,
+            taken_off: false,
+        }
+    }
+}
+
+/// Returns why the LAN's link could not be used. That it is gone says nothing of the binding's own link.
+pub(super) fn not_gone(cause: LinkCause) -> LinkCause {
+    match cause.is_gone() {
+        true => LinkCause::refused("use the parent link", cause),
+        false => cause,
+    }
+}

@@ -1,0 +1,108 @@
+//! How a lease comes to be held, other than by an ADD, and how it is held no more.
+
+use std::sync::Arc;
+
+use super::work::Work;
+use super::{Before, Hold};
+use crate::binding::persistence::Persistence;
+use crate::binding::release::LEFT;
+use crate::binding::{Common, Cx, Leave, Life, Next, Owed, Release, SAME};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::message::Sender;
+use crate::dhcpv4::{Client, Verdict};
+use crate::event::EventKind;
+use crate::record::Former;
+
+impl Hold {
+    /// Goes on with a lease where it stands.
+    pub(in crate::binding) fn resumed(
+        common: &mut Common,
+        lease: Lease,
+        (former, taken_off): (Option<Box<Former>>, bool),
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let lease = Arc::new(lease);
+        let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
+        hold.recall(former.as_deref(), taken_off, &common.profile);
+        (common.persistence, hold.work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
+        let lost = hold.client.lease().is_none();
+        hold.client.set_station(common.station());
+        if lost {
+            tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
+            common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
+            hold.leaves_lost(common, &lease, false);
+            hold.work.iter_mut().for_each(|work| work.await_turn());
+            hold.record_again(common, cx);
+        }
+        hold
+    }
+
+    /// Goes on looking for a lease where the last one was lost.
+    pub(in crate::binding) fn seeking(
+        common: &Common,
+        last: Lease,
+        (former, taken_off): (Option<Box<Former>>, bool),
+        cx: &mut Cx<'_>,
+    ) -> Self {
+        let mut hold = Self::new(seek(common.plain_sender(), cx), last);
+        hold.recall(former.as_deref(), taken_off, &common.profile);
+        hold.work = Work::recovered(former);
+        hold.client.set_station(common.station());
+        hold
+    }
+
+    /// Goes on as before a DEL that came to nothing. What was going on with servers begins anew. `probing`: how the binding stood
+    /// before the lease that was probed for.
+    pub(in crate::binding) fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
+        let sender = common.sender();
+        let lease = self.client.shared();
+        match &lease {
+            // That it has ended is the clock's.
+            Some(lease) if lease.expired(cx.now.boot) => {}
+            Some(lease) if self.client.acquires() => {
+                self.client = Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork());
+            }
+            Some(lease) => self.client = resume(sender, lease.clone(), cx),
+            None => self.client = seek(sender, cx),
+        }
+        self.client.set_addressed(self.is_addressed());
+        match (probing, lease) {
+            (Some(before), Some(lease)) => self.on_verdict(common, before, Verdict::Won(lease), cx),
+            (Some(_) | None, _) => SAME,
+        }
+    }
+
+    /// Returns the life in which the lease is given back, or all that a server may hold for the binding.
+    pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
+        let probing = common.probing();
+        if self.client.lease().is_none() {
+            common.decline_owed(&mut self.client, cx);
+        }
+        common.end_exchange(cx);
+        common.let_guard_decline(cx);
+        let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
+            // A network may want its leases to end by themselves.
+            (Some(lease), _) if !common.profile.release => {
+                common.note_gone(EventKind::Released, lease, LEFT, cx);
+                (lease, Owed::Left)
+            }
+            (Some(lease), _) => (lease, Owed::Leased),
+            (None, Some(asked)) => (asked, Owed::Asked),
+            (None, None) => (&*self.last, Owed::Nothing),
+        };
+        let returns = owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::LinkGone | Leave::Yielded);
+        let kept = common.grace_from(cx.now.boot).filter(|_| returns);
+        let release = Release::new(lease.clone(), owed, why).muted(!self.has_carrier()).kept(kept);
+        release.probing(probing).begun(common, cx)
+    }
+}
+
+/// Returns a client that looks for a lease.
+fn seek(sender: Sender, cx: &mut Cx<'_>) -> Client {
+    Client::seek(sender, cx.now.boot, cx.rng.fork())
+}
+
+/// Returns a client that goes on with a lease.
+fn resume(sender: Sender, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Client {
+    Client::resume(sender, lease, cx.now.boot, cx.rng.fork())
+}

@@ -1,0 +1,154 @@
+//! The lives of a binding: what each does with what happens, and what comes after it.
+
+use std::ops::ControlFlow;
+
+use super::holders::Standing;
+use super::{Acquire, Common, Cx, Found, Hold, Release, Want};
+use crate::dhcpv4::Client;
+use crate::dhcpv4::lease::Lease;
+use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
+use crate::link::LinkCause;
+use crate::record::Record;
+use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, BadFrame, Frame};
+
+/// What a binding is at.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// An ADD waits for a lease.
+    Acquiring(Box<Acquire>),
+    /// A lease is held, or looked for again.
+    Held(Box<Hold>),
+    /// The lease is on its way back.
+    Releasing(Box<Release>),
+}
+
+impl Life {
+    /// Returns the life, to be asked.
+    pub(super) fn get(&self) -> &dyn Living {
+        match self {
+            Self::Acquiring(acquire) => &**acquire,
+            Self::Held(hold) => &**hold,
+            Self::Releasing(release) => &**release,
+        }
+    }
+
+    /// Returns the life, to go on. Here, and nowhere else, what happens finds the life that it happens to.
+    pub(super) fn get_mut(&mut self) -> &mut dyn Living {
+        match self {
+            Self::Acquiring(acquire) => &mut **acquire,
+            Self::Held(hold) => &mut **hold,
+            Self::Releasing(release) => &mut **release,
+        }
+    }
+}
+
+/// The life that takes the place of one that ends in what happened; `Continue`: none, it goes on.
+pub(super) type Next = ControlFlow<Life>;
+
+/// The life goes on.
+pub(super) const SAME: Next = ControlFlow::Continue(());
+
+/// What every life is asked, and hears of. What happens to one life alone is that one's own.
+pub(super) trait Living {
+    /// Returns whether the binding is the live holder of its identity. One that was given up is not.
+    fn is_live(&self) -> bool;
+
+    /// Returns how the binding stands to its identity, and to its address.
+    fn standing(&self, now: Instant) -> Standing;
+
+    /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
+    fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease>;
+
+    /// Returns the client, where there is one.
+    fn client(&self) -> Option<&Client>;
+
+    /// Returns the client, where there is one.
+    fn client_mut(&mut self) -> Option<&mut Client>;
+
+    /// Returns the client's state by its RFC 2131 name, or what the life is at, for `list`.
+    fn state(&self) -> &'static str;
+
+    /// Returns when the clock next matters to it, and why.
+    fn deadline(&self) -> Option<(Instant, Why)>;
+
+    /// Returns what the store is to hold, as things stand.
+    fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record>;
+
+    /// Returns whether its record may be written now.
+    fn may_write(&self, _common: &Common, _cx: &Cx<'_>) -> bool {
+        true
+    }
+
+    /// Returns whether the link that could not be used is gone for good, as far as this binding can say.
+    fn is_lost(&self, _common: &Common, cause: &LinkCause, _cx: &mut Cx<'_>) -> bool {
+        cause.is_gone()
+    }
+
+    /// Goes on as the clock says.
+    fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on when its sockets are open.
+    fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on after its sockets could not be opened, or failed.
+    fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on after the LAN's link could not be found.
+    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on with a frame of its sockets.
+    fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on after a frame of its sockets that could not be read, and that bears what an answer does.
+    fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on after a write.
+    fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on after a look at the interface, or a change of it.
+    fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on after the binding's link was found gone for good.
+    fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
+
+    /// Goes on with what conflict detection found out.
+    fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next;
+
+    /// Begins the exchange that waited for its permit, over `sockets` where some were opened for it.
+    fn on_permit(&mut self, _common: &mut Common, _sockets: Option<ExchangeId>, _cx: &mut Cx<'_>) -> Next {
+        SAME
+    }
+
+    /// Wants the store to hold this; nothing is durable before [`Living::on_persisted`].
+    fn persist(&mut self, common: &mut Common, want: Want, cx: &mut Cx<'_>) {
+        common.persistence.want(want);
+        self.write(common, cx);
+    }
+
+    /// Writes what the store is to hold, unless a write is under way.
+    fn write(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if !common.persistence.may_begin() || !self.may_write(common, cx) {
+            return;
+        }
+        let record = self.record(common, cx);
+        let own = self.client().and_then(Client::shared);
+        common.write(record, own, cx);
+    }
+
+    /// Goes on with conflict detection, as far as it gets now.
+    fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        while let Some(found) = self.client().and_then(|client| common.watch(client, cx)) {
+            self.on_found(common, found, cx)?;
+        }
+        SAME
+    }
+
+    /// Takes in an ARP packet that conflict detection heard.
+    fn hear(&mut self, common: &mut Common, arp: &Arp, cx: &mut Cx<'_>) -> Next {
+        let Some(found) = self.client().and_then(|client| common.hear(client, arp, cx)) else { return SAME };
+        self.on_found(common, found, cx)?;
+        self.watch(common, cx)
+    }
+}

@@ -1,0 +1,128 @@
+//! The turn of a RELEASE among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
+
+use super::{LEFT, Owed, PATIENCE, Release, Stage};
+use crate::binding::{Common, Cx, Living, Report, Want};
+use crate::event::EventKind;
+use crate::time::Instant;
+
+impl Release {
+    /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
+    pub(super) fn try_release(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.is_held_over(common, cx) {
+            self.stage = Stage::Paused { marked: true };
+            return self.tell(common, cx);
+        }
+        if self.owed == Owed::Left {
+            self.note_leave(common, EventKind::Released, LEFT, cx);
+            return self.forget(common, cx);
+        }
+        if self.owed.is_nothing() {
+            return self.forget(common, cx);
+        }
+        if self.gives_way(common, cx) {
+            return;
+        }
+        self.stage = Stage::Queued(None);
+        if self.link_gone {
+            // Nothing that a caller waits for.
+            self.tell(common, cx);
+        }
+        cx.out.report(common.id, Report::WantsTurn { waited_for: !self.told });
+    }
+
+    /// Records when its turn comes, which may be now.
+    pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
+        if !matches!(self.stage, Stage::Queued(None)) {
+            return;
+        }
+        if at <= cx.now.boot {
+            return self.go(common, cx);
+        }
+        self.stage = Stage::Queued(Some(at));
+        self.tell_by = self.tell_by.map(|by| by.max(at + PATIENCE));
+    }
+
+    /// Goes before others of the LAN: a call waits behind this.
+    pub(in crate::binding) fn skip_queue(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if matches!(self.stage, Stage::Queued(Some(_))) {
+            self.go(common, cx);
+        }
+    }
+
+    /// Stops: another binding has taken the identity over.
+    pub(in crate::binding) fn pause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        // A DECLINE that waits leaves before the other asks for anything.
+        common.close_guard(cx);
+        match self.stage {
+            Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Asking(_)
+            | Stage::Sending(_) => {
+                let before = std::mem::replace(&mut self.stage, Stage::Paused { marked: true });
+                if let Stage::Finding(op) = before {
+                    cx.out.forget(op);
+                }
+                common.exchange.close(cx);
+                self.tell(common, cx);
+            }
+            // It leaves before the other asks for anything.
+            Stage::Leaving(_) => self.released(common, cx),
+            Stage::Marking | Stage::Paused { .. } | Stage::Forgetting => {}
+        }
+    }
+
+    /// Ends without a RELEASE where another binding has the address by now, which lives. Returns whether there is one.
+    pub(in crate::binding) fn gives_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
+        if self.owed.is_nothing() || self.is_leaving() {
+            return false;
+        }
+        let gives_way = !common.may_release(&self.lease, cx);
+        if gives_way {
+            self.end_unsaid(common, cx);
+        }
+        gives_way
+    }
+
+    /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that
+    /// brings the record back, and is undone.
+    pub(in crate::binding) fn replaced(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
+        if !common.persistence.busy() {
+            return true;
+        }
+        self.owed = Owed::Nothing;
+        self.forget(common, cx);
+        false
+    }
+
+    /// Goes on if nobody holds the identity any more, or who does has another address: then its wait is over.
+    pub(in crate::binding) fn unpause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.is_held_over(common, cx) {
+            return;
+        }
+        if common.held_by_other(cx) {
+            self.end_grace(common, cx);
+        }
+        match self.stage {
+            Stage::Paused { .. } if self.owed.is_nothing() => self.forget(common, cx),
+            Stage::Paused { marked: true } => {
+                self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
+                self.go_on(common, cx);
+            }
+            Stage::Paused { marked: false } => {
+                self.stage = Stage::Marking;
+                self.persist(common, Want::Releasing, cx);
+            }
+            Stage::Marking => self.write(common, cx),
+            Stage::Waiting(_)
+            | Stage::Queued(_)
+            | Stage::Finding(_)
+            | Stage::Opening
+            | Stage::Asking(_)
+            | Stage::Sending(_)
+            | Stage::Leaving(_)
+            | Stage::Forgetting => {}
+        }
+    }
+}
