@@ -86,10 +86,14 @@ impl Slots {
         }
     }
 
-    /// Forgets an attachment that holds nothing and is at nothing.
+    /// Forgets an attachment that holds nothing and is at nothing. One that stays keeps no room for calls: mostly none comes
+    /// for as long as its container lives.
     pub(super) fn forget_idle(&mut self, attachment: &Attachment) {
-        if self.get(attachment).is_some_and(|slot| slot.operation.is_none() && slot.holder.is_none()) {
+        let Some(slot) = self.get_mut(attachment) else { return };
+        if slot.operation.is_none() && slot.holder.is_none() {
             self.0.remove(attachment);
+        } else if slot.waiting.is_empty() {
+            slot.waiting = VecDeque::new();
         }
     }
 }

@@ -34,6 +34,14 @@ fn what_every_held_lease_has_stays_small() {
 }
 
 #[test]
+fn an_attachment_whose_calls_are_over_keeps_no_room_for_them() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    let room: Vec<_> = rig.reg.slots.iter().map(|(_, slot)| slot.waiting.capacity()).collect();
+    assert_eq!(room, [0]);
+}
+
+#[test]
 fn bindings_share_what_is_the_same() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
