@@ -28,7 +28,7 @@ const FORMAT_KEY: &str = "format";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
-const CACHE: usize = 256 << 10;
+const CACHE: usize = 128 << 10;
 /// The bytes of a record that is written only to see whether it could be: twice as many as one mostly has.
 const TRIAL: usize = 1024;
 /// After a commit that failed the next one comes no sooner than this, and twice as long after each further failure: it
