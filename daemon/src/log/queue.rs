@@ -99,8 +99,11 @@ impl Write for Queue {
         if waiting.lines.len() + line.len() > ROOM {
             waiting.dropped += 1;
         } else {
+            // Where others wait already, the thread is on its way.
+            if waiting.lines.is_empty() {
+                self.0.changed.notify_all();
+            }
             waiting.lines.extend_from_slice(line);
-            self.0.changed.notify_all();
         }
         Ok(line.len())
     }
