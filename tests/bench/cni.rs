@@ -40,7 +40,8 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
             }
             "processor" => {
                 for links in [Links::Up, Links::Down] {
-                    report::processor(links, &rounds::processor(&binaries, &mut ground, links)?, &mut verdict);
+                    let (turns, floor) = rounds::processor(&binaries, &mut ground, links)?;
+                    report::processor(links, &turns, floor, &mut verdict);
                 }
             }
             "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,

@@ -82,14 +82,15 @@ fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Ver
     }
 }
 
-/// Reports the daemon's processor time.
-pub(crate) fn processor(links: Links, turns: &Pair<Turns>, verdict: &mut Verdict) {
+/// Reports the daemon's processor time, beside that of a bare lease where all links are up.
+pub(crate) fn processor(links: Links, turns: &Pair<Turns>, floor: Duration, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
     title(&format!("The daemon's processor time, {}, {} calls, {AT_ONCE} at once", said(links), ours.add.each.len()));
     for (verb, mine, other) in [("an ADD", &ours.add, &theirs.add), ("a DEL", &ours.del, &theirs.del)] {
         let (mine, other) = (daemon(mine), daemon(other));
         row(verb, &milliseconds(mine), &milliseconds(other), ratio(other, mine));
     }
+    println!("  {:24} {:>12} with all links up", "a bare DORA", milliseconds(floor));
     let taken = daemon(&ours.add);
     verdict.promise(
         format!("{}: at most {} of the daemon's processor time an ADD", said(links), milliseconds(PROCESSOR)),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::binaries::Binaries;
 use crate::client::{self, Failure};
 use crate::contender::{Contender, Usage, Who, order};
-use crate::floors::Floors;
+use crate::floors::{self, Floors};
 use crate::ground::{Ground, Links, Place};
 use crate::processor;
 use crate::sample::Sample;
@@ -186,7 +186,12 @@ pub(crate) fn parallel(
 }
 
 /// Attaches and detaches containers with many calls under way at once, for the sake of the daemon's processor time alone.
-pub(crate) fn processor(binaries: &Binaries, ground: &mut Ground, links: Links) -> Result<Pair<Turns>, Box<dyn Error>> {
+/// Returns that of a bare lease too, where all links are up.
+pub(crate) fn processor(
+    binaries: &Binaries,
+    ground: &mut Ground,
+    links: Links,
+) -> Result<(Pair<Turns>, Duration), Box<dyn Error>> {
     let mut turns = Pair::<Turns>::default();
     for round in 0..PROCESSOR_ROUNDS {
         for who in order(round) {
@@ -200,7 +205,10 @@ pub(crate) fn processor(binaries: &Binaries, ground: &mut Ground, links: Links) 
             ground.finish(0, PROCESSOR)?;
         }
     }
-    Ok(turns)
+    ground.prepare(0, PROCESSOR, Links::Up)?;
+    let floor = floors::processor(ground.places(0, PROCESSOR))?;
+    ground.finish(0, PROCESSOR)?;
+    Ok((turns, floor))
 }
 
 /// Calls `verb` for every container, so many at once.
