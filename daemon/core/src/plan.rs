@@ -103,7 +103,12 @@ pub fn has_late(lease: &Lease, profile: &Profile) -> bool {
 
 /// Returns whether a route of a lease's interface is one that a main plugin cannot add.
 pub fn is_late(route: &LinkRoute, lease: &Lease) -> bool {
-    route.via.is_none_or(|via| !lease.address.contains(&via))
+    is_beyond(route.via, lease)
+}
+
+/// Returns whether a route leads onto the link, or by a router outside of the subnet.
+fn is_beyond(via: Option<Ipv4Addr>, lease: &Lease) -> bool {
+    via.is_none_or(|via| !lease.address.contains(&via))
 }
 
 impl Route {
@@ -122,8 +127,8 @@ impl Route {
     /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told.
     fn is_late(&self, lease: &Lease, profile: &Profile) -> bool {
         let beyond = match (self.destination, self.via) {
-            (IpNet::V4(_), None) => true,
-            (IpNet::V4(_), Some(IpAddr::V4(via))) => !lease.address.contains(&via),
+            (IpNet::V4(_), None) => is_beyond(None, lease),
+            (IpNet::V4(_), Some(IpAddr::V4(via))) => is_beyond(Some(via), lease),
             (IpNet::V4(_), Some(IpAddr::V6(_))) | (IpNet::V6(_), _) => false,
         };
         profile.late_routes && beyond && self.is_main()
