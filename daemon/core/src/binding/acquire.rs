@@ -462,7 +462,7 @@ impl Living for Acquire {
     }
 
     fn state(&self) -> &'static str {
-        self.client.state()
+        self.client.state().as_str()
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {

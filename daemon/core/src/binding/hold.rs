@@ -21,7 +21,7 @@ use super::tenancy::{claim_of, decline_foreign};
 use super::{Common, Cx, Found, Leave, Living, Next, Report, SAME, told};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, Profile};
-use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::link::{Hears, LinkCause, Sockets};
@@ -77,8 +77,8 @@ enum Presence {
 /// How a held lease stood before an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
-    /// The client's state, by its RFC 2131 name.
-    state: &'static str,
+    /// The client's state.
+    state: StateName,
     /// The address that was used.
     pub(super) used: Option<Ipv4Addr>,
 }
@@ -394,7 +394,8 @@ impl Hold {
     fn extended(&mut self, common: &mut Common, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
         let last = std::mem::replace(&mut self.last, lease.clone());
         let (attachment, was, address, server) = (&common.attachment, last.address, lease.address, lease.server);
-        let (had, unchanged) = (before.used.is_some(), before.state == "RENEWING" && lease.grants_the_same(&last));
+        let (had, unchanged) =
+            (before.used.is_some(), before.state == StateName::Renewing && lease.grants_the_same(&last));
         match (had, was == address) {
             // No news: every lease does that for as long as it lives.
             (true, true) if unchanged => tracing::debug!(%attachment, %address, %server, "lease extended"),
@@ -412,7 +413,7 @@ impl Hold {
         common.note_extended(before.state, (&last, &lease), self.is_taken_off(), cx);
         // One that is confirmed may have come to another network, where somebody else has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
-        if !confirmed || before.state == "REBOOTING" {
+        if !confirmed || before.state == StateName::Rebooting {
             common.guard_lease(lease.ip(), confirmed && self.is_addressed(), cx);
         }
         self.record_again(common, cx);
@@ -474,7 +475,7 @@ impl Living for Hold {
     }
 
     fn state(&self) -> &'static str {
-        self.client.state()
+        self.client.state().as_str()
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {

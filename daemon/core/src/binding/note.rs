@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::journal::Stake;
 use super::{Common, Cx, Leave};
+use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
 
@@ -34,20 +35,24 @@ impl Common {
         Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string(), run: None }
     }
 
-    /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before, by its
-    /// RFC 2131 name; `is_taken_off`: somebody took the address off the interface.
+    /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before;
+    /// `is_taken_off`: somebody took the address off the interface.
     pub(super) fn note_extended(
         &self,
-        state: &str,
+        state: StateName,
         (before, lease): (&Lease, &Lease),
         is_taken_off: bool,
         cx: &mut Cx<'_>,
     ) {
         let (kind, cause) = match state {
-            "RENEWING" => (EventKind::Renewed, "renewal at T1"),
-            "REBINDING" => (EventKind::Rebound, "rebinding at T2"),
-            "REBOOTING" => (EventKind::Renewed, "confirmation"),
-            _ => (EventKind::Acquired, "new lease after a loss"),
+            StateName::Renewing => (EventKind::Renewed, "renewal at T1"),
+            StateName::Rebinding => (EventKind::Rebound, "rebinding at T2"),
+            StateName::Rebooting => (EventKind::Renewed, "confirmation"),
+            StateName::Init
+            | StateName::Selecting
+            | StateName::Requesting
+            | StateName::InitReboot
+            | StateName::Bound => (EventKind::Acquired, "new lease after a loss"),
         };
         let stays_off = is_taken_off && (before.address != lease.address || kind == EventKind::Acquired);
         let cause = if stays_off { format!("{cause}, {STAYS_OFF}") } else { cause.to_owned() };

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
+use super::StateName;
 use super::lease::{Lease, Route};
 use super::timing;
 use crate::time::Instant;
@@ -67,7 +68,7 @@ pub enum Refusal {
         /// The message.
         kind: MessageType,
         /// The client's state.
-        state: &'static str,
+        state: StateName,
     },
     /// No server identifier (RFC 2131 table 3).
     #[error("server identifier missing")]
@@ -241,6 +242,6 @@ fn route(wire: &WireRoute) -> Route {
 }
 
 /// Refuses a message that is of none of the kinds that a state waits for.
-pub(crate) fn expect_kind(message: &Message, kinds: &[MessageType], state: &'static str) -> Result<(), Refusal> {
+pub(crate) fn expect_kind(message: &Message, kinds: &[MessageType], state: StateName) -> Result<(), Refusal> {
     if kinds.contains(&message.kind) { Ok(()) } else { Err(Refusal::Unexpected { kind: message.kind, state }) }
 }

@@ -30,7 +30,7 @@ use self::extend::Extension;
 use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;
-pub use self::state::Silence;
+pub use self::state::{Silence, StateName};
 use self::state::{State, Transaction};
 pub use self::tally::Tally;
 use self::tally::UNTRIED;
@@ -289,8 +289,8 @@ impl Client {
         self.state.deadline(self.line == Line::Open, self.line == Line::Opening)
     }
 
-    /// Returns the state's name as the RFC spells it.
-    pub fn state(&self) -> &'static str {
+    /// Returns the state's name.
+    pub fn state(&self) -> StateName {
         self.state.name()
     }
 

@@ -1,5 +1,6 @@
 //! The eight states of RFC 2131 figure 5, each with what it needs.
 
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -28,6 +29,49 @@ pub(crate) enum State {
     Renewing { lease: Arc<Lease>, extension: Box<Extension> },
     /// T2 has passed.
     Rebinding { lease: Arc<Lease>, extension: Box<Extension> },
+}
+
+/// The name of a state (RFC 2131 figure 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StateName {
+    /// INIT.
+    Init,
+    /// SELECTING.
+    Selecting,
+    /// REQUESTING.
+    Requesting,
+    /// INIT-REBOOT.
+    InitReboot,
+    /// REBOOTING.
+    Rebooting,
+    /// BOUND.
+    Bound,
+    /// RENEWING.
+    Renewing,
+    /// REBINDING.
+    Rebinding,
+}
+
+impl StateName {
+    /// Returns the name as the RFC spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Init => "INIT",
+            Self::Selecting => "SELECTING",
+            Self::Requesting => "REQUESTING",
+            Self::InitReboot => "INIT-REBOOT",
+            Self::Rebooting => "REBOOTING",
+            Self::Bound => "BOUND",
+            Self::Renewing => "RENEWING",
+            Self::Rebinding => "REBINDING",
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A NAK of another server than the one that granted the lease, which waits for that one's answer.
@@ -64,17 +108,17 @@ pub(crate) struct Transaction {
 }
 
 impl State {
-    /// Returns the state's name as the RFC spells it.
-    pub(crate) fn name(&self) -> &'static str {
+    /// Returns the state's name.
+    pub(crate) fn name(&self) -> StateName {
         match self {
-            Self::Init { .. } => "INIT",
-            Self::Selecting { .. } => "SELECTING",
-            Self::Requesting { .. } => "REQUESTING",
-            Self::InitReboot { .. } => "INIT-REBOOT",
-            Self::Rebooting { .. } => "REBOOTING",
-            Self::Bound { .. } => "BOUND",
-            Self::Renewing { .. } => "RENEWING",
-            Self::Rebinding { .. } => "REBINDING",
+            Self::Init { .. } => StateName::Init,
+            Self::Selecting { .. } => StateName::Selecting,
+            Self::Requesting { .. } => StateName::Requesting,
+            Self::InitReboot { .. } => StateName::InitReboot,
+            Self::Rebooting { .. } => StateName::Rebooting,
+            Self::Bound { .. } => StateName::Bound,
+            Self::Renewing { .. } => StateName::Renewing,
+            Self::Rebinding { .. } => StateName::Rebinding,
         }
     }
 

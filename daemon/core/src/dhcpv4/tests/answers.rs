@@ -10,7 +10,7 @@ use super::super::accept::Refusal;
 use super::super::lease::{Lease, Route};
 use super::super::release::{Release, ReleaseStep};
 use super::super::timing::Timer;
-use super::super::{Loss, Refused, Verdict};
+use super::super::{Loss, Refused, StateName, Verdict};
 use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, Stage, at, lease, plain, sent};
 use crate::wire::Mac;
 use crate::wire::message::MessageType;
@@ -38,7 +38,7 @@ fn an_ack_is_won_and_closes_the_sockets() {
     let (mut stage, xid) = requesting();
     let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600));
     assert!(matches!(output.verdict, Some(Verdict::Won(_))) && !output.listen && output.frames.is_empty());
-    assert_eq!(stage.client.state(), "BOUND");
+    assert_eq!(stage.client.state(), StateName::Bound);
 }
 
 /// Another server than the one that is asked answers.
@@ -61,14 +61,14 @@ fn the_address_of_a_boot_server_or_router_may_be_a_clients() {
     let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
     let offer = Reply { siaddr: LEASED, ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets()) };
     let output = stage.answer(at(0.0), &offer);
-    assert_eq!((output.refused, stage.client.state()), (None, "REQUESTING"));
+    assert_eq!((output.refused, stage.client.state()), (None, StateName::Requesting));
 }
 
 #[test]
 fn each_refusal_has_its_cause() {
     let ip = |a, b, c, d| Ipv4Addr::new(a, b, c, d);
     let yiaddr = |address| move |r: Reply| Reply { yiaddr: address, ..r };
-    let unexpected = |kind| Refusal::Unexpected { kind, state: "SELECTING" };
+    let unexpected = |kind| Refusal::Unexpected { kind, state: StateName::Selecting };
     let network = |address| Refusal::NetworkAddress(Ipv4Net::new_assert(address, 24));
     type Change = Box<dyn Fn(Reply) -> Reply>;
     let table: Vec<(Change, Refusal)> = vec![
@@ -95,7 +95,7 @@ fn each_refusal_has_its_cause() {
         let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
         let output = stage.answer(at(0.0), &change(Reply::new(OFFER, xid, 600)));
         assert_eq!(output.refused, Some(Refused::Unbelieved(refusal)));
-        assert!(output.frames.is_empty() && stage.client.state() == "SELECTING");
+        assert!(output.frames.is_empty() && stage.client.state() == StateName::Selecting);
         let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         assert_eq!(output.frames.len(), 1, "after {refusal:?} the next offer is taken");
     }
@@ -111,7 +111,7 @@ fn an_ack_for_another_address_or_from_another_server_is_refused() {
     );
     let other = Reply::new(ACK, xid, 600).with(54, &[192, 0, 2, 9]);
     assert_eq!(stage.answer(at(0.0), &other).refused, Some(OTHER_SERVER.into()));
-    assert_eq!(stage.client.state(), "REQUESTING");
+    assert_eq!(stage.client.state(), StateName::Requesting);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn nak_from_another_server_is_ignored() {
     let (mut stage, xid) = requesting();
     let output = stage.answer(at(0.0), &Reply::nak(xid).with(54, &[192, 0, 2, 9]));
     assert_eq!(output.refused, Some(OTHER_SERVER.into()));
-    assert_eq!(stage.client.state(), "REQUESTING");
+    assert_eq!(stage.client.state(), StateName::Requesting);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn without_its_address_on_the_interface_a_lease_is_extended_in_init_reboot_form(
     assert_eq!((request.kind(), request.source, request.ciaddr()), ("REQUEST", none, none));
     assert_eq!((request.option(50), request.option(54)), (Some(&LEASED.octets()[..]), None));
     assert!(request.destination.is_broadcast() && stage.client.broadcasts());
-    assert_eq!((stage.client.state(), stage.client.acquires()), ("RENEWING", false));
+    assert_eq!((stage.client.state(), stage.client.acquires()), (StateName::Renewing, false));
     let (when, output) = {
         stage.next(Timer::ReceiveWindow, &[]);
         stage.next(Timer::Retransmit, &["REQUEST"])
@@ -271,7 +271,7 @@ fn without_its_address_only_its_own_server_refuses_a_lease_that_is_renewed() {
     let mut stage = Stage::bound(500, 900, 1000);
     stage.client.set_addressed(false);
     let request = sent(&stage.clock(at(900.0)).frames[0]);
-    assert_eq!((stage.client.state(), request.ciaddr()), ("REBINDING", Ipv4Addr::UNSPECIFIED));
+    assert_eq!((stage.client.state(), request.ciaddr()), (StateName::Rebinding, Ipv4Addr::UNSPECIFIED));
     stage.client.set_addressed(true);
     stage.next(Timer::ReceiveWindow, &[]);
     let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);

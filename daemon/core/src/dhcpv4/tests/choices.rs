@@ -9,7 +9,7 @@ use super::super::accept::Refusal;
 use super::super::message::Sender;
 use super::super::profile::{Profile, Wanted};
 use super::super::timing::Timer;
-use super::super::{Client, Verdict};
+use super::super::{Client, StateName, Verdict};
 use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, sent};
 use crate::wire::message::MessageType;
 
@@ -79,7 +79,7 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
         let xid = discover(&mut stage).xid();
         let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
-        assert_eq!((stage.client.tally().refused, stage.client.state()), (1, "SELECTING"));
+        assert_eq!((stage.client.tally().refused, stage.client.state()), (1, StateName::Selecting));
         let allowed = Reply::new(OFFER, xid, 600).with(54, &OTHER.octets());
         assert_eq!(stage.answer(at(0.0), &allowed).frames.len(), 1, "another server is taken");
     }
@@ -92,7 +92,7 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
         let first = discover(&mut stage);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
         let plain = stage.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
-        let refusal = Refusal::Unexpected { kind: MessageType::Ack, state: "SELECTING" };
+        let refusal = Refusal::Unexpected { kind: MessageType::Ack, state: StateName::Selecting };
         assert_eq!(plain.refused, Some(refusal.into()), "without option 80 it is no rapid commit");
         let output = stage.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
         match output.verdict {
@@ -137,7 +137,7 @@ fn an_unlike_first_offer_waits_for_a_better_one() {
     assert_eq!(stage.deadline(), (at(0.2), Timer::Choose));
     let better = Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]);
     assert_eq!(stage.answer(at(0.1), &better).frames.len(), 1);
-    assert_eq!(stage.client.state(), "REQUESTING");
+    assert_eq!(stage.client.state(), StateName::Requesting);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::timing::Timer;
-use super::super::{Event, Loss, Output, Verdict};
+use super::super::{Event, Loss, Output, StateName, Verdict};
 use super::script::{ACK, LEASED, OFFER, Reply, SERVER, Stage, at, name, sent};
 use crate::wire::Mac;
 
@@ -76,7 +76,7 @@ fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds()
     let output = stage.event(at(5.0), CONFLICT);
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
-    assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed(at(0.0))), ("INIT", None, None));
+    assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed(at(0.0))), (StateName::Init, None, None));
     assert!(!stage.client.seek_anew(at(6.0)), "carrier that was away makes it no sooner");
     assert_eq!(stage.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
     let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
@@ -130,7 +130,7 @@ fn an_address_that_is_free_makes_the_next_conflict_the_first() {
 
 #[test]
 fn a_lease_being_extended_is_declined_like_any_other() {
-    for (now, state) in [(300.0, "RENEWING"), (525.0, "REBINDING")] {
+    for (now, state) in [(300.0, StateName::Renewing), (525.0, StateName::Rebinding)] {
         let mut stage = Stage::bound(300, 525, 600);
         stage.clock(at(now));
         assert_eq!(stage.client.state(), state);

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::super::accept::Refusal;
 use super::super::timing::Timer;
-use super::super::{Client, Loss, Output, Verdict};
+use super::super::{Client, Loss, Output, StateName, Verdict};
 use super::script::{ACK, LEASED, Reply, SERVER, SERVER_MAC, Stage, at, lease, name, plain, sent};
 use crate::time::Instant;
 
@@ -67,7 +67,7 @@ fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
     let mut renewed = stage.clone();
     let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
     let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
-    assert_eq!((lease.start, renewed.client.state()), (at(500.0), "BOUND"));
+    assert_eq!((lease.start, renewed.client.state()), (at(500.0), StateName::Bound));
     let rebind = sent(&stage.clock(at(900.0)).frames[0]);
     assert_ne!(rebind.xid(), xid, "other servers may answer this");
     let output = stage.answer(at(900.0), &Reply::new(ACK, xid, 1000));
@@ -115,7 +115,7 @@ fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_anot
 
 #[test]
 fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
-    for (when, state) in [(500.0, "RENEWING"), (900.0, "REBINDING")] {
+    for (when, state) in [(500.0, StateName::Renewing), (900.0, StateName::Rebinding)] {
         let mut stage = Stage::bound(500, 900, 1000);
         let mut request = stage.clock(at(when));
         if name(&request.frames[0]) == "ARP" {
@@ -137,7 +137,7 @@ fn a_lease_that_is_renewed_is_refused_by_its_own_server_only() {
     let output = stage.answer(at(500.0), &Reply::nak(xid).with(54, &OTHER.octets()));
     assert_eq!(output.refused, Some(Refusal::OtherServer { server: OTHER, asked: SERVER }.into()));
     stage.next(Timer::ReceiveWindow, &[]);
-    assert_eq!(stage.client.state(), "RENEWING");
+    assert_eq!(stage.client.state(), StateName::Renewing);
 }
 
 /// A client whose REQUEST another server refused, with its xid.
@@ -171,7 +171,7 @@ fn its_own_servers_ack_overrules_the_nak_of_another_that_came_first() {
         let (until, _) = stage.deadline();
         let output = stage.answer(until, &Reply::new(ACK, xid, 1000));
         assert!(matches!(output.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))), "{output:?}");
-        assert_eq!(stage.client.state(), "BOUND");
+        assert_eq!(stage.client.state(), StateName::Bound);
     }
 }
 

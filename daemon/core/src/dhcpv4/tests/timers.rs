@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Loss, Output, Verdict};
+use super::super::{Client, Event, Loss, Output, StateName, Verdict};
 use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, Stage, at, lease, name, plain, sent};
 use crate::wire::Mac;
 
@@ -65,7 +65,7 @@ fn a_lease_being_confirmed_is_kept_when_nobody_answers() {
     assert!(when <= at(10.0));
     stage.next(Timer::Retransmit, &["REQUEST"]);
     let (_, output) = stage.next(Timer::Retransmit, &[]);
-    assert_eq!((stage.client.state(), output.listen), ("BOUND", false));
+    assert_eq!((stage.client.state(), output.listen), (StateName::Bound, false));
 }
 
 #[test]
@@ -75,14 +75,14 @@ fn nothing_is_sent_before_t1() {
     assert_eq!(stage.deadline(), (at(500.0), Timer::Renew));
     let (_, output) = stage.next(Timer::Renew, &["ARP"]);
     assert!(output.listen);
-    assert_eq!(stage.client.state(), "RENEWING");
+    assert_eq!(stage.client.state(), StateName::Renewing);
 }
 
 #[test]
 fn an_infinite_lease_has_no_timer() {
     let mut stage = Stage::bound(0, 0, u32::MAX);
     assert!(!stage.clock(at(4e9)).listen);
-    assert_eq!((stage.client.deadline(), stage.client.state()), (None, "BOUND"));
+    assert_eq!((stage.client.deadline(), stage.client.state()), (None, StateName::Bound));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn renewing_listens_longer_with_each_try_and_asks_again_at_half_of_what_is_left(
     let (when, output) = stage.next(Timer::Rebind, &["REQUEST"]);
     let request = sent(&output.frames[0]);
     assert_eq!((when, request.to, request.source, request.ciaddr()), (at(900.0), Mac::BROADCAST, LEASED, LEASED));
-    assert_eq!(stage.client.state(), "REBINDING");
+    assert_eq!(stage.client.state(), StateName::Rebinding);
 }
 
 #[test]
@@ -256,7 +256,9 @@ fn an_arp_answer_that_came_before_the_clock_was_served_renews_nothing_that_is_ov
 
 #[test]
 fn what_is_overdue_after_a_restart_is_put_off_a_little() {
-    for (now, latest, state) in [(600.0, 610.0, "RENEWING"), (899.0, 899.5, "RENEWING"), (950.0, 960.0, "REBINDING")] {
+    for (now, latest, state) in
+        [(600.0, 610.0, StateName::Renewing), (899.0, 899.5, StateName::Renewing), (950.0, 960.0, StateName::Rebinding)]
+    {
         let times = super::super::timing::times(1000, Some(500), Some(900));
         let held = super::super::lease::Lease { times, ..lease() };
         let client = Client::resume(plain(), held.into(), at(now), Rng::with_seed(3));
