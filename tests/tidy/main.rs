@@ -79,19 +79,19 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     (
         "registry",
         &[
-            "registry", "binding", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record", "identity",
-            "link", "time",
+            "registry", "binding", "backoff", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record",
+            "identity", "link", "time",
         ],
     ),
     (
         "binding",
         &[
-            "binding", "plan", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record", "identity",
-            "link", "time",
+            "binding", "backoff", "plan", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record",
+            "identity", "link", "time",
         ],
     ),
     ("plan", &["dhcpv4", "link", "time"]),
@@ -100,12 +100,13 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("event", &["identity", "time"]),
     ("silence", &["identity"]),
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),
-    ("dhcpv4", &["dhcpv4", "wire", "identity", "time"]),
+    ("dhcpv4", &["dhcpv4", "backoff", "wire", "identity", "time"]),
     ("conflict", &["conflict", "wire", "identity", "time"]),
     ("link", &["wire"]),
     ("identity", &["wire"]),
     ("wire", &["wire"]),
     ("time", &[]),
+    ("backoff", &[]),
 ];
 
 #[test]

@@ -48,6 +48,7 @@
 //! Inside, imports run one way: `registry` → `binding` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the
 //! contract with the outside, are seen by `registry` and `binding` only.
 
+mod backoff;
 mod binding;
 pub mod conflict;
 pub mod dhcpv4;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Common, Cx};
+use crate::backoff::Backoff;
 use crate::dhcpv4::lease::{Dns, Lease};
-use crate::dhcpv4::timing;
 use crate::effect::{OpId, StoreCause};
 use crate::record::{BindingId, Change, Record, RecordState};
 use crate::time::Instant;
@@ -40,7 +40,7 @@ pub(super) struct Persistence {
     durable: Option<Arc<Lease>>,
     /// That lease was lost since.
     lost: bool,
-    failures: u32,
+    backoff: Backoff,
     retry: Option<Instant>,
 }
 
@@ -119,12 +119,15 @@ impl Persistence {
 
     /// Returns whether the last write did not fail.
     pub(super) fn works(&self) -> bool {
-        self.failures == 0
+        !self.backoff.has_failed()
     }
 
     /// Counts a write that ended, with nothing more to write.
     pub(super) fn settled(&mut self, done: bool) {
-        self.failures = if done { 0 } else { self.failures + 1 };
+        match done {
+            true => self.backoff = Backoff::default(),
+            false => self.backoff.fail(),
+        }
     }
 
     /// Returns whether a write is under way.
@@ -189,9 +192,9 @@ impl Common {
 
     /// Tries the failed write again after a growing pause.
     pub(super) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
-        let pause = timing::doubled(self.persistence.failures.saturating_sub(1), LONGEST_PAUSE);
+        let pause = self.persistence.backoff.pause(LONGEST_PAUSE, cx.rng);
         tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written, trying again");
         self.persistence.dirty = true;
-        self.persistence.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));
+        self.persistence.retry = Some(cx.now.boot + pause);
     }
 }

@@ -15,6 +15,7 @@ use super::hold::{Before, Hold};
 use super::holders::{Stand, Standing};
 use super::tenancy::claim_to;
 use super::{Common, Cx, Found, Life, Living, Next, Report, SAME, Want};
+use crate::backoff::Backoff;
 use crate::conflict::stations::Question;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
@@ -60,7 +61,8 @@ pub(crate) struct Release {
     answered: bool,
     /// What keeps it from leaving from the host, and since when something has.
     held_up: Option<Box<(Instant, String)>>,
-    tries: u32,
+    /// How often no way was found. The first pause is two seconds already.
+    backoff: Backoff,
     /// A DEL that waits was told.
     told: bool,
     /// When a DEL is told at the latest.
@@ -165,7 +167,7 @@ impl Release {
             going: None,
             answered: false,
             held_up: None,
-            tries: 0,
+            backoff: Backoff::of_two(),
             told: false,
             tell_by: None,
             held: None,

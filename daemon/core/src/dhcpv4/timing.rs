@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::lease::{Lease, Times};
+use crate::backoff::{doubled, jittered};
 use crate::time::Instant;
 
 /// How long a client listens after a message for which no caller waits.
@@ -89,17 +90,6 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
-}
-
-/// Returns a second, doubled so many `times`, and `most` at most: the pause after another try that failed.
-pub(crate) fn doubled(times: u32, most: Duration) -> Duration {
-    Duration::from_secs(1 << times.min(16)).min(most)
-}
-
-/// Returns `base` ±12.5 %.
-pub(crate) fn jittered(base: Duration, rng: &mut Rng) -> Duration {
-    let micros = base.as_micros() as u64;
-    Duration::from_micros(micros - micros / 8 + rng.u64(0..=micros / 4))
 }
 
 /// Returns what `secs` of a message says of a process that began then (RFC 2131 table 1).

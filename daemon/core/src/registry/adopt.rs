@@ -14,7 +14,7 @@ use ipnet::Ipv4Net;
 use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
-use crate::dhcpv4::timing;
+use crate::backoff::Backoff;
 use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
 use crate::identity::Attachment;
 use crate::link::directory_of;
@@ -53,7 +53,7 @@ impl Adoptions {
 pub(super) struct Adoption {
     adoptee: Adoptee,
     /// Tries that failed.
-    tries: u32,
+    tries: Backoff,
     /// How the last one did: the next is told of where it fails in another way.
     last: Option<Discriminant<Failure>>,
     /// The request of the try under way, or of the next one.
@@ -70,7 +70,8 @@ impl Registry {
             return;
         }
         let errand = self.errands.begin(Errand::Adopt(attachment.clone()));
-        let adoption = Adoption { adoptee: adoptee.clone(), tries: 0, last: None, errand, waits: false };
+        let adoption =
+            Adoption { adoptee: adoptee.clone(), tries: Backoff::default(), last: None, errand, waits: false };
         self.adoptions.pending.insert(attachment, adoption);
         self.begin_adoption(now, errand, adoptee);
     }
@@ -126,8 +127,8 @@ impl Registry {
             tracing::warn!(%attachment, %failure, "not adopted");
             return;
         }
-        let pause = timing::jittered(timing::doubled(adoption.tries, LONGEST_PAUSE), &mut self.rng);
-        adoption.tries = adoption.tries.saturating_add(1);
+        adoption.tries.fail();
+        let pause = adoption.tries.pause(LONGEST_PAUSE, &mut self.rng);
         match adoption.last.replace(discriminant(failure)) == Some(discriminant(failure)) {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
@@ -141,7 +142,7 @@ impl Registry {
     /// next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
         let Failure::Link { cause, .. } = failure else { return true };
-        let blind = adoption.tries == 0 || !self.sees(directory_of(&adoption.adoptee.add.netns));
+        let blind = !adoption.tries.has_failed() || !self.sees(directory_of(&adoption.adoptee.add.netns));
         if cause.is_missing() { blind } else { !cause.is_gone() }
     }
 }

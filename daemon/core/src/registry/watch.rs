@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
+use crate::backoff::Backoff;
 use crate::binding::{Life, Owner, Purpose, of_netns};
-use crate::dhcpv4::timing;
 use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::record::BindingId;
@@ -24,7 +24,7 @@ pub(super) struct Audit {
     /// The looks under way, one a binding, each with whether something changed at the link since it was asked for.
     under_way: BTreeMap<BindingId, bool>,
     /// How often the look at a link failed, for those that are tried again.
-    failures: BTreeMap<BindingId, u32>,
+    failures: BTreeMap<BindingId, Backoff>,
     /// When messages were lost last.
     missed: Option<Instant>,
 }
@@ -220,7 +220,7 @@ impl Registry {
 
     pub(super) fn audited(&mut self, now: Now, id: BindingId, outcome: Outcome) {
         let outdated = self.audit.under_way.remove(&id).unwrap_or(false);
-        let failures = self.audit.failures.remove(&id).unwrap_or(0);
+        let mut backoff = self.audit.failures.remove(&id).unwrap_or_default();
         let counts = !outdated && self.sight.takes_voucher(id);
         self.timers.set(Key::Audit(id), None);
         match outcome {
@@ -247,8 +247,9 @@ impl Registry {
                 });
             }
             Outcome::Inspected(Err(cause)) if self.bindings.get(id).is_some() => {
-                let pause = timing::doubled(failures, LONGEST_PAUSE);
-                let at = now.boot + timing::jittered(pause, &mut self.rng);
+                backoff.fail();
+                let pause = backoff.pause(LONGEST_PAUSE, &mut self.rng);
+                let at = now.boot + pause;
                 let attachment = self.attachment(id).map(tracing::field::display);
                 // What nothing is seen of is told once for all in its directory.
                 match cause.is_unseen() {
@@ -258,7 +259,7 @@ impl Registry {
                 if cause.is_unseen() && !counts {
                     self.doubt(id);
                 }
-                self.audit.failures.insert(id, failures + 1);
+                self.audit.failures.insert(id, backoff);
                 self.timers.set(Key::Audit(id), Some((at, Why::Work)));
             }
             Outcome::Inspected(Err(_))

@@ -23,7 +23,6 @@ use super::work::{Stage, Work};
 use crate::binding::{Common, Cx, Living, Next, Owner, Purpose, SAME, Want};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
-use crate::dhcpv4::timing;
 use crate::effect::Outcome;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
 use crate::plan;
@@ -445,9 +444,9 @@ impl Hold {
     fn work_later(&mut self, common: &Common, cause: &dyn fmt::Display, longest: Duration, cx: &mut Cx<'_>) {
         let attachment = common.attachment.clone();
         let work = self.due();
-        let pause = timing::doubled(work.failures, longest);
-        work.failures += 1;
-        work.retry = Some(cx.now.boot + timing::jittered(pause, cx.rng));
+        work.backoff.fail();
+        let pause = work.backoff.pause(longest, cx.rng);
+        work.retry = Some(cx.now.boot + pause);
         tracing::warn!(%attachment, %cause, ?pause, "interface not changed, trying again");
     }
 

@@ -2,6 +2,7 @@
 
 use ipnet::Ipv4Net;
 
+use crate::backoff::Backoff;
 use crate::dhcpv4::lease::Lease;
 use crate::link::Step;
 use crate::plan::{self, Before};
@@ -22,7 +23,7 @@ pub(super) struct Work {
     /// What the interface may carry; empty and not bare when it carries what the lease says.
     pub(super) former: Former,
     pub(super) stage: Stage,
-    pub(super) failures: u32,
+    pub(super) backoff: Backoff,
     pub(super) retry: Option<Instant>,
     /// Until then nothing is taken off for good while the store writes that its lease is lost.
     pub(super) patience: Option<Instant>,
@@ -147,7 +148,7 @@ impl Work {
 
     pub(super) fn expect_bare(&mut self, bare: bool) {
         self.former.bare |= bare;
-        (self.failures, self.retry) = (0, None);
+        (self.backoff, self.retry) = (Backoff::default(), None);
         self.refused.clear();
     }
 }

@@ -9,11 +9,11 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::{Owed, Release, Stage, Way};
+use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Owner, Purpose};
 use crate::conflict::stations::{Question, Turn};
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
-use crate::dhcpv4::timing;
 use crate::event::EventKind;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::wire::Mac;
@@ -297,9 +297,9 @@ impl Release {
     }
 
     fn later(&mut self, cx: &mut Cx<'_>) {
-        self.tries += 1;
-        let pause = timing::doubled(self.tries, LONGEST_PAUSE);
-        self.stage = Stage::Waiting(Some(cx.now.boot + timing::jittered(pause, cx.rng)));
+        self.backoff.fail();
+        let pause = self.backoff.pause(LONGEST_PAUSE, cx.rng);
+        self.stage = Stage::Waiting(Some(cx.now.boot + pause));
     }
 }
 
@@ -313,7 +313,7 @@ impl Release {
         let waited = cx.now.boot.saturating_since(since);
         let waits = waited < GOES_WITHIN;
         if waits {
-            let pause = timing::jittered(waited.max(GOING_PAUSE), cx.rng);
+            let pause = jittered(waited.max(GOING_PAUSE), cx.rng);
             self.stage = Stage::Queued(Some(cx.now.boot + pause));
         }
         waits

@@ -1,0 +1,59 @@
+//! The pause before what failed is tried again.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// How often something failed in a row. Each pause is twice as long as the one before, from a second on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backoff(u32);
+
+impl Backoff {
+    /// Returns one whose first pause is two seconds.
+    pub(crate) fn of_two() -> Self {
+        Self(1)
+    }
+
+    /// Counts a failure.
+    pub(crate) fn fail(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// Returns whether it failed since it last succeeded.
+    pub(crate) fn has_failed(self) -> bool {
+        self.0 > 0
+    }
+
+    /// Returns the pause after the failures so far: `longest` at most, ±12.5 %.
+    pub(crate) fn pause(self, longest: Duration, rng: &mut Rng) -> Duration {
+        jittered(doubled(self.0.saturating_sub(1), longest), rng)
+    }
+}
+
+/// Returns a second, doubled so many `times`, and `most` at most.
+pub(crate) fn doubled(times: u32, most: Duration) -> Duration {
+    Duration::from_secs(1 << times.min(16)).min(most)
+}
+
+/// Returns `base` ±12.5 %.
+pub(crate) fn jittered(base: Duration, rng: &mut Rng) -> Duration {
+    let micros = base.as_micros() as u64;
+    Duration::from_micros(micros - micros / 8 + rng.u64(0..=micros / 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_within_an_eighth() {
+        let (mut backoff, mut rng) = (Backoff::default(), Rng::with_seed(1));
+        assert!(!backoff.has_failed());
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            backoff.fail();
+            let (pause, exact) = (backoff.pause(Duration::from_secs(60), &mut rng), Duration::from_secs(seconds));
+            assert!(pause >= exact * 7 / 8 && pause <= exact * 9 / 8, "{pause:?} after {backoff:?}");
+        }
+        assert!(backoff.has_failed());
+    }
+}
