@@ -79,21 +79,22 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     (
         "registry",
         &[
-            "registry", "binding", "backoff", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record",
-            "identity", "link", "time",
+            "registry", "binding", "outbox", "backoff", "conflict", "dhcpv4", "wire", "effect", "silence", "event",
+            "record", "identity", "link", "time",
         ],
     ),
     (
         "binding",
         &[
-            "binding", "backoff", "plan", "conflict", "dhcpv4", "wire", "effect", "silence", "event", "record",
-            "identity", "link", "time",
+            "binding", "outbox", "backoff", "plan", "conflict", "dhcpv4", "wire", "effect", "silence", "event",
+            "record", "identity", "link", "time",
         ],
     ),
+    ("outbox", &["outbox", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"]),
     ("plan", &["dhcpv4", "link", "time"]),
     ("failure", &["dhcpv4", "wire", "silence", "identity", "link"]),
     ("effect", &["failure", "dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),

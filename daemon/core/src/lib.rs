@@ -57,6 +57,7 @@ pub mod event;
 mod failure;
 pub mod identity;
 pub mod link;
+mod outbox;
 pub mod plan;
 pub mod record;
 pub mod registry;

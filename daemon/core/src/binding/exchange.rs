@@ -1,6 +1,6 @@
 //! The sockets of a binding: closed most of its life.
 
-use super::{Cx, Owner, Purpose};
+use super::{Cx, Task, Waiter};
 use crate::effect::{ExchangeId, OpId};
 use crate::link::{Hears, Link, Sockets, Target};
 use crate::record::BindingId;
@@ -39,7 +39,7 @@ impl Exchange {
     pub(super) fn find(&mut self, owner: BindingId, ifname: &str, cx: &mut Cx<'_>) {
         if matches!(self, Self::Closed) {
             let target = Target::Host { ifname: ifname.to_owned() };
-            *self = Self::Finding(cx.out.inspect(Owner::Binding(owner), Purpose::FindLine, target));
+            *self = Self::Finding(cx.out.inspect(Waiter::Binding(owner, Task::FindLine), target));
         }
     }
 

@@ -12,10 +12,8 @@ mod exchange;
 mod guard;
 mod hold;
 mod holders;
-mod journal;
 mod life;
 mod note;
-pub(crate) mod outbox;
 mod persistence;
 mod release;
 mod tenancy;
@@ -37,7 +35,6 @@ pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
 use self::life::{Living, Next, SAME};
-pub(crate) use self::outbox::{Outbox, Owner, Purpose, Report};
 use self::persistence::Want;
 pub(crate) use self::release::{Leave, Owed, Release};
 
@@ -45,6 +42,7 @@ use crate::conflict::lans::Lans;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::link::{Cookie, LinkCause, LinkView, Step};
+use crate::outbox::{Outbox, Report, Task, Waiter};
 use crate::record::{BindingId, Former};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::Mac;
@@ -205,26 +203,26 @@ impl Binding {
     }
 
     /// Goes on with the outcome of an effect.
-    pub(crate) fn on_done(&mut self, purpose: Purpose, outcome: Outcome, cx: &mut Cx<'_>) {
-        match (purpose, outcome) {
-            (Purpose::Open(exchange), Outcome::Opened(Ok(()))) => self.on_opened(exchange, cx),
-            (Purpose::Open(exchange), Outcome::Opened(Err(cause))) => self.on_broken(exchange, cause, cx),
-            (Purpose::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Purpose::Work, outcome) => self.happens(|life, common| life.on_worked(common, outcome, cx)),
-            (Purpose::Survey, Outcome::Surveyed(survey)) => {
+    pub(crate) fn on_done(&mut self, task: Task, outcome: Outcome, cx: &mut Cx<'_>) {
+        match (task, outcome) {
+            (Task::Open(exchange), Outcome::Opened(Ok(()))) => self.on_opened(exchange, cx),
+            (Task::Open(exchange), Outcome::Opened(Err(cause))) => self.on_broken(exchange, cause, cx),
+            (Task::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
+            (Task::Work, outcome) => self.happens(|life, common| life.on_worked(common, outcome, cx)),
+            (Task::Survey, Outcome::Surveyed(survey)) => {
                 if let Life::Acquiring(acquire) = &mut self.life {
                     acquire.on_surveyed(&self.common, survey);
                 }
             }
-            (Purpose::Release, Outcome::Sent(result)) => {
+            (Task::Release, Outcome::Sent(result)) => {
                 self.gives_back(|release, common| release.on_sent(common, result, cx))
             }
-            (Purpose::FindParent, Outcome::Inspected(result)) => {
+            (Task::FindParent, Outcome::Inspected(result)) => {
                 self.gives_back(|release, common| release.on_parent(common, result, cx));
             }
-            (Purpose::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
-            (purpose, outcome) => {
-                tracing::warn!(?purpose, ?outcome, "outcome of another kind of effect")
+            (Task::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
+            (task, outcome) => {
+                tracing::warn!(?task, ?outcome, "outcome of another kind of effect")
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::journal::Stake;
 use super::{Common, Cx, Leave};
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
+use crate::outbox::Stake;
 
 /// Why the address of another lease is not on the interface.
 const STAYS_OFF: &str = "not put on the interface, where somebody took the address off";

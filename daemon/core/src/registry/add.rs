@@ -10,13 +10,14 @@ use super::Registry;
 use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Again, Binding, Holder, Leave, Life, Owed, Owner, Purpose, Reason, Stage};
+use crate::binding::{Acquire, Again, Binding, Holder, Leave, Life, Owed, Reason, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
 use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target, directory_of};
+use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, whole_millis};
 
@@ -30,11 +31,11 @@ pub(super) struct Spare {
 impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
         let attachment = add.attachment.clone();
-        let (owner, target) = (Owner::Operation(attachment.clone()), target(&add, None));
+        let target = target(&add, None);
         // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
         let op = match !add.profile.on_parent && self.pacing.has_room(&add.lan) {
-            true => self.out.prepare(owner, target, add.chaddr),
-            false => self.out.apply(owner, Purpose::Prepare, target, vec![Step::Up]),
+            true => self.out.prepare(attachment.clone(), target, add.chaddr),
+            false => self.out.apply(Waiter::Operation(attachment.clone(), Look::Prepare), target, vec![Step::Up]),
         };
         let step = Ready::Preparing(op);
         let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
@@ -45,7 +46,7 @@ impl Registry {
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
         let Adoptee { add, address, mac: known_by } = adoptee;
         let attachment = add.attachment.clone();
-        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target(&add, known_by));
+        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add, known_by));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
         let admission =
@@ -97,7 +98,7 @@ impl Registry {
         self.forget_look(attachment);
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let target = admission.target();
-        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
+        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         if let Ready::AwaitingCarrier(_, look) = &mut admission.step {
             *look = Some(op);
@@ -134,7 +135,7 @@ impl Registry {
                 continue;
             }
             let target = admission.target();
-            let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Prepare, target);
+            let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
             if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
                 admission.step = Ready::Preparing(op);
             }
@@ -205,7 +206,7 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             let target = Target::Known(binding.link.clone());
-            let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Rival(rival), target);
+            let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Rival(rival)), target);
             if let Some(Operation::Adding(admission)) = self.operation(attachment) {
                 admission.step = Ready::AwaitingRival(op, view);
             }
@@ -268,7 +269,7 @@ impl Registry {
     /// Takes off the interface what is there from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
         let target = Target::Known(link);
-        let op = self.out.apply(Owner::Operation(attachment.clone()), Purpose::Prepare, target, steps);
+        let op = self.out.apply(Waiter::Operation(attachment.clone(), Look::Prepare), target, steps);
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             (admission.step, admission.cleared) = (Ready::Preparing(op), true);
         }

@@ -9,9 +9,9 @@ use super::errands::Errand;
 use super::operation::{CHECK_LIMIT, Operation};
 use super::slots::{Slot, Waiting};
 use super::timers::Key;
-use crate::binding::Purpose;
 use crate::effect::{Answer, Call, Failure, Outcome, RequestId, Why};
 use crate::identity::Attachment;
+use crate::outbox::Look;
 use crate::record::BindingId;
 use crate::time::{Now, whole_millis};
 
@@ -94,24 +94,15 @@ impl Registry {
         self.next_call(now, attachment);
     }
 
-    pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, purpose: Purpose, outcome: Outcome) {
+    pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, look: Look, outcome: Outcome) {
         let view = match outcome {
             Outcome::Applied { result, .. } | Outcome::Prepared { result, .. } | Outcome::Inspected(result) => result,
             Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Sent(_) | Outcome::Surveyed(_) => return,
         };
-        match purpose {
-            Purpose::Prepare => self.prepared(now, &attachment, view),
-            Purpose::Rival(rival) => self.rival_seen(now, &attachment, rival, view),
-            Purpose::Check => self.checked(now, &attachment, view),
-            Purpose::Open(_)
-            | Purpose::Persist
-            | Purpose::Work
-            | Purpose::Survey
-            | Purpose::FindParent
-            | Purpose::FindLine
-            | Purpose::Release
-            | Purpose::Audit
-            | Purpose::Status => {}
+        match look {
+            Look::Prepare => self.prepared(now, &attachment, view),
+            Look::Rival(rival) => self.rival_seen(now, &attachment, rival, view),
+            Look::Check => self.checked(now, &attachment, view),
         }
     }
 

@@ -8,10 +8,11 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::operation::{Check, Operation};
-use crate::binding::{Binding, Owner, Purpose};
+use crate::binding::Binding;
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
 use crate::link::{LinkCause, LinkView, Target};
+use crate::outbox::{Look, Waiter};
 use crate::time::Now;
 
 impl Registry {
@@ -34,7 +35,7 @@ impl Registry {
             return self.end(now, attachment);
         }
         let target = Target::Known(binding.link.clone());
-        let op = self.out.inspect(Owner::Operation(attachment.clone()), Purpose::Check, target);
+        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Check), target);
         self.begin_looking(attachment, Check { request: id, expected, look: Some((op, address)) });
     }
 

@@ -59,11 +59,12 @@ use self::slots::{Slot, Slots};
 use self::status::StatusCheck;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
-use crate::binding::{Binding, Cx, Outbox, Owner, Report};
+use crate::binding::{Binding, Cx};
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::link::LinkCause;
+use crate::outbox::{Outbox, Report, Waiter};
 use crate::record::BindingId;
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame;
@@ -238,17 +239,17 @@ impl Registry {
         let changed = self.out.changed(op);
         let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
         match self.out.take(op) {
-            Some((Owner::Binding(id), purpose)) => {
-                self.with(now, id, |binding, cx| binding.on_done(purpose, outcome, cx));
+            Some(Waiter::Binding(id, task)) => {
+                self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
             }
-            Some((Owner::Operation(attachment), purpose)) => {
+            Some(Waiter::Operation(attachment, look)) => {
                 self.spare = sockets.map(|exchange| Spare { exchange, attachment: attachment.clone() });
-                self.operation_done(now, attachment, purpose, outcome);
+                self.operation_done(now, attachment, look, outcome);
                 self.spare.take().into_iter().for_each(|spare| self.out.close(spare.exchange));
             }
-            Some((Owner::Audit(id), _)) => self.audited(now, id, outcome),
-            Some((Owner::Status(id), _)) => self.status_seen(id, outcome),
-            Some((Owner::Journal, _)) => {}
+            Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
+            Some(Waiter::Status(id)) => self.status_seen(id, outcome),
+            Some(Waiter::Journal) => {}
             None => {
                 self.unknown += 1;
                 sockets.into_iter().for_each(|exchange| self.out.close(exchange));

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::{Owner, Purpose};
 use crate::effect::{Answer, ExchangeId, Failure, Outcome, RequestId, Why};
 use crate::link::{Hears, Link, LinkCause, Sockets, Target};
+use crate::outbox::Waiter;
 use crate::time::Now;
 use crate::wire::Mac;
 
@@ -26,14 +26,13 @@ pub(super) struct StatusCheck {
 
 impl Registry {
     pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) {
-        let owner = || Owner::Status(id);
-        self.out.try_store(owner());
+        self.out.try_store(id);
         let link = Link::parent(LOOPBACK, Mac::default());
         let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };
-        let sockets = self.out.try_open(owner(), link, want);
+        let sockets = self.out.try_open(id, link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {
-            self.out.inspect(owner(), Purpose::Status, Target::Host { ifname });
+            self.out.inspect(Waiter::Status(id), Target::Host { ifname });
         }
         self.status.insert(id, StatusCheck { left: 2 + parents, sockets, faults: Vec::new() });
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));

@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::Registry;
 use super::timers::Key;
 use crate::backoff::Backoff;
-use crate::binding::{Life, Owner, Purpose, of_netns};
+use crate::binding::{Life, of_netns};
 use crate::effect::{Outcome, Why};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
+use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -208,7 +209,7 @@ impl Registry {
                 Some(_) if self.audit.outdate(id) => {}
                 Some(binding) => {
                     self.audit.under_way.insert(id, false);
-                    self.out.inspect(Owner::Audit(id), Purpose::Audit, Target::Known(binding.link.clone()));
+                    self.out.inspect(Waiter::Audit(id), Target::Known(binding.link.clone()));
                 }
                 None => {
                     self.audit.failures.remove(&id);

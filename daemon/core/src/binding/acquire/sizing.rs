@@ -7,7 +7,7 @@ use std::ops::ControlFlow::Break;
 
 use super::{Acquire, Stage};
 use crate::binding::common::not_gone;
-use crate::binding::{Common, Cx, Life, Next, Owner, Purpose, SAME};
+use crate::binding::{Common, Cx, Life, Next, SAME, Task, Waiter};
 use crate::effect::Outcome;
 use crate::link::{LinkCause, Step, Target};
 
@@ -39,7 +39,7 @@ impl Acquire {
     fn size(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match common.identity.lan.parent().map(str::to_owned) {
             Some(ifname) => {
-                cx.out.inspect(Owner::Binding(common.id), Purpose::Work, Target::Host { ifname });
+                cx.out.inspect(Waiter::Binding(common.id, Task::Work), Target::Host { ifname });
                 SAME
             }
             None => self.resize(common, None, cx),
@@ -53,7 +53,7 @@ impl Acquire {
             return self.sized(common, Ok(mtu), cx);
         }
         let target = Target::Known(common.link.clone());
-        cx.out.apply(Owner::Binding(common.id), Purpose::Work, target, vec![Step::Mtu(mtu)]);
+        cx.out.apply(Waiter::Binding(common.id, Task::Work), target, vec![Step::Mtu(mtu)]);
         SAME
     }
 

@@ -20,7 +20,7 @@ use ipnet::Ipv4Net;
 
 use super::Hold;
 use super::work::{Stage, Work};
-use crate::binding::{Common, Cx, Living, Next, Owner, Purpose, SAME, Want};
+use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter, Want};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
@@ -246,12 +246,12 @@ impl Hold {
     }
 
     pub(super) fn look_at_parent(&mut self, common: &mut Common, ifname: String, cx: &mut Cx<'_>) {
-        cx.out.inspect(Owner::Binding(common.id), Purpose::Work, Target::Host { ifname });
+        cx.out.inspect(Waiter::Binding(common.id, Task::Work), Target::Host { ifname });
         self.due().stage = Stage::Parent;
     }
 
     fn look(&mut self, common: &mut Common, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
-        cx.out.inspect(Owner::Binding(common.id), Purpose::Work, Target::Known(common.link.clone()));
+        cx.out.inspect(Waiter::Binding(common.id, Task::Work), Target::Known(common.link.clone()));
         self.due().stage = Stage::Looking { most, asked, came_up: false };
     }
 
@@ -265,7 +265,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) {
         let target = Target::Known(common.link.clone());
-        cx.out.apply(Owner::Binding(common.id), Purpose::Work, target, steps.clone());
+        cx.out.apply(Waiter::Binding(common.id, Task::Work), target, steps.clone());
         self.due().stage = Stage::Applying { steps, next, short, routed };
     }
 

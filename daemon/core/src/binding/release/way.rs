@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Owed, Release, Stage, Way};
 use crate::backoff::jittered;
-use crate::binding::{Common, Cx, Owner, Purpose};
+use crate::binding::{Common, Cx, Task, Waiter};
 use crate::conflict::stations::{Question, Turn};
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
@@ -52,7 +52,7 @@ impl Release {
         match parent {
             Some(ifname) => {
                 let target = Target::Host { ifname };
-                self.stage = Stage::Finding(cx.out.inspect(Owner::Binding(common.id), Purpose::FindParent, target));
+                self.stage = Stage::Finding(cx.out.inspect(Waiter::Binding(common.id, Task::FindParent), target));
             }
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {

@@ -1,10 +1,13 @@
 //! What the core wants done: the effects, and who hears of their outcomes.
 
+mod journal;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::journal::{Journal, Ready, Stake};
+pub(crate) use self::journal::Stake;
+use self::journal::{Journal, Ready};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
@@ -16,27 +19,27 @@ use crate::wire::Mac;
 
 /// Who hears of an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum Waiter {
     /// A binding.
-    Binding(BindingId),
+    Binding(BindingId, Task),
     /// The operation that an attachment is at.
-    Operation(Attachment),
-    /// The audit of a binding's link.
+    Operation(Attachment, Look),
+    /// The audit of a binding's link: is it still there?
     Audit(BindingId),
-    /// A STATUS.
+    /// A STATUS: can the store be written, is a host's link there, can a socket be made?
     Status(RequestId),
     /// Nobody: the journal of events, or a record that goes.
     Journal,
 }
 
-/// What an effect was for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+/// What a binding waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
     /// The sockets of this exchange.
     Open(ExchangeId),
-    /// A binding's record, or events.
+    /// Its record.
     Persist,
-    /// The binding's interface.
+    /// Its interface.
     Work,
     /// What could explain that no server answers.
     Survey,
@@ -46,16 +49,17 @@ pub(crate) enum Purpose {
     FindLine,
     /// The link's taking a RELEASE.
     Release,
-    /// A first look at an ADD's link, set up.
+}
+
+/// What an operation looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// An ADD's link, set up.
     Prepare,
-    /// Whether a rival of an ADD lives.
+    /// The link of a rival of an ADD: does it live?
     Rival(BindingId),
-    /// A CHECK.
+    /// The link of a CHECK.
     Check,
-    /// Whether a binding's link is still there.
-    Audit,
-    /// Whether the store can be written, a host's link is there, a socket can be made.
-    Status,
 }
 
 /// A binding's turning point, for the registry.
@@ -112,7 +116,7 @@ pub(crate) enum Report {
 pub(crate) struct Outbox {
     effects: VecDeque<Effect>,
     pub(crate) reports: VecDeque<(BindingId, Report)>,
-    ops: BTreeMap<OpId, (Owner, Purpose)>,
+    ops: BTreeMap<OpId, Waiter>,
     /// The changes of interfaces under way, by where. They go on when nobody waits for their outcome any more.
     changes: BTreeMap<OpId, (Cookie, u32)>,
     exchanges: BTreeMap<ExchangeId, BindingId>,
@@ -142,7 +146,7 @@ impl Outbox {
     }
 
     /// Takes out who waits for an outcome; `None` for an id that is no longer known.
-    pub(crate) fn take(&mut self, op: OpId) -> Option<(Owner, Purpose)> {
+    pub(crate) fn take(&mut self, op: OpId) -> Option<Waiter> {
         self.ops.remove(&op)
     }
 
@@ -157,7 +161,7 @@ impl Outbox {
     }
 
     pub(crate) fn persist(&mut self, owner: BindingId, changes: Vec<Change>) -> OpId {
-        let op = self.mint(Owner::Binding(owner), Purpose::Persist);
+        let op = self.mint(Waiter::Binding(owner, Task::Persist));
         self.writes.push((owner, self.effects.len()));
         self.effects.push_back(Effect::Persist { op, changes });
         op
@@ -165,16 +169,16 @@ impl Outbox {
 
     /// Removes a record that is no binding's any more. Where that fails it is there at the next start.
     pub(crate) fn forget_record(&mut self, record: BindingId) {
-        let op = self.mint(Owner::Journal, Purpose::Persist);
+        let op = self.mint(Waiter::Journal);
         self.effects.push_back(Effect::Persist { op, changes: vec![Change::Remove(record)] });
     }
 
-    /// Notes an event about a binding, for the store's journal: see [`Outbox::write_notes`].
     /// Notes an event that no write of its binding's goes with.
     pub(crate) fn note_alone(&mut self, binding: BindingId, event: Event) {
         self.journal.note(binding, event, Stake::Nothing);
     }
 
+    /// Notes an event about a binding, for the store's journal: see [`Outbox::write_notes`].
     pub(crate) fn note(&mut self, binding: BindingId, event: Event, stake: Stake) {
         self.journal.note(binding, event, stake);
     }
@@ -202,7 +206,7 @@ impl Outbox {
         if let Some((_, at)) = writes.first() {
             self.ride(*at, ready);
         } else if self.journal.wants_own(&ready) {
-            let op = self.mint(Owner::Journal, Purpose::Persist);
+            let op = self.mint(Waiter::Journal);
             self.journal.began_own(op);
             self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
             self.ride(self.effects.len() - 1, ready);
@@ -217,7 +221,7 @@ impl Outbox {
         }
     }
 
-    /// Takes note that a transaction is over, for the events in it.
+    /// Records that a transaction is over, for the events in it.
     pub(crate) fn written(&mut self, op: OpId, done: bool) {
         self.journal.over(op, done);
     }
@@ -230,17 +234,17 @@ impl Outbox {
     pub(crate) fn open(&mut self, owner: BindingId, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(Owner::Binding(owner), Purpose::Open(exchange));
+        let op = self.mint(Waiter::Binding(owner, Task::Open(exchange)));
         self.exchanges.insert(exchange, owner);
         self.effects.push_back(Effect::Open { op, exchange, link, want });
         (op, exchange)
     }
 
     /// Sets an ADD's link up, and opens sockets there that are nobody's yet.
-    pub(crate) fn prepare(&mut self, owner: Owner, target: Target, chaddr: Option<Mac>) -> OpId {
+    pub(crate) fn prepare(&mut self, attachment: Attachment, target: Target, chaddr: Option<Mac>) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(owner, Purpose::Prepare);
+        let op = self.mint(Waiter::Operation(attachment, Look::Prepare));
         self.effects.push_back(Effect::Prepare { op, target, exchange, chaddr });
         op
     }
@@ -251,16 +255,16 @@ impl Outbox {
     }
 
     /// Writes nothing, to see whether it could.
-    pub(crate) fn try_store(&mut self, owner: Owner) {
-        let op = self.mint(owner, Purpose::Status);
+    pub(crate) fn try_store(&mut self, status: RequestId) {
+        let op = self.mint(Waiter::Status(status));
         self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
     }
 
     /// Opens sockets that nobody uses, to see whether it can be done. The caller closes them.
-    pub(crate) fn try_open(&mut self, owner: Owner, link: Link, want: Sockets) -> ExchangeId {
+    pub(crate) fn try_open(&mut self, status: RequestId, link: Link, want: Sockets) -> ExchangeId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(owner, Purpose::Status);
+        let op = self.mint(Waiter::Status(status));
         self.effects.push_back(Effect::Open { op, exchange, link, want });
         exchange
     }
@@ -280,24 +284,24 @@ impl Outbox {
 
     /// Sends a RELEASE, and hears whether the link took it.
     pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
-        let op = self.mint(Owner::Binding(owner), Purpose::Release);
+        let op = self.mint(Waiter::Binding(owner, Task::Release));
         self.effects.push_back(Effect::Send { op: Some(op), exchange, frame });
         op
     }
 
-    pub(crate) fn inspect(&mut self, owner: Owner, purpose: Purpose, target: Target) -> OpId {
-        let op = self.mint(owner, purpose);
+    pub(crate) fn inspect(&mut self, waiter: Waiter, target: Target) -> OpId {
+        let op = self.mint(waiter);
         self.effects.push_back(Effect::Inspect { op, target });
         op
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {
-        let op = self.mint(Owner::Binding(owner), Purpose::Survey);
+        let op = self.mint(Waiter::Binding(owner, Task::Survey));
         self.effects.push_back(Effect::Survey { op, link, lan_parent });
     }
 
-    pub(crate) fn apply(&mut self, owner: Owner, purpose: Purpose, target: Target, steps: Vec<Step>) -> OpId {
-        let op = self.mint(owner, purpose);
+    pub(crate) fn apply(&mut self, waiter: Waiter, target: Target, steps: Vec<Step>) -> OpId {
+        let op = self.mint(waiter);
         if let Target::Known(link) = &target {
             self.changes.extend(link.in_netns().map(|at| (op, at)));
         }
@@ -305,12 +309,12 @@ impl Outbox {
         op
     }
 
-    /// Takes note that an effect is over; returns which interface it was to change.
+    /// Records that an effect is over. Returns which interface it was to change.
     pub(crate) fn changed(&mut self, op: OpId) -> Option<(Cookie, u32)> {
         self.changes.remove(&op)
     }
 
-    /// Tells whether an interface is being changed, on whosever behalf.
+    /// Returns whether an interface is being changed, on whosever behalf.
     pub(crate) fn is_changing(&self, at: (Cookie, u32)) -> bool {
         self.changes.values().any(|changing| *changing == at)
     }
@@ -350,10 +354,10 @@ impl Outbox {
         self.reports.push_back((binding, report));
     }
 
-    fn mint(&mut self, owner: Owner, purpose: Purpose) -> OpId {
+    fn mint(&mut self, waiter: Waiter) -> OpId {
         self.last_op += 1;
         let op = OpId(self.last_op);
-        self.ops.insert(op, (owner, purpose));
+        self.ops.insert(op, waiter);
         op
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Stake {
 }
 
 impl Stake {
-    /// Tells whether this transaction of a binding is what the event is to be told with.
+    /// Returns whether this transaction of a binding is what the event is to be told with.
     fn is_met(self, binding: BindingId, changes: &[Change]) -> bool {
         let is_bound = |change: &Change| match change {
             Change::Put(id, record) => *id == binding && record.state == RecordState::Bound,
@@ -82,7 +82,7 @@ impl Journal {
         self.dropped
     }
 
-    /// Tells whether no event waits.
+    /// Returns whether no event waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -101,7 +101,7 @@ impl Journal {
         self.riding.entry(op).or_default().extend(ready.0);
     }
 
-    /// Tells whether these events are worth a transaction of the journal's own now.
+    /// Returns whether these events are worth a transaction of the journal's own now.
     pub(super) fn wants_own(&self, ready: &Ready) -> bool {
         self.own.is_none() && ready.0.iter().any(|note| !note.tried)
     }
