@@ -1,14 +1,26 @@
-//! Why a fixture could not do what it was asked.
+//! Why a fixture failed.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::process::something_went_wrong;
+/// Whether something went wrong in this run.
+static WENT_WRONG: AtomicBool = AtomicBool::new(false);
 
-/// Why a fixture could not do what it was asked.
+/// Makes processes show what they said when they are dropped: an error is on its way to a person.
+pub(crate) fn something_went_wrong() {
+    WENT_WRONG.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether something went wrong in this run.
+pub(crate) fn went_wrong() -> bool {
+    WENT_WRONG.load(Ordering::Relaxed)
+}
+
+/// Why a fixture failed.
 #[derive(thiserror::Error)]
 pub enum Error {
     /// This process may not make namespaces.
@@ -52,10 +64,10 @@ pub enum Error {
         awaited: String,
         /// How long.
         waited: Duration,
-        /// What was there instead, on lines of its own; may be empty.
+        /// What was there instead, on separate lines; may be empty.
         context: String,
     },
-    /// Something was not in the form it should have.
+    /// Something did not have the expected form.
     #[error("cannot read {what}: {text}")]
     Unreadable {
         /// What it should have been.
@@ -81,7 +93,7 @@ impl Error {
         Self::TimedOut { awaited: awaited.to_owned(), waited, context }
     }
 
-    /// Tells whether the kernel refused because the thing is there already.
+    /// Returns whether the kernel refused because the thing already exists.
     pub(crate) fn is_exists(&self) -> bool {
         let Self::Netlink { source: rtnetlink::Error::NetlinkError(message), .. } = self else {
             return false;
@@ -90,7 +102,7 @@ impl Error {
     }
 }
 
-/// As [`Display`](fmt::Display): what a test returns is printed so, and is to be read by a person.
+/// As [`Display`](fmt::Display): this is how a test's error is printed, for a person to read.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,9 +1,8 @@
-//! A long-lived process of a fixture, with what it says.
+//! A long-lived process of a fixture, and its output.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,31 +10,23 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, went_wrong};
 use crate::netns::Netns;
 
-/// How long a fixture waits for what should happen at once. Generous: a busy machine is no failure.
+/// How long a fixture waits for what should happen at once. Generous: a busy machine is not a failure.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Whether something went wrong in this run.
-static WENT_WRONG: AtomicBool = AtomicBool::new(false);
-
-/// Makes processes tell what they said when they are dropped: an error is on its way to a person.
-pub(crate) fn something_went_wrong() {
-    WENT_WRONG.store(true, Ordering::Relaxed);
-}
-
-/// A running process. Dropping it kills it; where something went wrong it then shows what the process said.
+/// A running process. Dropping it kills it and, if something went wrong, shows what the process said.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    /// The other end of its standard input, which hangs up when it ends.
+    /// Our end of its standard input, which hangs up when it ends.
     lifeline: ChildStdin,
     log: Log,
 }
 
-/// What a process said so far on its standard output and error, line by line.
+/// What a process has written so far to its standard output and error, line by line.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<(Mutex<Lines>, Condvar)>);
 
@@ -89,20 +80,20 @@ impl Process {
         }
     }
 
-    /// Tells whether it waits for something to do, or has ended.
+    /// Returns whether it is idle or has ended.
     pub(crate) fn is_asleep(&self) -> bool {
         // The state follows the name in parentheses (proc_pid_stat(5)).
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['R', 'D']))
     }
 
-    /// Returns what hangs up when the process ends.
+    /// Returns the descriptor that hangs up when the process ends.
     pub(crate) fn lifeline(&self) -> BorrowedFd<'_> {
         self.lifeline.as_fd()
     }
 
     /// # Errors
-    /// When it has ended, while we waited for `awaited`.
+    /// If it has ended; `awaited` says what we waited for.
     pub(crate) fn still_runs(&mut self, awaited: &str) -> Result<(), Error> {
         let Some(status) = self.child.try_wait().doing(|| format!("wait for {}", self.name))? else {
             return Ok(());
@@ -137,9 +128,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A process that cannot be killed has ended already.
+        // A process that cannot be killed has already ended.
         let _ = self.end();
-        if thread::panicking() || WENT_WRONG.load(Ordering::Relaxed) {
+        if thread::panicking() || went_wrong() {
             eprintln!("---- {} said ----\n{}", self.name, self.log.tail());
         }
     }
@@ -186,13 +177,13 @@ impl Log {
         }
     }
 
-    /// Waits until all that an ended process said was read. Its children may go on to write.
+    /// Waits until all output of an ended process has been read. Its children may go on writing.
     fn wait_until_over(&self, limit: Duration) {
         let over = |lines: &mut Lines| lines.open > 0;
         let _ = self.0.1.wait_timeout_while(self.lock(), limit, over).unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// Collects the lines of a pipe until all who can write to it are gone.
+    /// Collects the lines of a pipe until all its writers are gone.
     fn read(&self, pipe: impl Read + Send + 'static) {
         let log = self.clone();
         thread::spawn(move || {

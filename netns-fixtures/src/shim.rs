@@ -9,16 +9,15 @@ use serde_json::Value;
 
 use crate::binaries::binary;
 use crate::container::Container;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, something_went_wrong};
 use crate::netns::{Netns, feed};
-use crate::process::something_went_wrong;
 
-/// The CNI plugin `dhcp` of this workspace, or another one in its place.
+/// The CNI plugin `dhcp` of this workspace, or another in its place.
 #[derive(Clone, Debug)]
 pub struct Shim {
     host: Netns,
     program: PathBuf,
-    /// Where it looks for the plugins that it calls, as `CNI_PATH` has it.
+    /// Where it looks for the plugins that it calls (`CNI_PATH`).
     path: OsString,
 }
 
@@ -54,7 +53,7 @@ pub enum CallError {
         /// What it said.
         error: CniError,
     },
-    /// It could not be asked, or did not speak CNI.
+    /// It could not be called, or did not speak CNI.
     #[error(transparent)]
     Fixture(#[from] Error),
 }
@@ -70,7 +69,7 @@ impl CallError {
     /// Returns what the plugin said.
     ///
     /// # Panics
-    /// When it said nothing.
+    /// If it printed no error.
     pub fn cni(self) -> CniError {
         match self {
             Self::Cni { error, .. } => error,
@@ -108,7 +107,7 @@ impl Shim {
         self.start("DEL", container, config)?.wait().map(drop)
     }
 
-    /// Asks whether the lease is still what `result`, of an earlier ADD, said.
+    /// Asks whether the lease is still as in `result`, from an earlier ADD.
     pub fn check(&self, container: &Container, config: &Value, result: &Value) -> Result<(), CallError> {
         let mut config = config.clone();
         config["prevResult"] = result.clone();
@@ -140,7 +139,7 @@ impl Shim {
     }
 }
 
-/// A call under way. Dropping it kills the shim.
+/// A call in progress. Dropping it kills the shim.
 #[derive(Debug)]
 pub struct ShimCall {
     verb: &'static str,
@@ -149,7 +148,7 @@ pub struct ShimCall {
 }
 
 impl ShimCall {
-    /// Waits for the answer; `null` when the plugin printed nothing, as is right for DEL and CHECK.
+    /// Waits for the answer; `null` if the plugin printed nothing, as it should for DEL and CHECK.
     pub fn wait(mut self) -> Result<Value, CallError> {
         let child = self.child.take().expect("only this and drop take it");
         let output = child.wait_with_output().doing(|| "wait for the shim".to_owned())?;
@@ -182,7 +181,7 @@ impl ShimCall {
 impl Drop for ShimCall {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // One that cannot be killed has ended already.
+            // One that cannot be killed has already ended.
             let _ = child.kill().and_then(|()| child.wait());
         }
     }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use netns_fixtures::Container;
 
-/// A call that did not end as it should.
+use crate::sample::Sample;
+
+/// A failed call.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -37,7 +39,7 @@ fn run(mut command: Command, verb: &str, config: &[u8]) -> io::Result<Result<Dur
     let began = Instant::now();
     let mut child = command.spawn()?;
     if let Some(mut pipe) = child.stdin.take() {
-        // A plugin that does not read all tells why by its answer.
+        // A plugin that does not read everything says why in its answer.
         let _ = pipe.write_all(config);
     }
     let output = child.wait_with_output()?;
@@ -47,4 +49,12 @@ fn run(mut command: Command, verb: &str, config: &[u8]) -> io::Result<Result<Dur
     } else {
         Err(Failure(String::from_utf8_lossy(&output.stdout).into_owned()))
     })
+}
+
+/// Counts a call.
+pub(crate) fn note(sample: &mut Sample, result: Result<Duration, Failure>) {
+    match result {
+        Ok(took) => sample.add(took),
+        Err(Failure(said)) => sample.failures.push(said),
+    }
 }

@@ -1,4 +1,4 @@
-//! What an ADD cannot do without, each measured alone: the start of the shim, a write to the disk, four messages.
+//! The floors of an ADD, each measured alone: the start of the shim, a write to the disk, four messages.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -10,15 +10,14 @@ use netns_fixtures::BareClient;
 use tempfile::TempDir;
 
 use crate::binaries::Binaries;
-use crate::client;
+use crate::client::{self, note};
 use crate::ground::Place;
 use crate::processor;
-use crate::rounds::note;
 use crate::sample::Sample;
 
-/// What a commit writes at least.
+/// The least that a commit writes.
 const PAGE: usize = 4096;
-/// Pages of the file that is written to, which is as large as it will be.
+/// The pages of the file that is written to, which never grows.
 const PAGES: u64 = 256;
 
 /// Returns the processor time of a lease by a client that does nothing else, as the mean over these containers, whose links
@@ -40,9 +39,9 @@ pub(crate) fn processor(places: &[Place]) -> Result<Duration, Box<dyn Error>> {
 pub(crate) struct Floors {
     /// Calls of the shim that it answers by itself.
     pub(crate) shim: Sample,
-    /// Writes of a page to a file that is as large already, on the disk of the stores, each made durable.
+    /// Durable writes of a page to an existing file of that size, on the disk of the stores.
     pub(crate) commit: Sample,
-    /// Leases by a client that does nothing else.
+    /// Leases of a client that does nothing else.
     pub(crate) dora: Sample,
     file: File,
     _dir: TempDir,
@@ -60,7 +59,7 @@ impl Floors {
         Ok(Self { shim: none.clone(), commit: none.clone(), dora: none, file, _dir: dir, xid: 0 })
     }
 
-    /// Measures each once for each of these containers, whose links are up.
+    /// Measures each floor once for each of these containers, whose links are up.
     pub(crate) fn measure(&mut self, binaries: &Binaries, places: &[Place]) -> Result<(), Box<dyn Error>> {
         let clients: Vec<_> =
             places.iter().map(|place| BareClient::open(&place.container)).collect::<Result<_, _>>()?;
@@ -77,7 +76,7 @@ impl Floors {
         Ok(())
     }
 
-    /// Returns the sum of what each mostly takes.
+    /// Returns the sum of the medians.
     pub(crate) fn sum(&self) -> Duration {
         [&self.shim, &self.commit, &self.dora].map(|floor| floor.percentile(50)).into_iter().sum()
     }

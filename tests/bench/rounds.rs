@@ -8,33 +8,33 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::binaries::Binaries;
-use crate::client::{self, Failure};
+use crate::client::{self, note};
 use crate::contender::{Contender, Usage, Who, order};
 use crate::floors::{self, Floors};
 use crate::ground::{Ground, Links, Place};
 use crate::processor;
 use crate::sample::Sample;
 
-/// Calls of VERSION, each.
+/// How many calls of VERSION each contender gets.
 const STARTS: usize = 100;
-/// Containers of the sequential measurement. Each is attached once by each contender.
+/// The containers of the sequential measurement. Each contender attaches each once.
 pub(crate) const SEQUENTIAL: usize = 100;
-/// Containers of one turn of it.
+/// The containers of one turn of it.
 const SEQUENTIAL_TURN: usize = 10;
-/// Calls under way at once in the parallel measurement.
+/// The calls under way at once in the parallel measurement.
 pub(crate) const AT_ONCE: usize = 32;
-/// Containers that are attached in all in a parallel measurement, at least.
+/// The fewest containers attached in a parallel measurement, in all its turns.
 const PARALLEL: usize = 2000;
 
-/// Containers of a turn that measures processor time alone.
+/// The containers of a turn that only measures processor time.
 pub(crate) const PROCESSOR: usize = 200;
-/// How often each contender has such a turn.
+/// How many such turns each contender has.
 const PROCESSOR_ROUNDS: usize = 4;
 
-/// How long after the last DEL a server is to have its leases back.
+/// How long after the last DEL a server must have its leases back.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// One thing for each contender.
+/// A value for each contender.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair<T> {
     /// leasehold's.
@@ -59,11 +59,11 @@ pub(crate) struct Calls {
     pub(crate) each: Sample,
     /// How long all of them took, by the clock.
     pub(crate) took: Duration,
-    /// The processor time of the plugin, all calls together.
+    /// The plugin's processor time for all calls.
     pub(crate) plugin: Duration,
-    /// The processor time of the daemon meanwhile.
+    /// The daemon's processor time meanwhile.
     pub(crate) daemon: Duration,
-    /// Its processor time until it was at rest after them.
+    /// The daemon's processor time until it was at rest again.
     pub(crate) until_rest: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Calls {
     }
 }
 
-/// What one contender did in all its turns.
+/// One contender's results of all its turns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
     /// The ADDs.
@@ -93,11 +93,11 @@ pub(crate) struct Turns {
     pub(crate) empty: Vec<Usage>,
     /// The daemon at rest with all leases, in each turn.
     pub(crate) full: Vec<Usage>,
-    /// Leases that the server still held after the DELs.
+    /// The leases that the server still held after the DELs.
     pub(crate) left: Vec<String>,
 }
 
-/// Starts each plugin as often as the other.
+/// Starts both plugins equally often.
 pub(crate) fn start(binaries: &Binaries) -> Result<Pair<Sample>, Box<dyn Error>> {
     let mut samples = Pair::<Sample>::default();
     for number in 0..STARTS {
@@ -109,7 +109,7 @@ pub(crate) fn start(binaries: &Binaries) -> Result<Pair<Sample>, Box<dyn Error>>
     Ok(samples)
 }
 
-/// Attaches and detaches one container after the other, and measures beside what an ADD cannot do without.
+/// Attaches and detaches one container after the other, and measures the floors of an ADD alongside.
 pub(crate) fn sequential(
     binaries: &Binaries,
     ground: &mut Ground,
@@ -154,7 +154,7 @@ fn one_by_one(contender: &Contender, places: &[Place]) -> io::Result<(Calls, Cal
     Ok((add, del))
 }
 
-/// Attaches `count` containers, then detaches them, with many calls under way at once. A turn has a daemon of its own.
+/// Attaches `count` containers, then detaches them, with many calls under way at once. Each turn has its own daemon.
 pub(crate) fn parallel(
     binaries: &Binaries,
     ground: &mut Ground,
@@ -211,7 +211,7 @@ pub(crate) fn processor(
     Ok((turns, floor))
 }
 
-/// Calls `verb` for every container, so many at once.
+/// Calls `verb` for every container, `at_once` at a time.
 pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io::Result<Calls> {
     let next = AtomicUsize::new(0);
     let each = Mutex::new(Sample::default());
@@ -233,12 +233,4 @@ pub(crate) fn at_once(contender: &Contender, verb: &str, places: &[Place]) -> io
     let (plugin, daemon) = (processor::children()? - plugin, contender.processor()? - daemon);
     let until_rest = Duration::ZERO;
     Ok(Calls { each: each.into_inner().expect("no caller panics"), took, plugin, daemon, until_rest })
-}
-
-/// Counts a call.
-pub(crate) fn note(sample: &mut Sample, result: Result<Duration, Failure>) {
-    match result {
-        Ok(took) => sample.add(took),
-        Err(Failure(said)) => sample.failures.push(said),
-    }
 }

@@ -9,7 +9,7 @@ use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
 
-/// Draws whether something of this chance happens.
+/// Draws whether something with this chance happens.
 pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
     chance > 0 && rng.u32(..1_000_000) < chance
 }
@@ -33,14 +33,17 @@ impl EffectKind {
         [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
 }
 
+/// The server identifier of a rogue that the networks' configuration denies.
+pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
+
 /// A server that nobody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rogue {
-    /// The networks' configuration denies it. It speaks for the wire, with another subnet.
+    /// The networks' configuration denies it. It is authoritative, with another subnet.
     Denied,
     /// What it says is not to be believed.
     Nonsense,
-    /// It speaks for the wire, with another subnet, and refuses whatever it hears of. It has nothing to offer.
+    /// It is authoritative, with another subnet, and refuses whatever it hears. It has nothing to offer.
     Refuses,
 }
 
@@ -72,7 +75,7 @@ pub(crate) struct Plan {
     pub(crate) rogue: Option<Rogue>,
     /// The first server is behind a router.
     pub(crate) off_link: bool,
-    /// The first server speaks for the wire.
+    /// The first server is authoritative.
     pub(crate) authoritative: bool,
     /// Lease time in seconds; `u32::MAX` for ever.
     pub(crate) lease: u32,
@@ -107,7 +110,7 @@ pub(crate) struct Plan {
     /// What the networks say is to be done when a lease changes, and when it ends.
     pub(crate) on_change: OnChange,
     pub(crate) on_expiry: OnExpiry,
-    /// Neighbours that use an address of a server's pool without asking: the server, and the how-manieth of its pool.
+    /// Neighbours that use an address of a server's pool without asking: the server, and which address of its pool.
     pub(crate) squatters: Vec<(usize, u32)>,
     /// A station of each LAN answers ARP probes for every address.
     pub(crate) proxy: bool,
@@ -324,7 +327,7 @@ impl Plan {
         (Ipv4Addr::from_bits(base + 10), Ipv4Addr::from_bits(base + 480))
     }
 
-    /// Tells whether nothing at all goes wrong but what containers and callers do.
+    /// Returns whether nothing goes wrong except what containers and callers do.
     pub(crate) fn is_calm(&self) -> bool {
         !self.may_lose_leases()
             && self.link_faults == 0
@@ -344,7 +347,7 @@ impl Plan {
         self.missed == 0 && self.crashes.is_empty()
     }
 
-    /// Tells whether the network keeps a client from its server.
+    /// Returns whether the network keeps a client from its server.
     pub(crate) fn may_lose_leases(&self) -> bool {
         let wire = self.loss > 0 || self.duplicates > 0 || self.late.is_some();
         wire || self.server_faults.is_some()
@@ -353,7 +356,7 @@ impl Plan {
             || self.renumbers.is_some()
     }
 
-    /// Tells whether a lease may end because its holder did not reach its server in time.
+    /// Returns whether a lease may end because its holder did not reach its server in time.
     pub(crate) fn may_lapse(&self) -> bool {
         let host = self.link_faults > 0 || self.flapping > 0 || self.blindness > 0;
         self.may_lose_leases() || host || self.suspends.is_some()

@@ -1,5 +1,7 @@
 //! Checks of our own habits: which crate and module imports which, what the root holds, that the README's map is whole.
 
+mod circles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

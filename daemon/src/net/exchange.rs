@@ -1,4 +1,4 @@
-//! One exchange: its sockets, from the order to open them until it is closed, as a task of its own.
+//! One exchange: its sockets, from the order to open them until they are closed, in a task of its own.
 
 use std::future::{Future, pending};
 use std::io;
@@ -15,22 +15,23 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, trace};
 
+use super::opened::Opened;
 use super::outbox::{Order, Outbox, Outgoing};
-use super::packet::{Opened, PacketSocket, Receiver, Sent};
+use super::packet::{PacketSocket, Receiver, Sent};
 use super::process::Process;
 use super::ready::Ready;
 use super::{Alarm, NetEvent, Received, failed};
 
-/// What an exchange's task is called where it is missed.
+/// The name of an exchange's task, for messages about its end.
 const TASK: &str = "the task of an exchange";
-/// Received frames that the driver has not taken yet, at most. Those beyond wait in the socket, or do not fit there.
+/// The most received frames that the driver has not taken yet. Further ones wait in the socket, or do not fit there.
 const UNTAKEN: usize = 16;
-/// How long a frame that finds a queue full or the link down is tried again.
+/// How long to retry a frame that finds a queue full or the link down.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// From the first try to the second; doubles.
+/// The pause between the first try and the second; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// What an exchange is known by.
+/// The exchange's number.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) id: ExchangeId,
@@ -39,7 +40,7 @@ pub(super) struct Exchange {
     pub(super) into: Arc<Mutex<Receiver>>,
 }
 
-/// What went through, for the log.
+/// Counts of what went through, for the log.
 #[derive(Debug, Default)]
 struct Tally {
     received: u64,
@@ -48,7 +49,7 @@ struct Tally {
     unsent: u64,
 }
 
-/// A frame that waits to be tried again.
+/// A frame that waits for its next try.
 #[derive(Debug)]
 struct Retry {
     outgoing: Outgoing,
@@ -77,7 +78,7 @@ impl Exchange {
                     opened
                 })
             }
-            // Closed while it waited for others to close. Nobody sends before it is open.
+            // It was closed while it waited for others to close. Nobody sends before it is open.
             _ = outbox.next() => Err(LinkCause::TimedOut),
         };
         let opened = match opened {
@@ -98,8 +99,8 @@ impl Exchange {
         tokio::spawn(self.serve(packet, hold, process, outbox));
     }
 
-    /// Waits for a visit to a link, says what was found and whether sockets were opened there, for which there are `places`, and
-    /// leaves those to a task that sends and receives.
+    /// Waits for a visit to a link, reports what was found and whether sockets, for which there are `places`, were
+    /// opened there, and leaves those to a task that sends and receives.
     pub(super) async fn prepare(
         self,
         op: OpId,
@@ -158,7 +159,7 @@ impl Exchange {
         loop {
             let again = async {
                 match &retry {
-                    // Boxed, as it is rare: an exchange that only listens stays small.
+                    // Boxed, because it is rare: an exchange that only listens stays small.
                     Some(retry) => Box::pin(sleep_until(retry.at)).await,
                     None => pending().await,
                 }
@@ -188,7 +189,7 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame, and tells who waits for that. Returns it when it is to be tried again.
+    /// Sends a frame, and tells whoever waits for that. Returns the frame if it is to be tried again.
     fn send(
         &self,
         packet: &PacketSocket,
@@ -224,7 +225,7 @@ impl Exchange {
     }
 
     fn tell(&self, event: NetEvent) {
-        // A driver that is gone wants to know nothing.
+        // The driver may be gone.
         let _ = self.events.send(event);
     }
 }
@@ -234,7 +235,7 @@ impl Retry {
         Box::new(Self { outgoing, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
     }
 
-    /// Returns it for its next try, the last at the end of the patience; `None` when that was the last.
+    /// Returns it for its next try, or `None` if that was the last, at the end of the patience.
     fn later(mut self: Box<Self>, now: Instant) -> Option<Box<Self>> {
         if self.at >= self.until {
             return None;
@@ -245,24 +246,24 @@ impl Retry {
     }
 }
 
-/// The sockets of an exchange that the loop hears of.
+/// The sockets of an exchange, registered with the loop.
 type Sockets = (Ready<PacketSocket>, Option<Socket>, Option<Box<Ready<Process>>>);
 
-/// Prepares to hear of what comes in.
+/// Registers the sockets with the loop.
 fn ready(Opened { packet, hold, port: _, process }: Opened) -> Result<Sockets, LinkCause> {
     let packet = Ready::new(packet).map_err(|error| failed("wait for a packet socket", &error))?;
     Ok((packet, hold, watched(process)))
 }
 
-/// Prepares to hear of a process's end. Where it cannot be, the exchange goes on without.
+/// Registers a process's end with the loop. If that fails, the exchange goes on without.
 fn watched(process: Option<Process>) -> Option<Box<Ready<Process>>> {
     process.and_then(|process| Ready::new(process).ok()).map(Box::new)
 }
 
-/// Waits for the end of the process that the exchange's namespace is known by: the namespace has no path from then on.
+/// Waits for the end of the process by which the exchange's namespace is known: the namespace then has no path.
 async fn ended(process: Option<&Ready<Process>>) -> LinkCause {
     match process {
-        // Boxed, as it is rare.
+        // Boxed, because it is rare.
         Some(process) if Box::pin(process.wait()).await.is_ok() => process.no_netns(),
         Some(_) | None => pending().await,
     }
@@ -276,7 +277,7 @@ fn unsent(errno: Errno) -> LinkCause {
     }
 }
 
-/// Waits until what the sockets send goes through, or the exchange is closed.
+/// Waits until what the sockets send gets through, or until the exchange is closed.
 async fn forwarding(mut opened: Opened, outbox: &mut Outbox) -> Result<Opened, LinkCause> {
     let Some(port) = opened.port.take() else { return Ok(opened) };
     tokio::select! {
@@ -286,7 +287,7 @@ async fn forwarding(mut opened: Opened, outbox: &mut Outbox) -> Result<Opened, L
     }
 }
 
-/// Waits for a place for a frame, then for the frame.
+/// Waits for room for a frame, then for the frame.
 ///
 /// May be dropped at any await: nothing is taken from the socket before the last.
 async fn receive(

@@ -9,7 +9,8 @@ use leasehold_core::wire::Mac;
 use nix::libc;
 use socket2::SockFilter;
 
-use super::packet::LONGEST;
+/// The longest frame that is taken, in bytes: a DHCP message of 1500 bytes with all its headers, and room to spare.
+pub(super) const LONGEST: usize = 2048;
 
 /// The UDP port of a DHCP client (RFC 2131 §4.1).
 pub(super) const CLIENT_PORT: u16 = 68;

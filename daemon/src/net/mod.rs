@@ -1,23 +1,25 @@
-//! The part of the shell that touches the kernel: namespaces, links, packet sockets, and the kernel's news of them.
+//! The part of the shell that touches the kernel: namespaces, links, packet sockets, and the kernel's notifications.
 //!
-//! It carries out the core's effects and tells what happened. It holds no rule of DHCP and no state of a lease.
+//! It carries out the core's effects and reports what happened. It holds no DHCP rule and no lease state.
 //!
 //! * [`netns`]: a few plain threads enter namespaces and come back ([`pool`]); there [`netlink`] looks at links, and
 //!   [`steps`] change them.
-//! * [`packet`]: the sockets of an exchange, with a [`filter`], for some on a [`port`] of their own; [`exchange`] sends what its
-//!   [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
+//! * [`opened`] holds the sockets of an exchange: one for [`packet`]s, with a [`filter`], sometimes on a [`port`] made for
+//!   it. [`exchange`] sends what its [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
-//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are, [`paths`] hears
-//!   when what leads to them goes, and [`process`] when the process does that one is known by.
+//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`]
+//!   hears when the path to one goes, and [`process`] when the process does by which one is known.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
-//! Nothing here waits on the loop, and nothing polls. No namespace is kept alive beyond an exchange or a look.
+//! Nothing here waits on the loop, and nothing polls. No namespace is kept alive longer than an exchange or a look
+//! takes.
 
 mod exchange;
 mod filter;
 pub(crate) mod inherit;
 mod netlink;
 mod netns;
+mod opened;
 mod outbox;
 mod packet;
 mod paths;
@@ -65,25 +67,25 @@ use reaper::Reaper;
 use registrar::Registrar;
 use watch::Watch;
 
-/// How long an operation may take until it is answered with [`LinkCause::TimedOut`].
+/// How long an operation may take before it is answered with [`LinkCause::TimedOut`].
 const LIMIT: Duration = Duration::from_secs(10);
-/// What the watch is called where it is missed.
+/// The name of the watch's task, for messages about its end.
 const WATCH: &str = "the task that hears the kernel";
-/// Frames of one exchange that wait to be sent, and the like, at most. The core sends one and waits for its answer.
+/// The most orders of one exchange that wait. The core sends one frame and waits for its answer.
 const UNSENT: usize = 16;
-/// Sockets of one exchange, at most: that for packets, that on port 68, and what hears of a port of its own.
+/// The most sockets of one exchange: for packets, on port 68, and for news of a port made for it.
 const MOST_SOCKETS: usize = 3;
-/// Exchanges whose end was not noticed are looked for when there are this many, or twice as many as last time.
+/// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
 
 /// How the net is started.
 #[derive(Clone, Debug)]
 pub(crate) struct NetConfig {
-    /// Where the host's root directory is seen: `/` unless the daemon runs in a container.
+    /// Where the host's root directory is: `/` unless the daemon runs in a container.
     pub(crate) host_prefix: PathBuf,
     /// Threads that work in namespaces.
     pub(crate) workers: usize,
-    /// Sockets that exchanges may have open together; an exchange beyond that waits for others to close.
+    /// The most sockets that exchanges may have open together; further exchanges wait for others to close.
     pub(crate) sockets: usize,
 }
 
@@ -93,10 +95,10 @@ pub(crate) enum NetError {
     /// The daemon's own namespace cannot be opened or identified.
     #[error("cannot identify the daemon's own network namespace (this takes Linux 5.14)")]
     OwnNamespace(#[source] io::Error),
-    /// The kernel's news cannot be heard.
+    /// The kernel's notifications cannot be received.
     #[error("cannot open a netlink socket")]
     Watch(#[source] io::Error),
-    /// No thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }
@@ -120,27 +122,27 @@ pub(crate) enum NetEvent {
         /// What the kernel said of it.
         meta: FrameMeta,
     },
-    /// An exchange's socket failed; nothing more comes from it. It is to be closed still.
+    /// An exchange's socket failed; nothing more comes from it. It still has to be closed.
     Broken {
         /// The exchange.
         exchange: ExchangeId,
         /// Why.
         cause: LinkCause,
     },
-    /// The link did not take a frame that nobody waits for the outcome of.
+    /// The link did not take a frame whose outcome nobody waits for.
     Unsent {
         /// The exchange.
         exchange: ExchangeId,
         /// Why.
         cause: LinkCause,
     },
-    /// The kernel told something.
+    /// The kernel reported something.
     Kernel(News),
-    /// A task ended that others wait for, or without which nothing is heard: what it did.
+    /// A task ended that others wait for, or without which nothing is heard. Holds what the task does.
     Ended(&'static str),
 }
 
-/// Says that a task ended when a panic drops it. Nobody waits for such a task, so its end would go unnoticed.
+/// Reports the end of a task when a panic drops it. Nobody waits for such a task, so its end would go unnoticed.
 #[derive(Debug)]
 struct Alarm {
     task: &'static str,
@@ -163,7 +165,7 @@ impl Drop for Alarm {
 
 /// The bytes of a received frame.
 ///
-/// An exchange has only so many of them out at a time: dropping one lets the next be read.
+/// An exchange has only so many of them out at a time: the next is read when one is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     bytes: Vec<u8>,
@@ -178,9 +180,9 @@ impl Deref for Received {
     }
 }
 
-/// What the kernel told.
+/// What the kernel reported.
 ///
-/// The watch has only so much of it out at a time: taking the event lets the next be read.
+/// The watch has only so many of them out at a time: the next is read when the event is taken.
 #[derive(Debug)]
 pub(crate) struct News {
     event: KernelEvent,
@@ -188,13 +190,13 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// Returns what the kernel told.
+    /// Returns what the kernel reported.
     pub(crate) fn into_event(self) -> KernelEvent {
         self.event
     }
 }
 
-/// Returns why something that takes a descriptor could not be done.
+/// Returns why something that needs a descriptor could not be done.
 fn failed(doing: &'static str, error: &io::Error) -> LinkCause {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EMFILE | Errno::ENFILE) => LinkCause::NoDescriptor { doing, reason: error.to_string() },
@@ -218,8 +220,8 @@ pub(crate) struct Net {
 impl Net {
     /// Starts the threads and the watch. The calling thread's namespace is the host's from now on.
     ///
-    /// Must be called inside a runtime with I/O and time; what happens is told to `events`. That has no bound of its own
-    /// and needs none: operations are the caller's, and frames and news each have so many places there.
+    /// Must be called inside a runtime with I/O and time; what happens is sent to `events`. That channel needs no
+    /// bound: the caller limits operations, and frames and news each have a limited number of places there.
     pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetEvent>) -> Result<Self, NetError> {
         let registrar = Registrar::open().map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;
@@ -250,7 +252,7 @@ impl Net {
         self.runtime.spawn(exchange.run(op, places, opening, outbox));
     }
 
-    /// Looks at a link, and tells of its namespace from then on.
+    /// Looks at a link, and from then on reports what happens in its namespace.
     pub(crate) fn inspect(&mut self, op: OpId, target: Target) {
         let look = self.pool.run(move |worker| worker.apply(&target, &[], |_| true));
         self.answer(op, async move { Outcome::Inspected(look.await.flatten()) });
@@ -258,8 +260,8 @@ impl Net {
 
     /// Changes a link step by step, then looks at it.
     pub(crate) fn apply(&mut self, op: OpId, target: Target, steps: Vec<Step>) {
-        // Counted outside of the work, so that it can be told also of work that hangs. What hung for too long changes nothing
-        // any more: somebody else may have the link by then.
+        // Counted outside the work, so that the count is known even if the work hangs. Work that hung for too long
+        // changes nothing any more: somebody else may have the link by then.
         let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counter, is_over) = (Arc::clone(&taken), Arc::clone(&over));
         let work = self.pool.run(move |worker| {
@@ -304,7 +306,7 @@ impl Net {
         self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
     }
 
-    /// Sends a frame. One that the link cannot take within 50 ms is lost; who gave an `op` is told.
+    /// Sends a frame. One that the link cannot take within 50 ms is lost; the outcome is reported if an `op` was given.
     pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
@@ -319,7 +321,7 @@ impl Net {
         }
     }
 
-    /// Has an exchange hear nothing but this of ARP, once what was sent before is out.
+    /// Has an exchange hear nothing but this of ARP, once earlier frames are out.
     pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
         let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
         if !done {
@@ -328,7 +330,7 @@ impl Net {
         }
     }
 
-    /// Closes an exchange, opened or still opening. What was sent on it before still goes out; nothing more comes in.
+    /// Closes an exchange, opened or still opening. Frames already sent on it still go out; nothing more comes in.
     pub(crate) fn close(&mut self, exchange: ExchangeId) {
         self.exchanges.remove(&exchange);
     }

@@ -1,14 +1,15 @@
-//! rtnetlink, as much of it as it takes to look at a link. [`steps`](super::steps) change it.
+//! rtnetlink: as much of it as looking at a link takes. [`steps`](super::steps) change one.
 //!
-//! A request to the kernel is carried out inside `send`, under the kernel's own lock; when that returns, the answer is
-//! in the socket's queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in
-//! a namespace, asks and closes it.
+//! The kernel carries a request out inside `send`, under its own lock; when that returns, the answer is in the socket's
+//! queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in a namespace,
+//! asks and closes it.
 //!
-//! Of the kernel's messages only those attributes are decoded that are read: one that a newer kernel adds, or fills
-//! in another way, cannot make a link unreadable.
+//! Only those attributes of a message are decoded that are used: one that a newer kernel adds or fills in differently
+//! cannot make a link unreadable.
 
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
 
 use ipnet::Ipv4Net;
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
@@ -21,13 +22,30 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkHeader, LinkMessa
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, address::AddressMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use nix::libc;
+use nix::fcntl::{OFlag, open};
+use nix::sys::socket::GetSockOpt;
+use nix::sys::stat::Mode;
+use nix::{getsockopt_impl, libc, sockopt_impl};
 
-use super::netns::cookie_of;
-
-/// Longer than any datagram of the kernel's: it fills at most 32 KiB of a dump at a time, but a single link may have up to
-/// 64 KiB of alternative names, and whoever administers a container's network gives it those.
+/// Longer than any datagram from the kernel. It fills at most 32 KiB of a dump at a time, but a single link may have up
+/// to 64 KiB of alternative names, which whoever administers a container's network can give it.
 pub(super) const LONGEST: usize = 96 * 1024;
+
+sockopt_impl!(
+    /// Which namespace a socket is in (Linux 5.14).
+    CookieOption, GetOnly, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64
+);
+
+/// Returns the cookie of the namespace that `socket` was made in.
+pub(super) fn cookie_of<S: AsFd>(socket: &S) -> io::Result<Cookie> {
+    Ok(CookieOption.get(socket).map(Cookie)?)
+}
+
+/// Opens the calling thread's namespace.
+pub(super) fn own_ns() -> nix::Result<OwnedFd> {
+    // Not /proc/self: that is the main thread's.
+    open("/proc/thread-self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+}
 
 /// A netlink socket in one namespace.
 #[derive(Debug)]
@@ -42,14 +60,14 @@ pub(super) struct Netlink {
 pub(super) enum Which<'a> {
     Index(u32),
     Name(&'a str),
-    /// By the Ethernet address; with the name that it had.
+    /// By its Ethernet address; with the name that it had.
     Station(&'a str, Mac),
 }
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetlinkError {
-    /// The kernel refused, with a sentence of its own where it has one.
+    /// The kernel refused, with its own explanation if it gives one.
     #[error("{}", .text.clone().unwrap_or_else(|| io::Error::from_raw_os_error(*.errno).to_string()))]
     Kernel { errno: i32, text: Option<String> },
     /// The socket failed.
@@ -61,7 +79,7 @@ pub(super) enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// Returns what it means for a link that was to be looked at, or changed.
+    /// Returns what it means for a link that was to be looked at or changed.
     pub(super) fn at(self, which: Which<'_>, doing: &'static str) -> LinkCause {
         match self {
             Self::Kernel { errno: libc::ENODEV, .. } => which.missing(),
@@ -74,11 +92,11 @@ impl Netlink {
     /// Opens a socket in the calling thread's namespace.
     pub(super) fn open() -> io::Result<Self> {
         let socket = Socket::new(NETLINK_ROUTE)?;
-        // Without it the kernel ignores the ifindex in a request for addresses and tells those of every link.
+        // Without it the kernel ignores the ifindex in a request for addresses and lists those of every link.
         socket.set_netlink_get_strict_chk(true)?;
         socket.set_ext_ack(true)?;
-        // From here on the kernel alone is heard. Else whoever administers a container's network could give the answers, or keep
-        // a thread busy with other messages.
+        // From here on only the kernel is heard. Otherwise whoever administers a container's network could give the
+        // answers, or keep a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, sequence: 0, answer: Vec::new() })
     }
@@ -88,7 +106,7 @@ impl Netlink {
         cookie_of(&self.socket)
     }
 
-    /// Tells whether a namespace has that number in the socket's own. Where the kernel cannot be asked, one may have.
+    /// Returns whether the socket's namespace has a number `number` for another. True if the kernel cannot be asked.
     pub(super) fn has_number(&mut self, number: i32) -> bool {
         let mut request = NsidMessage::default();
         request.attributes.push(NsidAttribute::Id(number));
@@ -124,7 +142,7 @@ impl Netlink {
         }
     }
 
-    /// Returns the index of the one link with this Ethernet address that is on a wire: the one of that name, if it is.
+    /// Returns the index of the one link on a wire that has this Ethernet address: the one of that name, if it has.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);
@@ -158,7 +176,7 @@ impl Netlink {
         let mut request = LinkMessage::default();
         match which {
             Which::Index(index) => request.header.index = index,
-            // The kernel's answer to a name that cannot be one is no better than ENODEV.
+            // The kernel's error for an impossible name says no more than ENODEV.
             Which::Name(name) if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') => {
                 return Err(which.missing());
             }
@@ -199,7 +217,7 @@ impl Netlink {
         self.request(request, flags | NLM_F_ACK, |_, _| Ok(()))
     }
 
-    /// Sends a request and gives the kind and payload of every message of the answer to `each`.
+    /// Sends a request, and passes the kind and payload of every message of the answer to `each`.
     pub(super) fn request(
         &mut self,
         request: RouteNetlinkMessage,
@@ -211,7 +229,7 @@ impl Netlink {
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
         loop {
             self.answer.clear();
-            // The answer is there already; should it not be, an error is better than a thread that waits.
+            // The answer is already there; if it is not, an error is better than a thread that waits.
             let peek = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC;
             let length = self.socket.recv::<&mut [u8]>(&mut &mut [][..], peek)?;
             self.answer.reserve(length.min(LONGEST));
@@ -224,7 +242,7 @@ impl Netlink {
                     continue;
                 }
                 match message.message_type() {
-                    // Both bear a code. A dump that fails says so at its end.
+                    // Both carry a code. A dump that fails says so at its end.
                     NLMSG_DONE | NLMSG_ERROR => return verdict(&message),
                     kind => each(kind, message.payload())?,
                 }
@@ -289,7 +307,7 @@ fn verdict(message: &NetlinkBuffer<&[u8]>) -> Result<(), NetlinkError> {
     }
 }
 
-/// Returns the kernel's own sentence of an error (`NLMSGERR_ATTR_MSG`), which stands behind a copy of the request.
+/// Returns the kernel's own explanation of an error (`NLMSGERR_ATTR_MSG`), which follows a copy of the request.
 fn sentence(flags: u16, payload: &[u8]) -> Option<String> {
     const CODE: usize = 4;
     const HEADER: usize = 16;
@@ -307,7 +325,7 @@ fn sentence(flags: u16, payload: &[u8]) -> Option<String> {
     Some(text.trim_end_matches('\0').to_owned())
 }
 
-/// What is read of a message about a link.
+/// What is used of a message about a link.
 #[derive(Debug)]
 pub(super) struct LinkAnswer {
     pub(super) family: AddressFamily,
@@ -317,13 +335,13 @@ pub(super) struct LinkAnswer {
     name: String,
     pub(super) mac: Option<Mac>,
     pub(super) mtu: u32,
-    /// Of a veth: its other end's index, there.
+    /// For a veth: the index of its other end, in that end's namespace.
     pub(super) other: u32,
     pub(super) bridge: bool,
     pub(super) macvlan: bool,
-    /// On no wire.
+    /// Whether it is on no wire.
     dummy: bool,
-    /// Of a bridge's port: whether it forwards (`BR_STATE_*`).
+    /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
     received: u64,
 }
@@ -334,18 +352,18 @@ impl LinkAnswer {
     const MTU: u16 = libc::IFLA_MTU;
     const INFO: u16 = libc::IFLA_LINKINFO;
     const STATS: u16 = libc::IFLA_STATS64;
-    /// What is told of a bridge's port, in a message of that family.
+    /// What is said about a bridge's port, in a message of that family.
     const PORT: u16 = libc::IFLA_PROTINFO;
     const LINK: u16 = libc::IFLA_LINK;
     /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
     const PORT_STATE: u16 = 1;
-    /// In `INFO`: what is told of a bridge's port, in any other.
+    /// In `INFO`: what is said about a bridge's port, in any other family.
     const INFO_PORT: u16 = libc::IFLA_INFO_SLAVE_DATA;
-    /// In `INFO`: what sort of link it is.
+    /// In `INFO`: the link's kind.
     const INFO_KIND: u16 = libc::IFLA_INFO_KIND;
     const HEADER: usize = 16;
 
-    /// Reads a `struct ifinfomsg` and the attributes behind it.
+    /// Reads a `struct ifinfomsg` and its attributes.
     pub(super) fn read(payload: &[u8]) -> Result<Self, NetlinkError> {
         let header = LinkHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a link without a header"))?;
         let mut link = Self {
@@ -401,7 +419,7 @@ impl LinkAnswer {
         self.port_state = state.and_then(|state| state.value().first().copied()).or(self.port_state);
     }
 
-    /// Tells whether it is a bridge's port, and what it sends is forwarded.
+    /// Returns whether it is a bridge's port, and what it sends is forwarded.
     pub(super) fn forwards(&self) -> bool {
         const BR_STATE_FORWARDING: u8 = 3;
         self.port_state == Some(BR_STATE_FORWARDING)
@@ -411,17 +429,17 @@ impl LinkAnswer {
         self.flags.contains(LinkFlags::Up)
     }
 
-    /// Tells whether a frame that is sent now can leave.
+    /// Returns whether a frame that is sent now can leave.
     ///
-    /// `IFF_LOWER_UP` is set the moment that the wire is there, while the link's queue still throws every frame away
-    /// without a word; `IFF_RUNNING` follows when the kernel has put the real queue in (`linkwatch_do_dev`), and a
-    /// message about the link follows that. It stays away too while a port waits for 802.1X.
+    /// `IFF_LOWER_UP` is set the moment the wire is there, while the link's queue still silently drops every frame.
+    /// `IFF_RUNNING` follows when the kernel has put the real queue in (`linkwatch_do_dev`), and a message about the
+    /// link follows that. It also stays unset while a port waits for 802.1X.
     pub(super) fn has_carrier(&self) -> bool {
         self.flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
     }
 }
 
-/// What is read of a message about an IPv4 address.
+/// What is used of a message about an IPv4 address.
 #[derive(Debug)]
 pub(super) struct AddressAnswer {
     pub(super) index: u32,
@@ -432,7 +450,7 @@ pub(super) struct AddressAnswer {
 impl AddressAnswer {
     const HEADER: usize = 8;
 
-    /// Reads a `struct ifaddrmsg` and the attributes behind it; `None` when it is not about IPv4.
+    /// Reads a `struct ifaddrmsg` and its attributes; `None` if it is not about IPv4.
     pub(super) fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
         let Some(&[family, prefix, _, _, i0, i1, i2, i3]) = payload.first_chunk::<{ Self::HEADER }>() else {
             return Err(NetlinkError::Unreadable("an address without a header"));

@@ -1,7 +1,7 @@
 //! Entering a network namespace, working there, and coming back.
 //!
 //! setns moves the calling thread; a socket stays where it was made. A worker thread therefore enters, opens what it
-//! needs and returns before its result is told. Nothing is kept of the namespace but its cookie: neither its file nor,
+//! needs, and comes back before it reports. Nothing is kept of the namespace but its cookie: neither its file nor,
 //! beyond the work, a socket or a thread in it, so that it can die when its container does.
 
 use std::io;
@@ -13,51 +13,32 @@ use leasehold_core::link::{Cookie, Hears, Link, LinkCause, LinkView, Sockets, St
 use leasehold_core::wire::Mac;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::libc;
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::socket::GetSockOpt;
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
-use nix::{getsockopt_impl, sockopt_impl};
 use tracing::{debug, error};
 
 use super::failed;
-use super::netlink::{Netlink, Which};
-use super::packet::Opened;
+use super::netlink::{Netlink, Which, cookie_of, own_ns};
+use super::opened::Opened;
 use super::port::{Place, Port};
 use super::process::Process;
 use super::reaper::Reaper;
 use super::registrar::Registrar;
-
-sockopt_impl!(
-    /// Which namespace a socket is in (Linux 5.14).
-    CookieOption, GetOnly, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64
-);
-
-/// Returns the cookie of the namespace that `socket` was made in.
-pub(super) fn cookie_of<S: AsFd>(socket: &S) -> io::Result<Cookie> {
-    Ok(CookieOption.get(socket).map(Cookie)?)
-}
-
-/// Opens the calling thread's namespace.
-pub(super) fn own_ns() -> nix::Result<OwnedFd> {
-    // Not /proc/self: that is the main thread's.
-    open("/proc/thread-self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-}
 
 /// What every worker knows of the namespace that the daemon runs in.
 #[derive(Debug)]
 pub(super) struct Host {
     ns: OwnedFd,
     cookie: Cookie,
-    /// Where the host's root is seen, when that is not `/`.
+    /// Where the host's root directory is, if not `/`.
     prefix: Option<PathBuf>,
     pub(super) registrar: Arc<Registrar>,
     pub(super) reaper: Reaper,
 }
 
 impl Host {
-    /// Takes the calling thread's namespace for the host's.
+    /// Takes the calling thread's namespace as the host's.
     pub(super) fn here(prefix: PathBuf, registrar: Arc<Registrar>, reaper: Reaper) -> io::Result<Self> {
         let ns = own_ns()?;
         let cookie = Netlink::open()?.cookie()?;
@@ -65,7 +46,8 @@ impl Host {
         Ok(Self { ns, cookie, prefix, registrar, reaper })
     }
 
-    /// Hears from now on when a namespace's path goes. Without that its death is heard of when no socket is left in it.
+    /// Watches from now on for a namespace's path to go. Without that, its death is noticed only when no socket is left
+    /// in it.
     fn watch(&self, path: &Path) {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let watched = self.open_with(directory_of(path), flags).and_then(|directory| match is_proc(&directory) {
@@ -73,29 +55,29 @@ impl Host {
             false => self.registrar.paths.watch(&directory),
         });
         if let Err(errno) = watched {
-            debug!(path = %path.display(), %errno, "it goes unheard when this path goes");
+            debug!(path = %path.display(), %errno, "cannot watch for this path to go");
         }
     }
 
     /// Opens the file at `path`, as the host sees it.
     ///
-    /// Never waits for the other end of a FIFO, and never makes a terminal ours.
+    /// Never waits for the other end of a FIFO, and never takes a controlling terminal.
     fn open(&self, path: &Path) -> Result<OwnedFd, LinkCause> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
         self.open_with(path, flags).map_err(|errno| match errno {
             Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH => self.missing(path),
-            // A socket's file, a device without its driver, links in a circle, a name that no file can have.
+            // A socket's file, a device without a driver, a loop of links, an impossible name.
             Errno::ENXIO | Errno::ENODEV | Errno::ELOOP | Errno::ENAMETOOLONG => LinkCause::NotANetns(path.to_owned()),
             Errno::EACCES if self.is_bare(path) => LinkCause::NotMounted(path.to_owned()),
             Errno::EACCES if path.starts_with("/proc") => LinkCause::refused(
                 "open the network namespace",
-                "Permission denied: a process of another user's, or with more capabilities, takes CAP_SYS_PTRACE",
+                "Permission denied: for a process of another user, or with more capabilities, this takes CAP_SYS_PTRACE",
             ),
             errno => failed("open the network namespace", &errno.into()),
         })
     }
 
-    /// Opens what is at an absolute path, as the host sees it. There is nothing at another.
+    /// Opens what is at an absolute path, as the host sees it. Nothing is at a relative one.
     fn open_with(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
         let relative = path.strip_prefix("/").map_err(|_| Errno::ENOENT)?;
         match &self.prefix {
@@ -104,7 +86,7 @@ impl Host {
         }
     }
 
-    /// Returns what it means that nothing is at `path`: that depends on whether its directory is there.
+    /// Returns what it means that nothing is at `path`, which depends on whether its directory is there.
     fn missing(&self, path: &Path) -> LinkCause {
         if path.is_relative() {
             return LinkCause::NoNetns(path.to_owned());
@@ -117,7 +99,8 @@ impl Host {
         }
     }
 
-    /// Returns whether an empty file is at the path, which runtimes make to mount a namespace on. It need not be readable.
+    /// Returns whether the path is an empty file, such as runtimes make to mount a namespace on. It need not be
+    /// readable.
     fn is_bare(&self, path: &Path) -> bool {
         self.open_with(path, OFlag::O_PATH | OFlag::O_CLOEXEC).is_ok_and(|file| is_bare(&file))
     }
@@ -131,8 +114,8 @@ fn is_proc<F: AsFd>(directory: &F) -> bool {
 /// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
 /// is one.
 ///
-/// The kernel follows no magic link in that mode (EXDEV), and `/proc/<pid>/ns/net` is one. So where it finds one the
-/// path is opened as it reads, which is right for such a path: no other link lies on its way.
+/// The kernel follows no magic link in that mode (EXDEV), and `/proc/<pid>/ns/net` is one. Such a path is opened as it
+/// reads, which is right: it contains no other link.
 fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
     let root = open(prefix, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
@@ -142,14 +125,14 @@ fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<Owned
     }
 }
 
-/// Returns whether it is an empty file on a file system: what is in `/proc`, or is a namespace, is none.
+/// Returns whether it is an empty file on a file system, not something in `/proc` and not a namespace.
 fn is_bare(file: &OwnedFd) -> bool {
     let is_regular = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFREG;
     fstat(file).is_ok_and(|found| is_regular(found.st_mode) && found.st_size == 0)
         && fstatfs(file).is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
 }
 
-/// Whether a namespace lives, as far as can be found out.
+/// Whether a namespace is alive, as far as can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Alive,
@@ -157,10 +140,10 @@ pub(super) enum Found {
     Unclear,
 }
 
-/// A thread's own part in the work.
+/// The state of one worker thread.
 pub(super) struct Worker {
     host: Arc<Host>,
-    /// A socket in the host's namespace, opened when first needed.
+    /// A socket in the host's namespace, opened on first use.
     netlink: Option<Netlink>,
     stranded: bool,
 }
@@ -170,7 +153,7 @@ impl Worker {
         Self { host, netlink: None, stranded: false }
     }
 
-    /// Tells whether the thread could not come back to the host's namespace, and must end.
+    /// Returns whether the thread could not get back to the host's namespace and must end.
     pub(super) fn is_stranded(&self) -> bool {
         self.stranded
     }
@@ -193,7 +176,7 @@ impl Worker {
         }
     }
 
-    /// Opens the socket of an exchange behind a port of the link `on`, which is made for it.
+    /// Opens the socket of an exchange on a new port of the link `on`.
     fn open_port(&mut self, on: u32, vlan: u16, mac: Mac, want: Sockets) -> Result<Opened, LinkCause> {
         let news = Port::news()?;
         let netlink = opened(&mut self.netlink)?;
@@ -210,7 +193,8 @@ impl Worker {
         opened
     }
 
-    /// Takes `steps` at the target for as long as `goes_on`, which hears how many were taken, and returns what is there then.
+    /// Takes `steps` at the target while `goes_on`, which is told how many were taken, returns true; then returns what
+    /// is there.
     ///
     /// The watch hears the target's namespace before the first step.
     pub(super) fn apply(
@@ -236,10 +220,11 @@ impl Worker {
         }
     }
 
-    /// Sets the target's link up for as long as `goes_on`, and returns what is there then. Where it has carrier and `wish` is there,
-    /// it opens the sockets of an exchange too, whose answers name the client by that hardware address, or else by the link's.
+    /// Sets the target's link up while `goes_on` returns true, then returns what is there. If it has carrier and there
+    /// is a `wish`, also opens the sockets of an exchange whose answers name the client by that hardware address, or
+    /// else by the link's.
     ///
-    /// Why they could not be opened is for who opens them by themselves to find out.
+    /// If they cannot be opened, whoever opens them separately finds out why.
     pub(super) fn prepare(
         &mut self,
         target: &Target,
@@ -263,9 +248,9 @@ impl Worker {
         })
     }
 
-    /// Finds out whether a namespace lives: whether it has its number still, or the path leads to it.
+    /// Finds out whether a namespace is alive: whether it still has its number, or the path leads to it.
     ///
-    /// Its number alone is no proof of life. The next namespace may have got it already.
+    /// Its number alone is no proof of life: the next namespace may already have it.
     pub(super) fn find(&mut self, number: i32, path: &Path, cookie: Cookie) -> Found {
         if let Ok(false) = self.here().map(|netlink| netlink.has_number(number)) {
             return Found::Dead;
@@ -279,7 +264,7 @@ impl Worker {
             Ok(_) => Found::Alive,
             Err(cause) if cause.is_gone() => Found::Dead,
             Err(cause) => {
-                debug!(?cookie, %cause, "it cannot be found out whether a namespace lives");
+                debug!(?cookie, %cause, "cannot find out whether a namespace is alive");
                 Found::Unclear
             }
         }
@@ -296,7 +281,7 @@ impl Worker {
         self.visit(path, expected, |netlink, cookie, _| netlink.apply(which, cookie, steps, goes_on))
     }
 
-    /// Works at the links of the namespace at `path`, which the watch hears from then on.
+    /// Works on the links of the namespace at `path`, which the watch hears from then on.
     fn visit<T>(
         &mut self,
         path: &Path,
@@ -304,7 +289,7 @@ impl Worker {
         work: impl FnOnce(&mut Netlink, Cookie, &OwnedFd) -> Result<T, LinkCause>,
     ) -> Result<T, LinkCause> {
         let host = Arc::clone(&self.host);
-        // First, so that nothing is missed that goes after it was seen.
+        // First, so that nothing is missed that goes after it is seen.
         host.watch(path);
         self.within(path, |ns| {
             let mut netlink = Netlink::open().map_err(unopened)?;
@@ -332,16 +317,16 @@ impl Worker {
         opened(&mut self.netlink)
     }
 
-    /// Runs `work` inside the namespace at `path`, which it is given the file of.
+    /// Runs `work` inside the namespace at `path`; it is given that file.
     ///
-    /// setns itself tells whether that is a network namespace: of anything else it makes EINVAL.
+    /// setns itself checks that it is a network namespace: for anything else it returns EINVAL.
     fn within<T>(&mut self, path: &Path, work: impl FnOnce(&OwnedFd) -> Result<T, LinkCause>) -> Result<T, LinkCause> {
         let ns = self.host.open(path)?;
         setns(&ns, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
             Errno::EINVAL if is_bare(&ns) => LinkCause::NotMounted(path.to_owned()),
             Errno::EINVAL => LinkCause::NotANetns(path.to_owned()),
             Errno::EPERM => {
-                LinkCause::refused("enter the network namespace", "Operation not permitted: it takes CAP_SYS_ADMIN")
+                LinkCause::refused("enter the network namespace", "Operation not permitted: this takes CAP_SYS_ADMIN")
             }
             errno => LinkCause::refused("enter the network namespace", errno.desc()),
         })?;
@@ -352,7 +337,7 @@ impl Worker {
     }
 }
 
-/// Brings the thread back to the host's namespace, also out of a panic.
+/// Brings the thread back to the host's namespace, even from a panic.
 struct Back<'a> {
     host: &'a Host,
     stranded: &'a mut bool,
@@ -361,7 +346,7 @@ struct Back<'a> {
 impl Drop for Back<'_> {
     fn drop(&mut self) {
         if let Err(errno) = setns(&self.host.ns, CloneFlags::CLONE_NEWNET) {
-            error!(%errno, "a worker thread cannot come back to the host's namespace and is replaced");
+            error!(%errno, "a worker thread cannot get back to the host's namespace and is replaced");
             *self.stranded = true;
         }
     }
@@ -372,7 +357,7 @@ impl Drop for Back<'_> {
 enum Expected {
     Any,
     NotHost,
-    /// One that was seen, and allowed, before.
+    /// One that was seen and allowed before.
     This(Cookie),
 }
 
@@ -388,7 +373,7 @@ fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Expected) -> Res
     }
 }
 
-/// Returns the socket, opened when there is none yet, in the calling thread's namespace.
+/// Returns the socket, opening it first if there is none, in the calling thread's namespace.
 fn opened(netlink: &mut Option<Netlink>) -> Result<&mut Netlink, LinkCause> {
     match netlink {
         Some(netlink) => Ok(netlink),
@@ -401,5 +386,5 @@ fn unopened(error: io::Error) -> LinkCause {
 }
 
 fn unidentified(error: io::Error) -> LinkCause {
-    LinkCause::refused("identify the network namespace (Linux 5.14 can)", error)
+    LinkCause::refused("identify the network namespace (this takes Linux 5.14)", error)
 }

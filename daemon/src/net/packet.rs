@@ -1,15 +1,14 @@
 //! Packet sockets: all frames of an exchange leave and enter through one.
 //!
-//! A packet socket stands below the namespace's IP: neither routes nor firewall rules of the families ip, ip6 and inet
-//! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the hook
-//! `ingress` of the family netdev, which stops frames on their way to one that asked for IP. And on a parent one that
-//! asked for IP does not see what is addressed to a child's Ethernet address. A filter in the kernel picks ours out.
-//! What is *sent* passes the hook `egress` of the family netdev, as everything does; a rule there refuses it (ENOBUFS).
+//! A packet socket sits below the namespace's IP: neither routes nor firewall rules of the families ip, ip6 and inet
+//! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the
+//! `ingress` hook of the netdev family, which can stop frames on their way to a socket for IP only. And on a parent, a
+//! socket for IP only does not see frames addressed to a child's Ethernet address. A filter in the kernel picks ours
+//! out. What is *sent* passes the `egress` hook of the netdev family, as everything does; a rule there can refuse it
+//! (ENOBUFS).
 #![allow(unsafe_code)] // One conversion: see `everything_at`.
 
 use std::io::{self, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use leasehold_core::link::{Hears, Link, LinkCause, Sockets};
@@ -22,19 +21,15 @@ use nix::sys::socket::{
     recvmsg, send, sockopt,
 };
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
-use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::sync::OwnedSemaphorePermit;
-use tracing::debug;
 
 use super::failed;
-use super::filter::{self, CLIENT_PORT, Ours};
-use super::port::Port;
-use super::process::Process;
+use super::filter::{self, LONGEST, Ours};
+use super::ready::OneFd;
 use super::reaper::Reaper;
 
-/// The longest frame that is taken, in bytes: a DHCP message of 1500 bytes with all its headers, and room.
-pub(super) const LONGEST: usize = 2048;
-/// What the kernel may hold for one socket, in bytes of its own accounting: a hundred answers.
+/// How much the kernel may hold for one socket, in bytes of its own accounting: a hundred answers.
 const RECEIVE_BUFFER: usize = 128 * 1024;
 
 sockopt_impl!(AuxData, SetOnly, libc::SOL_PACKET, libc::PACKET_AUXDATA, bool);
@@ -42,81 +37,20 @@ sockopt_impl!(IgnoreOutgoing, SetOnly, libc::SOL_PACKET, libc::PACKET_IGNORE_OUT
 sockopt_impl!(AddMembership, SetOnly, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, libc::packet_mreq);
 sockopt_impl!(Statistics, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, libc::tpacket_stats);
 
-/// The sockets of one exchange.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) packet: PacketSocket,
-    /// Holds port 68 and is never read.
-    pub(super) hold: Option<Socket>,
-    /// The port that it sends by, if one was made for it.
-    pub(super) port: Option<Port>,
-    /// The process that its namespace is known by, if one is.
-    pub(super) process: Option<Process>,
-}
-
-impl Opened {
-    /// Makes a packet socket in the calling thread's namespace, with its filter, that hears nothing yet.
-    ///
-    /// It gets its protocol only when it is bound: given one at once it would hear every link until the filter is on,
-    /// and binding it would wait for an RCU grace period.
-    pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
-        let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
-            let ours = Ours { chaddr: want.chaddr, own: link.mac(), inside: matches!(link, Link::InNetns { .. }) };
-            socket.attach_filter(&filter::exchange(&ours, want.arp))?;
-            let packet = PacketSocket {
-                fd: Some(OwnedFd::from(socket)),
-                ours,
-                ifindex: ifindex_of(link),
-                vlan: vlan_of(link),
-                reaper,
-                places: None,
-            };
-            AuxData.set(&packet, &true)?;
-            IgnoreOutgoing.set(&packet, &true)?;
-            sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
-            Ok(packet)
-        });
-        let packet = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                LinkCause::refused("open a packet socket", "Operation not permitted: it takes CAP_NET_RAW")
-            }
-            _ => failed("open a packet socket", &error),
-        })?;
-        Ok(Self { packet, hold: None, port: None, process: None })
-    }
-
-    /// Lets it hear its link, and opens what else is wanted.
-    pub(super) fn bind(self, link: &Link, want: Sockets) -> Result<Self, LinkCause> {
-        let ifindex = ifindex_of(link);
-        self.packet.bind()?;
-        if let Link::Parent { mac, .. } = *link {
-            self.packet.hear_also(mac)?;
-        }
-        let hold = want.hold_port.and_then(|address| match hold_port(address, ifindex) {
-            Ok(socket) => Some(socket),
-            Err(error) => {
-                debug!(%address, ifindex, %error, "port 68 is not held");
-                None
-            }
-        });
-        Ok(Self { hold, ..self })
-    }
-}
-
 /// A packet socket. It is closed by the reaper.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     fd: Option<OwnedFd>,
     ours: Ours,
-    ifindex: u32,
-    /// The VLAN whose tag its frames bear on the link; 0: none.
+    pub(super) ifindex: u32,
+    /// The VLAN whose tag its frames carry on the link; 0 is none.
     vlan: u16,
     reaper: Reaper,
-    /// What its exchange takes up of the sockets that may be open, until it is closed.
+    /// Its exchange's share of the sockets that may be open, until it is closed.
     pub(super) places: Option<OwnedSemaphorePermit>,
 }
 
-/// What became of a frame that was to be sent.
+/// The result of sending a frame.
 #[derive(Debug)]
 pub(super) enum Sent {
     /// The link took it.
@@ -129,7 +63,7 @@ pub(super) enum Sent {
     Gone,
 }
 
-/// Where frames are received into.
+/// The buffers that frames are received into.
 #[derive(Debug)]
 pub(super) struct Receiver {
     frame: [u8; LONGEST],
@@ -143,22 +77,51 @@ impl Receiver {
 }
 
 impl PacketSocket {
-    fn bind(&self) -> Result<(), LinkCause> {
+    /// Makes a packet socket in the calling thread's namespace, with its filter; it hears nothing yet.
+    ///
+    /// It gets its protocol only when it is bound: given one at once it would hear every link until the filter is on,
+    /// and binding it would wait for an RCU grace period.
+    pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
+        let (Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. }) = *link;
+        let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
+            let ours = Ours { chaddr: want.chaddr, own: link.mac(), inside: matches!(link, Link::InNetns { .. }) };
+            socket.attach_filter(&filter::exchange(&ours, want.arp))?;
+            let packet =
+                Self { fd: Some(OwnedFd::from(socket)), ours, ifindex, vlan: vlan_of(link), reaper, places: None };
+            AuxData.set(&packet, &true)?;
+            IgnoreOutgoing.set(&packet, &true)?;
+            sockopt::RcvBuf.set(&packet, &RECEIVE_BUFFER)?;
+            Ok(packet)
+        });
+        opened.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                LinkCause::refused("open a packet socket", "Operation not permitted: this takes CAP_NET_RAW")
+            }
+            _ => failed("open a packet socket", &error),
+        })
+    }
+
+    /// Lets it hear its link, and on a parent what is addressed to the exchange's Ethernet address.
+    pub(super) fn bind(&self, link: &Link) -> Result<(), LinkCause> {
         match bind(self.as_raw_fd(), &everything_at(self.ifindex)) {
             Ok(()) => {}
             Err(Errno::ENODEV | Errno::ENXIO) => return Err(self.no_link()),
             Err(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
         }
-        // A link that is down takes the socket, and leaves an error in it.
+        // A link that is down accepts the socket, and leaves an error in it.
         match sockopt::SocketError.get(self) {
-            Ok(0) => Ok(()),
-            Ok(libc::ENETDOWN) => Err(LinkCause::Down),
-            Ok(errno) => Err(LinkCause::refused("bind a packet socket", io::Error::from_raw_os_error(errno))),
-            Err(errno) => Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
+            Ok(0) => {}
+            Ok(libc::ENETDOWN) => return Err(LinkCause::Down),
+            Ok(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from_raw_os_error(errno))),
+            Err(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
+        }
+        match *link {
+            Link::Parent { mac, .. } => self.hear_also(mac),
+            Link::InNetns { .. } => Ok(()),
         }
     }
 
-    /// Makes the link take in what is addressed to `mac`, where that is not its own address.
+    /// Makes the link accept frames addressed to `mac`, if that is not its own address.
     fn hear_also(&self, mac: Mac) -> Result<(), LinkCause> {
         let own =
             self.bound().map_err(|errno| LinkCause::refused("look at a packet socket", io::Error::from(errno)))?;
@@ -174,16 +137,16 @@ impl PacketSocket {
         };
         AddMembership
             .set(self, &membership)
-            .map_err(|errno| LinkCause::refused("hear a further Ethernet address", io::Error::from(errno)))
+            .map_err(|errno| LinkCause::refused("hear another Ethernet address", io::Error::from(errno)))
     }
 
-    /// Hears this of ARP from here on, and nothing else. What came before is still to be taken.
+    /// Hears this of ARP from here on, and nothing else. Frames that came before are still there to be taken.
     pub(super) fn hear(&self, arp: Hears) -> Result<(), LinkCause> {
         let attached = SockRef::from(self).attach_filter(&filter::arp(&self.ours, arp));
         attached.map_err(|error| LinkCause::refused("change what a packet socket hears", error))
     }
 
-    /// Takes the next frame, cut where it is too long to be ours.
+    /// Takes the next frame, cut if it is too long to be ours.
     pub(super) fn receive(&self, into: &mut Receiver) -> io::Result<(Vec<u8>, FrameMeta)> {
         let (length, meta) = {
             let mut parts = [IoSliceMut::new(&mut into.frame)];
@@ -201,7 +164,7 @@ impl PacketSocket {
                     read_aux_data(&message.data_bytes, &mut meta);
                 }
             }
-            // As seen from within its own VLAN, where nothing but what comes from there is untagged.
+            // As seen from within its own VLAN, where only that VLAN's frames are untagged.
             meta.vlan ^= self.vlan;
             // The filter cuts a longer frame to one byte more than fits, which shows here.
             meta.cut = got.flags.contains(MsgFlags::MSG_TRUNC);
@@ -223,7 +186,7 @@ impl PacketSocket {
         }
     }
 
-    /// Says what an error of `receive` means: the kernel tells of a link that went down and of one that went away alike.
+    /// Returns what an error of `receive` means: the kernel reports a link that went down and one that went away alike.
     pub(super) fn cause_of(&self, error: &io::Error) -> LinkCause {
         if error.raw_os_error() != Some(libc::ENETDOWN) {
             return LinkCause::refused("receive", error);
@@ -235,14 +198,14 @@ impl PacketSocket {
         }
     }
 
-    /// Returns what it is bound to, with the link's own Ethernet address.
+    /// Returns the address it is bound to, which holds the link's own Ethernet address.
     fn bound(&self) -> nix::Result<LinkAddr> {
-        // The kernel's answer is shorter than a LinkAddr wants to be read from.
+        // The kernel's answer is too short to be read as a LinkAddr.
         let address: SockaddrStorage = getsockname(self.as_raw_fd())?;
         address.as_link_addr().copied().ok_or(Errno::EAFNOSUPPORT)
     }
 
-    /// Says that the socket's link does not exist.
+    /// Returns the cause for a link that does not exist.
     pub(super) fn no_link(&self) -> LinkCause {
         LinkCause::NoLink(format!("with index {}", self.ifindex))
     }
@@ -258,6 +221,9 @@ impl AsFd for PacketSocket {
         self.fd.as_ref().expect("only drop takes it").as_fd()
     }
 }
+
+// SAFETY: it holds an OwnedFd that only its drop takes.
+unsafe impl OneFd for PacketSocket {}
 
 impl AsRawFd for PacketSocket {
     fn as_raw_fd(&self) -> RawFd {
@@ -290,17 +256,6 @@ fn everything_at(ifindex: u32) -> LinkAddr {
     address.expect("family and length are those of a sockaddr_ll")
 }
 
-/// Opens a UDP socket on `address`, port 68, at one link, that takes what comes and keeps nothing.
-fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind_device_by_index_v4(NonZeroU32::new(ifindex))?;
-    // Nobody reads it, so nothing need be stored: a packet that the filter drops has found its port nevertheless.
-    socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
-    socket.bind(&SocketAddrV4::new(address, CLIENT_PORT).into())?;
-    Ok(socket)
-}
-
 /// Reads a `struct tpacket_auxdata` (linux/if_packet.h): status, len, snaplen as u32; mac, net, vlan_tci, vlan_tpid
 /// as u16.
 fn read_aux_data(bytes: &[u8], meta: &mut FrameMeta) {
@@ -315,7 +270,7 @@ fn read_aux_data(bytes: &[u8], meta: &mut FrameMeta) {
     }
 }
 
-/// Returns the VLAN whose tag frames bear on a link. In a bridge's port it is the bridge that tags.
+/// Returns the VLAN whose tag frames carry on a link. On a bridge's port the bridge adds the tag.
 fn vlan_of(link: &Link) -> u16 {
     match *link {
         Link::Parent { vlan, port: false, .. } => vlan,
@@ -323,15 +278,10 @@ fn vlan_of(link: &Link) -> u16 {
     }
 }
 
-/// Puts a VLAN's tag into a frame (802.1Q-2018 §9.6); `None` when there is none to put in.
+/// Puts a VLAN's tag into a frame (802.1Q-2018 §9.6); `None` if there is none to put in.
 fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
     const ADDRESSES: usize = 12;
     let (addresses, rest) = frame.split_at_checked(ADDRESSES).filter(|_| vlan != 0)?;
     let protocol = (libc::ETH_P_8021Q as u16).to_be_bytes();
     Some([addresses, &protocol, &vlan.to_be_bytes(), rest].concat())
-}
-
-fn ifindex_of(link: &Link) -> u32 {
-    let (Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. }) = *link;
-    ifindex
 }

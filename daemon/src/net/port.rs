@@ -1,16 +1,16 @@
 //! A port of a bridge, or of a parent of macvlans, made for one exchange.
 //!
-//! A frame that is sent on a bridge leaves by its ports and never reaches whoever listens on the bridge itself; one that
-//! comes in by a port reaches both. So the exchange gets a veth: one end is a port of the bridge, its socket is on the other.
-//! A frame that is sent on the parent of macvlans leaves by the wire and reaches none of them; what one of them sends reaches
+//! A frame sent on a bridge leaves by its ports and never reaches a listener on the bridge itself; one that comes in by
+//! a port reaches both. So the exchange gets a veth: one end is a port of the bridge, and its socket is on the other. A
+//! frame sent on the parent of macvlans leaves by the wire and reaches none of them; one that a macvlan sends reaches
 //! the wire and the others. So there the exchange gets a macvlan, in bridge mode.
 //!
-//! The socket's end is in a network namespace of its own, which nothing but the socket keeps alive. In the host's it would
-//! answer the whole LAN's ARP for the host's addresses. And so it needs no cleaning up: when the socket closes, and be it
-//! because the daemon is killed, the kernel ends the namespace, and the veth with both ends, or the macvlan, goes with it.
+//! The socket's end is in a network namespace of its own, which only the socket keeps alive. In the host's, it would
+//! answer ARP for the host's addresses on the whole LAN. It also needs no cleaning up: when the socket closes, even
+//! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, go with it.
 //!
-//! The bridge must not notice its passing port. A bridge takes the lowest Ethernet address of its ports for its own, and
-//! the smallest MTU: this one's address is high, and its MTU is the bridge's. A parent takes no notice of a macvlan.
+//! The bridge must not change because of it. A bridge takes on the lowest Ethernet address and the smallest MTU of its
+//! ports: this one's address is high, and its MTU is the bridge's. A parent is not affected by a macvlan.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -31,27 +31,26 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::failed;
-use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which, encode};
-use super::netns::own_ns;
+use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which, encode, own_ns};
 use super::ready::Ready;
 use super::steps::link_message;
 
-/// How long a bridge may take until it forwards what a new port sends. One that speaks the spanning tree protocol first
+/// How long a bridge may take before it forwards what a new port sends. With the spanning tree protocol it first
 /// listens and then learns, for at most 30 s each (802.1D-1998 §8.10.2).
 const FORWARDS_WITHIN: Duration = Duration::from_secs(62);
 /// The socket's end, in its own namespace.
 const INSIDE: &str = "eth0";
-/// The bridge's end; the kernel puts a number in.
+/// The bridge's end; the kernel fills in a number.
 const OUTSIDE: &str = "lh-%d";
-/// What an operator reads who finds the bridge's end.
+/// What an operator who finds the bridge's end gets to read.
 const ALIAS: &str = "leasehold: gives a lease back, and goes by itself";
 
-/// A port that what is sent may not go through yet.
+/// A port that may not forward yet.
 #[derive(Debug)]
 pub(super) struct Port {
-    /// The link that tells whether it does.
+    /// The link whose state says whether it does.
     index: u32,
-    /// Hears of links in that link's namespace.
+    /// Receives news of links in that link's namespace.
     news: Arc<Socket>,
     forwards: fn(&LinkAnswer) -> bool,
 }
@@ -63,18 +62,18 @@ pub(super) struct Place<'a> {
 }
 
 impl Port {
-    /// Opens what hears of links in the calling thread's namespace.
+    /// Opens a socket for news of links in the calling thread's namespace.
     pub(super) fn news() -> Result<Arc<Socket>, LinkCause> {
         let opened = Socket::new(NETLINK_ROUTE).and_then(|mut socket| {
             socket.bind_auto()?;
             socket.add_membership(libc::RTNLGRP_LINK)?;
             Ok(Arc::new(socket))
         });
-        opened.map_err(|error| failed("hear of links", &error))
+        opened.map_err(|error| failed("open a netlink socket for links", &error))
     }
 
-    /// Makes a port of the link `on` at `host`, whose end here gets the address `mac`. Returns the port, and the index of the
-    /// end that is here. `news`, from the host's namespace, hears of a bridge's port.
+    /// Makes a port of the link `on` at `host`, whose end in this namespace gets the address `mac`. Returns the port
+    /// and the index of that end. `news`, from the host's namespace, reports on a bridge's port.
     pub(super) fn make(
         host: Place<'_>,
         on: u32,
@@ -135,7 +134,7 @@ impl Port {
         Ok((Self { index, news, forwards: LinkAnswer::has_carrier }, index))
     }
 
-    /// Waits until what the port sends goes through.
+    /// Waits until the port forwards.
     pub(super) async fn forwards(self) -> Result<(), LinkCause> {
         let waited = timeout(FORWARDS_WITHIN, self.hear_of_it()).await;
         let heard = waited.map_err(|_| LinkCause::TimedOut)?;
@@ -156,7 +155,7 @@ impl Port {
                     }
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // Something was lost, and may have been what is waited for.
+                    // Messages were lost, perhaps the one waited for.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => ask(&news, self.index)?,
                     Err(error) => return Err(error),
                 }
@@ -166,7 +165,7 @@ impl Port {
     }
 }
 
-/// Asks how the port stands. The answer comes as the news do.
+/// Asks for the port's state. The answer comes among the news.
 fn ask(news: &Socket, index: u32) -> io::Result<()> {
     let mut request = LinkMessage::default();
     request.header.index = index;
@@ -174,7 +173,7 @@ fn ask(news: &Socket, index: u32) -> io::Result<()> {
     news.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
 }
 
-/// Returns whether this is the message that the port forwards.
+/// Returns whether this message says that the port forwards.
 fn tells(message: &NetlinkBuffer<&[u8]>, index: u32, forwards: fn(&LinkAnswer) -> bool) -> bool {
     message.message_type() == libc::RTM_NEWLINK
         && LinkAnswer::read(message.payload()).is_ok_and(|link| link.index == index && forwards(&link))
@@ -221,12 +220,12 @@ fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
     RouteNetlinkMessage::NewLink(inside)
 }
 
-/// Keeps the kernel from speaking IPv6 over a link of ours. Where it cannot, it has none.
+/// Keeps the kernel from speaking IPv6 over a link of ours. If this fails, the kernel has no IPv6.
 fn without_ipv6(netlink: &mut Netlink, index: u32) {
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
     let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]);
     if let Err(error) = netlink.set(index, attribute) {
-        debug!(index, %error, "a link makes IPv6 addresses");
+        debug!(index, %error, "cannot turn IPv6 off on a link");
     }
 }
 

@@ -1,7 +1,7 @@
-//! The process that a namespace is known by: `/proc/<pid>/ns/net`.
+//! The process by which a namespace is known: `/proc/<pid>/ns/net`.
 //!
-//! That path goes with the process, which nothing tells but the process itself. While an exchange is open, whose socket keeps
-//! the namespace alive, the process's end is heard through a descriptor of it.
+//! That path goes when the process ends, and only the process itself tells. While an exchange is open, whose socket
+//! keeps the namespace alive, a descriptor of the process reports its end.
 #![allow(unsafe_code)] // One system call that nix has no function for.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -11,7 +11,9 @@ use leasehold_core::link::LinkCause;
 use nix::libc;
 use nix::sys::stat::{fstat, stat};
 
-/// A process, which can be read when it has ended.
+use super::ready::OneFd;
+
+/// A process, whose descriptor becomes readable when it ends.
 #[derive(Debug)]
 pub(super) struct Process {
     fd: OwnedFd,
@@ -19,15 +21,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens the process that the path of the namespace `ns` names. `None` where it names none, or one that this process does
-    /// not know by that number: a daemon in a container may have numbers of its own.
+    /// Opens the process that the path of the namespace `ns` names. `None` if it names none, or if that number means
+    /// another process here: a daemon in a container may have its own PID namespace.
     pub(super) fn of(path: &Path, ns: &OwnedFd) -> Option<Self> {
         let fd = open(pid_in(path)?)?;
         let (there, here) = (stat(path).ok()?, fstat(ns).ok()?);
         ((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)).then(|| Self { fd, path: path.to_owned() })
     }
 
-    /// Says that the namespace's path is gone.
+    /// Returns the cause for a namespace whose path is gone.
     pub(super) fn no_netns(&self) -> LinkCause {
         LinkCause::NoNetns(self.path.clone())
     }
@@ -38,6 +40,9 @@ impl AsFd for Process {
         self.fd.as_fd()
     }
 }
+
+// SAFETY: it holds an OwnedFd that none of its methods replaces.
+unsafe impl OneFd for Process {}
 
 /// Returns the process in `/proc/<pid>/ns/net`.
 fn pid_in(path: &Path) -> Option<libc::pid_t> {
@@ -51,7 +56,7 @@ fn open(pid: libc::pid_t) -> Option<OwnedFd> {
     // SAFETY: pidfd_open(2) takes two numbers and no pointer.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the call has just made the descriptor, and nobody else knows of it.
+    // SAFETY: the call has just made the descriptor, and nothing else owns it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

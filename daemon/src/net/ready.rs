@@ -1,4 +1,4 @@
-//! Waiting on the loop until a descriptor can be read, or has an error to tell.
+//! Waiting on the loop until a descriptor can be read or has an error.
 #![allow(unsafe_code)] // tokio wants a promise about the descriptor that no type of std's makes.
 
 use std::io;
@@ -11,13 +11,10 @@ use nix::sys::timerfd::TimerFd;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-use super::packet::PacketSocket;
-use super::process::Process;
-
 /// Something that owns one descriptor.
 ///
 /// # Safety
-/// `as_fd` returns the same open descriptor from the making of the value to its drop.
+/// `as_fd` returns the same open descriptor for the whole life of the value.
 pub(crate) unsafe trait OneFd: AsFd {}
 
 // SAFETY: it holds an OwnedFd that none of its methods replaces.
@@ -26,12 +23,8 @@ unsafe impl OneFd for TimerFd {}
 unsafe impl OneFd for Arc<netlink_sys::Socket> {}
 // SAFETY: it holds an OwnedFd that none of its methods replaces.
 unsafe impl OneFd for Arc<Inotify> {}
-// SAFETY: it holds an OwnedFd that none of its methods replaces.
-unsafe impl OneFd for Process {}
-// SAFETY: it holds an OwnedFd that only its drop takes.
-unsafe impl OneFd for PacketSocket {}
 
-/// A descriptor whose readiness the loop hears of.
+/// A descriptor registered with the loop.
 #[derive(Debug)]
 pub(crate) struct Ready<T: OneFd>(AsyncFd<Owner<T>>);
 
@@ -49,7 +42,7 @@ impl<T: OneFd> Ready<T> {
     /// An error counts: a packet socket whose link goes down has nothing to read.
     const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
 
-    /// Registers a descriptor with the runtime that is called from.
+    /// Registers a descriptor with the current runtime.
     pub(crate) fn new(inner: T) -> io::Result<Self> {
         // SAFETY: `Owner` shows the descriptor of a OneFd, which stays the same and open; the AsyncFd owns it.
         let fd = unsafe { AsyncFd::register_with_interest(Owner(inner), Self::INTEREST) };
@@ -58,7 +51,7 @@ impl<T: OneFd> Ready<T> {
 
     /// Waits until there is something to read or an error.
     ///
-    /// [`Readiness::is_over`] must be called when reading found nothing, or this returns at once the next time.
+    /// Call [`Readiness::is_over`] when reading found nothing, or this returns at once the next time.
     pub(crate) async fn wait(&self) -> io::Result<Readiness<'_, T>> {
         self.0.ready(Self::INTEREST).await.map(Readiness)
     }
@@ -72,11 +65,11 @@ impl<T: OneFd> Deref for Ready<T> {
     }
 }
 
-/// That something was ready when last heard of.
+/// Proof that something was ready when last checked.
 pub(crate) struct Readiness<'a, T: OneFd>(AsyncFdReadyGuard<'a, Owner<T>>);
 
 impl<T: OneFd> Readiness<'_, T> {
-    /// Says that it is not any more. What became ready meanwhile is not lost.
+    /// Records that it is no longer ready. What became ready meanwhile is not lost.
     pub(crate) fn is_over(&mut self) {
         self.0.clear_ready();
     }

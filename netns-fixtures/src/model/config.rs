@@ -19,9 +19,9 @@ pub struct Config {
     pub pool: (Ipv4Addr, Ipv4Addr),
     /// The lease time in seconds; `u32::MAX` for ever.
     pub lease: u32,
-    /// T1 in seconds, sent where given.
+    /// T1 in seconds, sent if given.
     pub t1: Option<u32>,
-    /// T2 in seconds, sent where given.
+    /// T2 in seconds, sent if given.
     pub t2: Option<u32>,
     /// Routers (3).
     pub routers: Vec<Ipv4Addr>,
@@ -37,7 +37,7 @@ pub struct Config {
     pub extra: Vec<(u8, Vec<u8>)>,
     /// Addresses kept for one client each. They may lie outside the pool.
     pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
-    /// Whether it speaks for the whole wire: it refuses what it does not know to be right.
+    /// Whether it is authoritative for the wire: it refuses whatever it does not know to be right.
     pub authoritative: bool,
     /// Whether it echoes the client identifier (RFC 6842).
     pub echo_client_id: bool,
@@ -45,12 +45,11 @@ pub struct Config {
     pub offer_delay: Duration,
     /// How long a REQUEST that extends a lease waits for its answer (dnsmasq answers nobody while it pings).
     pub extend_delay: Duration,
-    /// How long it works at an answer. It makes one after the other.
+    /// How long it works on an answer. It makes one after the other.
     pub answer_time: Duration,
-    /// Whether it answers an extension with the lease's times alone, as MikroTik's does.
+    /// Whether it answers an extension with only the lease's times, as MikroTik's does.
     pub terse: bool,
-    /// Whether it refuses every REQUEST, as one whose configuration was changed under its clients. What it refuses it has
-    /// no lease for any more.
+    /// Whether it refuses every REQUEST, as after a change of configuration. It drops the lease of what it refuses.
     pub refuses: bool,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
@@ -89,7 +88,7 @@ impl Config {
         }
     }
 
-    /// Adds the lease's times, and of the rest what the client asks for: all of it where it does not say.
+    /// Adds the lease's times, and what else the client asks for, or everything if it does not say.
     pub(super) fn parameters(&self, request: &Message, answer: &mut Message) {
         let list = |addresses: &[Ipv4Addr]| addresses.iter().flat_map(|a| a.octets()).collect::<Vec<u8>>();
         let number = |n: u32| n.to_be_bytes().to_vec();

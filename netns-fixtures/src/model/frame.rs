@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// Everyone on the wire.
+/// The Ethernet broadcast address.
 pub const BROADCAST: Mac = [0xff; 6];
 
-/// A frame, taken apart.
+/// A parsed frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The Ethernet source.
@@ -37,10 +37,23 @@ pub enum Packet<'a> {
     Other(u16),
 }
 
+/// A received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Where from.
+    pub source: SocketAddrV4,
+    /// Where to; `None` if the socket cannot tell.
+    pub destination: Option<SocketAddrV4>,
+    /// The Ethernet source and destination, where known.
+    pub ethernet: Option<(Mac, Mac)>,
+}
+
 /// An ARP packet (RFC 826).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
-    /// Whether it asks; else it answers.
+    /// Whether it is a request or a reply.
     pub request: bool,
     /// The sender's Ethernet address.
     pub sender_mac: Mac,
@@ -79,7 +92,7 @@ pub enum BadFrame {
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 
-/// Takes a frame apart.
+/// Parses a frame.
 pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, BadFrame> {
     let (header, rest) = bytes.split_at_checked(ETHERNET).ok_or(BadFrame::Short)?;
     let packet = match u16::from_be_bytes([header[12], header[13]]) {
@@ -99,7 +112,7 @@ fn ipv4(bytes: &[u8]) -> Result<Packet<'_>, BadFrame> {
         return Err(BadFrame::IpChecksum);
     }
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // Ethernet pads to 60 bytes; more than that is the sender's mistake.
+    // Ethernet pads to 60 bytes; more padding is the sender's mistake.
     if total < IPV4 || total > bytes.len() || (bytes.len() > total && bytes.len() + ETHERNET > 60) {
         return Err(BadFrame::IpLength);
     }
@@ -169,7 +182,7 @@ pub fn udp(from: Mac, to: Mac, source: SocketAddrV4, destination: SocketAddrV4, 
     out
 }
 
-/// Writes a frame with an ARP packet in it, padded to Ethernet's least.
+/// Writes a frame with an ARP packet in it, padded to Ethernet's minimum.
 pub fn arp(from: Mac, to: Mac, arp: &Arp) -> Vec<u8> {
     let mut out = Vec::with_capacity(60);
     out.extend(to);
@@ -197,7 +210,7 @@ fn pseudo(source: Ipv4Addr, destination: Ipv4Addr, length: usize) -> u32 {
     halves(source) + halves(destination) + 17 + length as u32
 }
 
-/// The Internet checksum before its complement (RFC 1071): all ones over what includes a right checksum.
+/// The Internet checksum before its complement (RFC 1071): all ones over data that includes a correct checksum.
 fn sum(start: u32, bytes: &[u8]) -> u16 {
     let pairs = bytes.chunks_exact(2);
     let odd = pairs.remainder().first().map_or(0, |byte| u32::from(*byte) << 8);

@@ -1,90 +1,17 @@
-//! The judge: reads what clients send against RFC 2131, with the memory that takes.
+//! The judge: checks what clients send against RFC 2131, with the memory that takes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::frame::{BadFrame, Packet, decode};
-use super::message::{ClientKey, Kind, LEAST, Malformed, Message, code};
-use super::server::Datagram;
-use super::table5::{self, Purpose};
+use super::frame::{Datagram, Packet, decode};
+use super::message::{ClientKey, Kind, LEAST, Message, code};
+use super::purpose::Purpose;
+use super::table5;
+use super::violation::Violation;
 
-/// What a client did wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum Violation {
-    #[error("frame: {0}")]
-    Frame(BadFrame),
-    #[error("neither DHCP nor ARP: EtherType {0:#06x}")]
-    Unexpected(u16),
-    #[error("ARP whose sender is not the frame's")]
-    ArpSender,
-    #[error("message: {0}")]
-    Malformed(Malformed),
-    #[error("{0} bytes: some relays and servers drop less than 300")]
-    TooShort(usize),
-    #[error("op {0} is not a request")]
-    Op(u8),
-    #[error("hardware type {0} with a length of {1} is not Ethernet")]
-    Hardware(u8, u8),
-    #[error("hops {0} from a client")]
-    Hops(u8),
-    #[error("{0:?} with flags {1:#06x}")]
-    Flags(Purpose, u16),
-    #[error("{0:?} with secs {1}")]
-    Secs(Purpose, u16),
-    #[error("{0:?} with {1} {2}")]
-    Address(Purpose, &'static str, Ipv4Addr),
-    #[error("chaddr goes on after the hardware address")]
-    ChaddrPadding,
-    #[error("the frame comes from another Ethernet address than chaddr")]
-    ChaddrNotSource,
-    #[error("sname or file holds something")]
-    NamesUsed,
-    #[error("a type, or a set of fields, that no client sends")]
-    NoPurpose,
-    #[error("{0:?} without option {1}")]
-    Missing(Purpose, u8),
-    #[error("{0:?} with option {1}")]
-    Forbidden(Purpose, u8),
-    #[error("option {0} with a length of {1}")]
-    Length(u8, usize),
-    #[error("option {0} before the message type: some servers want that first")]
-    TypeNotFirst(u8),
-    #[error("the parameter request list names {0} before 121 (RFC 3442)")]
-    ListOrder(u8),
-    #[error("the parameter request list names {0} twice")]
-    ListTwice(u8),
-    #[error("a maximum message size of {0}, below 576")]
-    MaxSize(u16),
-    #[error("{0:?} from {1}")]
-    Source(Purpose, std::net::SocketAddrV4),
-    #[error("{0:?} to {1}")]
-    Destination(Purpose, std::net::SocketAddrV4),
-    #[error("{0:?} has an Ethernet destination that is neither one station nor all")]
-    EthernetDestination(Purpose),
-    #[error("another client identifier or chaddr within one xid")]
-    ClientChanged,
-    #[error("a parameter request list unlike the one before")]
-    ListChanged,
-    #[error("REQUEST with secs {0}, which no DISCOVER of its xid had")]
-    SecsChanged(u16),
-    #[error("REQUEST for {address} of {server}, which no OFFER of its xid named")]
-    NotOffered { server: Ipv4Addr, address: Ipv4Addr },
-    #[error("{0:?} for {1}, which this client was never granted")]
-    NeverGranted(Purpose, Ipv4Addr),
-    #[error("{0:?} to {1}, which did not grant the lease")]
-    WrongServer(Purpose, Ipv4Addr),
-    #[error("{0:?} from {1} after its lease ended")]
-    Ended(Purpose, Ipv4Addr),
-    #[error("{0:?} from {1} after it was given back")]
-    GivenBack(Purpose, Ipv4Addr),
-    #[error("{0:?} for {1} after a server refused it with a NAK")]
-    NakIgnored(Purpose, Ipv4Addr),
-}
-
-/// Reads all that is sent on a wire. What is relative to time or to earlier messages is judged when a message is *sent*, so
-/// on a wire that delays or loses it has to sit at the sender.
+/// Judges everything sent on a wire. What depends on time or on earlier messages is judged when a message is *sent*, so
+/// on a wire that delays or loses messages the judge has to sit at the sender.
 #[derive(Debug, Default)]
 pub struct Judge {
     exchanges: BTreeMap<u32, Exchange>,
@@ -94,13 +21,13 @@ pub struct Judge {
     grants: BTreeMap<(ClientKey, Ipv4Addr), Grant>,
 }
 
-/// Older exchanges than these are forgotten; likewise clients and grants.
+/// How many exchanges, clients and grants are remembered; older ones are forgotten.
 const REMEMBERED: usize = 1 << 14;
 
-/// Of one client's choices, older ones than these are forgotten.
+/// How many of one client's choices are remembered.
 const SELECTED: usize = 4;
 
-/// What went under one xid.
+/// What was sent under one xid.
 #[derive(Debug)]
 struct Exchange {
     key: ClientKey,
@@ -114,7 +41,7 @@ struct Exchange {
     acknowledged: bool,
 }
 
-/// What stays the same through all messages of a client.
+/// What stays the same in all messages of a client.
 #[derive(Debug, Default)]
 struct Client {
     latest: u32,
@@ -123,12 +50,12 @@ struct Client {
     list: Option<Vec<u8>>,
 }
 
-/// A lease as the wire saw it.
+/// A lease as seen on the wire.
 #[derive(Debug)]
 struct Grant {
-    /// Who granted it: of several with one pool it may be more than one.
+    /// The servers that granted it: several servers with one pool may.
     servers: Vec<Ipv4Addr>,
-    /// Whose ACK the client heard last: a NAK of another is not for it to believe.
+    /// The server whose ACK the client heard last: it should not believe another server's NAK.
     known: Option<Ipv4Addr>,
     until: Option<Duration>,
     given_back: Option<Purpose>,
@@ -136,7 +63,7 @@ struct Grant {
 }
 
 impl Judge {
-    /// Takes in what a client sends, and returns what is wrong with it.
+    /// Takes a client's datagram, and returns what is wrong with it.
     pub fn client(&mut self, now: Duration, datagram: &Datagram<'_>) -> Vec<Violation> {
         let mut found = Vec::new();
         let message = match Message::decode(datagram.payload) {
@@ -159,7 +86,7 @@ impl Judge {
         found
     }
 
-    /// Takes in a frame that a client's host sends, and returns what is wrong with it.
+    /// Takes a frame from a client's host, and returns what is wrong with it.
     pub fn client_frame(&mut self, now: Duration, bytes: &[u8]) -> Vec<Violation> {
         let frame = match decode(bytes) {
             Ok(frame) => frame,
@@ -177,7 +104,7 @@ impl Judge {
         }
     }
 
-    /// Takes in what a server sends.
+    /// Takes a server's message.
     pub fn server(&mut self, now: Duration, payload: &[u8]) {
         let Ok(message) = Message::decode(payload) else {
             return;
@@ -205,7 +132,7 @@ impl Judge {
         }
     }
 
-    /// Takes in that a server's message reached its client. Only with this is an ignored NAK noticed.
+    /// Records that a server's message reached its client. Without this, an ignored NAK goes unnoticed.
     pub fn heard(&mut self, payload: &[u8]) {
         let Ok(message) = Message::decode(payload) else {
             return;
@@ -233,8 +160,8 @@ impl Judge {
         }
     }
 
-    /// Takes in that the clients ended and began again: they need not remember a NAK, nor, where they could write nothing
-    /// down, that they declined.
+    /// Records that the clients restarted: they need not remember a NAK, nor, if they could write nothing down, that
+    /// they declined.
     pub fn clients_restarted(&mut self, forgetful: bool) {
         for grant in self.grants.values_mut() {
             grant.refused = false;
@@ -252,7 +179,8 @@ impl Judge {
         if purpose.gives_back() {
             return;
         }
-        // What a server was asked to commit it may have committed, for all that the client knows, until it asks for more.
+        // For all the client knows, a server may have committed what it was asked to commit, until the client asks for
+        // more.
         if let Some(selected) = message.address(code::SERVER).zip(message.address(code::REQUESTED)) {
             client.selected.retain(|before| *before != selected);
             client.selected.push_back(selected);
@@ -285,7 +213,7 @@ impl Judge {
             acknowledged: false,
         };
         let exchange = self.exchanges.entry(message.xid).or_insert_with(begin);
-        // Where both differ it is another client, who drew the same number.
+        // If both differ it is another client that drew the same number.
         if (exchange.key != key) != (exchange.hardware != hardware) {
             found.push(Violation::ClientChanged);
         } else if exchange.key != key {

@@ -65,7 +65,7 @@ pub enum ClientKey {
     Hardware([u8; 6]),
 }
 
-/// A message. sname and file are never written, and of those read only whether they were empty is kept.
+/// A message. sname and file are never written; of those read, only whether they were empty is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the RFC's own names")]
 pub struct Message {
@@ -112,7 +112,7 @@ pub enum Malformed {
 
 const FIXED: usize = 236;
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
-/// Old relays and servers drop what is shorter (RFC 1542 §2.1).
+/// The shortest message: old relays and servers drop shorter ones (RFC 1542 §2.1).
 pub(super) const LEAST: usize = 300;
 
 impl Message {
@@ -136,7 +136,7 @@ impl Message {
         }
     }
 
-    /// Reads a message, refusing all that a careful sender would not send.
+    /// Reads a message, refusing anything that a careful sender would not send.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else {
             return Err(Malformed::Short(bytes.len()));
@@ -228,7 +228,7 @@ impl Message {
         [a, b, c, d, e, f]
     }
 
-    /// Returns what the client is known by.
+    /// Returns what identifies the client.
     pub fn key(&self) -> ClientKey {
         match self.option(code::CLIENT_ID) {
             Some(id) => ClientKey::Id(id.to_vec()),
@@ -236,7 +236,7 @@ impl Message {
         }
     }
 
-    /// Tells whether the client wants its answer as a broadcast.
+    /// Returns whether the client asks for its answer by broadcast.
     pub fn wants_broadcast(&self) -> bool {
         self.flags & 0x8000 != 0
     }

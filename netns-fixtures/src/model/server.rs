@@ -5,23 +5,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use super::config::Config;
-use super::frame::Mac;
-use super::judge::{Judge, Violation};
+use super::frame::{BROADCAST, Datagram, Mac};
+use super::judge::Judge;
 use super::message::{ClientKey, Kind, Message, code};
-use super::table5::Purpose;
-
-/// A datagram as it came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
-    /// Its bytes.
-    pub payload: &'a [u8],
-    /// Where from.
-    pub source: SocketAddrV4,
-    /// Where to; `None` when the socket could not tell.
-    pub destination: Option<SocketAddrV4>,
-    /// The Ethernet source and destination, where known.
-    pub ethernet: Option<(Mac, Mac)>,
-}
+use super::purpose::Purpose;
+use super::violation::Violation;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +18,7 @@ pub struct Reply {
     pub payload: Vec<u8>,
     /// Where to: the limited broadcast address, or the client's.
     pub destination: SocketAddrV4,
-    /// The Ethernet destination; `None` where a server leaves it to its kernel's ARP.
+    /// The Ethernet destination; `None` if the server leaves it to its kernel's ARP.
     pub ethernet: Option<Mac>,
     /// How long it is held back.
     pub delay: Duration,
@@ -50,11 +38,11 @@ pub struct Handled {
 pub enum Event {
     /// It offered an address.
     Offered(Ipv4Addr),
-    /// It granted or prolonged a lease.
+    /// It granted or extended a lease.
     Granted(Ipv4Addr, Purpose),
     /// It answered NAK to a claim of this address.
     Refused(Ipv4Addr, Purpose),
-    /// A lease came back.
+    /// A lease was given back.
     Released(Ipv4Addr),
     /// An address was declined.
     Declined(Ipv4Addr),
@@ -65,15 +53,15 @@ pub enum Event {
 /// Why a server did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Not a message, or none that a client sends.
+    /// Not a message, or not one that a client sends.
     NotForServers,
     /// The pool is used up.
     NoAddress,
-    /// The client chose, or means, another server.
+    /// The client chose or means another server.
     OtherServer,
-    /// The client is unknown, and the server does not speak for the wire.
+    /// The client is unknown, and the server is not authoritative.
     Unknown,
-    /// The address is not this client's, and the server does not speak for the wire.
+    /// The address is not this client's, and the server is not authoritative.
     NotItsOwn,
     /// A RELEASE or DECLINE of an address that this client does not have.
     NothingToGiveBack,
@@ -102,21 +90,21 @@ impl Lease {
 #[derive(Debug)]
 pub struct Server {
     config: Config,
-    /// By address; a lease that ended stays until the address is used again, so that its client finds it again.
+    /// By address; an ended lease stays until its address is reused, so that its client gets it back.
     leases: BTreeMap<Ipv4Addr, Lease>,
     /// The address that a client has or last had.
     by_client: BTreeMap<ClientKey, Ipv4Addr>,
     offers: BTreeMap<Ipv4Addr, Lease>,
     declined: BTreeMap<Ipv4Addr, Duration>,
-    /// Where the search for an address that nobody had begins.
+    /// Where the search for a never used address begins.
     fresh: u32,
-    /// Until when it works at answers.
+    /// Until when it is busy with answers.
     busy: Duration,
     judge: Option<Judge>,
     violations: Vec<Violation>,
 }
 
-/// More violations than these are not kept.
+/// The most violations that are kept.
 const VIOLATIONS: usize = 1000;
 
 impl Server {
@@ -125,8 +113,8 @@ impl Server {
         Self { judge: Some(Judge::default()), ..Self::unjudged(config) }
     }
 
-    /// Returns a server that judges nothing: for a wire that delays, doubles and loses, where a [`Judge`] has to sit at
-    /// the sender.
+    /// Returns a server that judges nothing: for a wire that delays, duplicates and loses messages, where a [`Judge`]
+    /// has to sit at the sender.
     pub fn unjudged(config: Config) -> Self {
         let fresh = config.pool.0.to_bits();
         Self {
@@ -167,12 +155,12 @@ impl Server {
         self.leases.get(&address).filter(|lease| lease.active(now))
     }
 
-    /// Ends a lease by the operator's hand.
+    /// Ends a lease, as an operator would.
     pub fn revoke(&mut self, address: Ipv4Addr) {
         self.end(address);
     }
 
-    /// Restarts: offers are forgotten, leases too unless the database was kept.
+    /// Restarts: forgets offers, and leases too unless the database was kept.
     pub fn restart(&mut self, database_kept: bool) {
         self.offers.clear();
         if !database_kept {
@@ -183,7 +171,7 @@ impl Server {
         }
     }
 
-    /// Takes in a datagram that came to port 67.
+    /// Takes a datagram that came to port 67.
     pub fn receive(&mut self, now: Duration, datagram: &Datagram<'_>) -> Handled {
         if let Some(judge) = &mut self.judge {
             let found = judge.client(now, datagram);
@@ -223,7 +211,7 @@ impl Server {
         Handled { event, reply: self.reply(now, &message, event) }
     }
 
-    /// Refuses a REQUEST whatever it is for, unless the client means another server.
+    /// Refuses any REQUEST, unless the client means another server.
     fn storm(&mut self, now: Duration, message: &Message, purpose: Purpose) -> Event {
         if message.address(code::SERVER).is_some_and(|server| server != self.config.id) {
             return Event::Silent(Silence::OtherServer);
@@ -273,14 +261,14 @@ impl Server {
         let address = message.ciaddr;
         match self.has(now, &key, address) && self.free_for(now, &key, address) {
             true => self.grant(now, message, address, purpose),
-            // A RENEW is for this server alone, so no other will set the client right.
+            // A RENEW is for this server alone, so no other will correct the client.
             false if purpose == Purpose::Renew => Event::Refused(address, purpose),
             false => self.refuse(now, &key, address, purpose),
         }
     }
 
-    /// Refuses a claim that may be another server's: only where this one speaks for the wire, and in INIT-REBOOT not where
-    /// it knows nothing against the claim (RFC 2131 §4.3.2).
+    /// Refuses a claim that may be another server's: only if this one is authoritative, and in INIT-REBOOT only if it
+    /// knows something against the claim (RFC 2131 §4.3.2).
     fn refuse(&self, now: Duration, key: &ClientKey, address: Ipv4Addr, purpose: Purpose) -> Event {
         let other = self.by_client.get(key).is_some_and(|held| self.lease(now, *held).is_some());
         let known = other || !self.config.subnet.contains(&address);
@@ -334,7 +322,7 @@ impl Server {
         Event::Granted(address, purpose)
     }
 
-    /// Ends a lease but remembers whose it was. One that never ends has to be ended at zero.
+    /// Ends a lease but remembers whose it was. A lease without an end must be ended at zero.
     fn end(&mut self, address: Ipv4Addr) {
         if let Some(lease) = self.leases.get_mut(&address) {
             lease.until = Some(Duration::ZERO);
@@ -350,7 +338,7 @@ impl Server {
         in_pool || self.config.reservations.values().any(|reserved| *reserved == address)
     }
 
-    /// Tells whether an address may go to this client: nobody else's lease, offer or reservation, and not declined.
+    /// Returns whether an address may go to this client: nobody else's lease, offer or reservation, and not declined.
     fn free_for(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
         let others = |lease: &Lease| lease.active(now) && lease.client != *key;
         !self.leases.get(&address).is_some_and(others)
@@ -361,7 +349,7 @@ impl Server {
             && !self.config.routers.contains(&address)
     }
 
-    /// Tells whether reservations let this client have this address.
+    /// Returns whether the reservations allow this client this address.
     fn reserved_to(&self, key: &ClientKey, address: Ipv4Addr) -> bool {
         match self.config.reservations.get(key) {
             Some(reserved) => *reserved == address,
@@ -369,8 +357,8 @@ impl Server {
         }
     }
 
-    /// Chooses an address: the reserved one, the client's own of before, the one it asks for, one that nobody had, and at
-    /// last one whose lease ended (RFC 2131 §4.3.1).
+    /// Chooses an address: the reserved one, the client's previous one, the one it asks for, one that nobody had, and
+    /// last one whose lease has ended (RFC 2131 §4.3.1).
     fn choose(&mut self, now: Duration, key: &ClientKey, wish: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
         let offered = self.offers.iter().find(|(_, offer)| offer.client == *key).map(|(address, _)| *address);
         let reserved = self.config.reservations.get(key).copied();
@@ -412,9 +400,9 @@ impl Server {
             answer.options.push((code::CLIENT_ID, id.to_vec()));
         }
         let (ip, ethernet) = match kind {
-            Kind::Nak => (Ipv4Addr::BROADCAST, Some(super::BROADCAST)),
+            Kind::Nak => (Ipv4Addr::BROADCAST, Some(BROADCAST)),
             _ if !request.ciaddr.is_unspecified() => (request.ciaddr, None),
-            _ if request.wants_broadcast() => (Ipv4Addr::BROADCAST, Some(super::BROADCAST)),
+            _ if request.wants_broadcast() => (Ipv4Addr::BROADCAST, Some(BROADCAST)),
             _ => (address, Some(request.hardware())),
         };
         self.busy = self.busy.max(now) + self.config.answer_time;

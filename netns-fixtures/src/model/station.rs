@@ -1,11 +1,11 @@
-//! A host on an Ethernet, with a server on it or without one: whole frames in and out.
+//! A host on an Ethernet, with or without a server: whole frames in and out.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use super::frame::{Arp, BROADCAST, Mac, Packet, arp, decode, udp};
-use super::server::{Datagram, Event, Server};
+use super::frame::{Arp, BROADCAST, Datagram, Mac, Packet, arp, decode, udp};
+use super::server::{Event, Server};
 
 /// A frame to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,16 +16,16 @@ pub struct Out {
     pub frame: Vec<u8>,
 }
 
-/// A host that answers ARP for its address, and DHCP where a server is behind it.
+/// A host that answers ARP for its address, and DHCP if it has a server.
 ///
-/// A server whose identifier is not the station's address is off the link: the station is then the router that relays for it.
-/// The relay's own fields stay empty, for a client does not read them.
+/// A server whose identifier is not the station's address is off the link: the station is then the router that relays
+/// for it. The relay's own fields stay empty, since a client does not read them.
 #[derive(Debug)]
 pub struct Station {
     mac: Mac,
     address: Ipv4Addr,
     server: Option<Server>,
-    /// What ARP taught it, and until when.
+    /// What it learnt from ARP, and until when.
     neighbours: BTreeMap<Ipv4Addr, (Mac, Duration)>,
     /// Datagrams that wait for ARP, and until when.
     waiting: Vec<(Duration, SocketAddrV4, Vec<u8>)>,
@@ -76,7 +76,7 @@ impl Station {
         self.address = address;
     }
 
-    /// Takes in a frame, and returns what it sends for it and what its server did, if the frame was for that.
+    /// Takes a frame, and returns what it sends in response, and what its server did if the frame was for that.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) -> (Vec<Out>, Option<Event>) {
         let nothing = (Vec::new(), None);
         let Ok(frame) = decode(bytes) else {
@@ -88,7 +88,7 @@ impl Station {
         match frame.packet {
             Packet::Arp(packet) => (self.arp(now, &packet), None),
             Packet::Udp { source, destination, payload } if destination.port() == 67 => {
-                // A router forwards nothing that came to it in a broadcast.
+                // A router does not forward what came in a broadcast.
                 if frame.destination == BROADCAST && ![self.address, Ipv4Addr::BROADCAST].contains(destination.ip()) {
                     return nothing;
                 }
@@ -100,8 +100,8 @@ impl Station {
     }
 
     fn arp(&mut self, now: Duration, packet: &Arp) -> Vec<Out> {
-        // Who is known by another Ethernet address, and announces this one, is known by this one (Linux does so, with
-        // `arp_accept` at 0 too).
+        // A known neighbour that announces another Ethernet address is known by that from now on (as in Linux, even
+        // with `arp_accept` at 0).
         if let Some((mac, _)) = self.neighbours.get_mut(&packet.sender) {
             *mac = packet.sender_mac;
         }
@@ -129,7 +129,7 @@ impl Station {
         out
     }
 
-    /// Sends what waited for a neighbour.
+    /// Sends what was waiting for a neighbour.
     fn flush(&mut self, now: Duration, neighbour: Ipv4Addr, mac: Mac) -> Vec<Out> {
         self.waiting.retain(|(until, ..)| now < *until);
         let ready = self.waiting.extract_if(.., |(_, to, _)| *to.ip() == neighbour).collect::<Vec<_>>();

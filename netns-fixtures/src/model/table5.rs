@@ -1,69 +1,11 @@
-//! One message against RFC 2131 table 5, without memory.
+//! Checks one message against RFC 2131 table 5, without memory.
 
 use std::net::Ipv4Addr;
 
-use super::frame::BROADCAST;
-use super::judge::Violation;
-use super::message::{Kind, Message, code};
-use super::server::Datagram;
-
-/// What a client's message is for. The five forms of REQUEST differ by their fields alone (RFC 2131 §4.3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
-    /// DISCOVER.
-    Discover,
-    /// REQUEST in SELECTING: with a server identifier.
-    Select,
-    /// REQUEST in INIT-REBOOT: with a requested address alone.
-    Reboot,
-    /// REQUEST in RENEWING: ciaddr, unicast.
-    Renew,
-    /// REQUEST in REBINDING: ciaddr, broadcast.
-    Rebind,
-    /// DECLINE.
-    Decline,
-    /// RELEASE.
-    Release,
-}
-
-impl Purpose {
-    /// Returns what a message is for, `None` where no client sends such a one. Without its destination a REQUEST with ciaddr
-    /// counts as a RENEW.
-    pub fn of(message: &Message, destination: Option<Ipv4Addr>) -> Option<Self> {
-        match message.kind()? {
-            Kind::Discover => Some(Self::Discover),
-            Kind::Decline => Some(Self::Decline),
-            Kind::Release => Some(Self::Release),
-            Kind::Request if message.option(code::SERVER).is_some() => Some(Self::Select),
-            Kind::Request if !message.ciaddr.is_unspecified() => match destination {
-                Some(Ipv4Addr::BROADCAST) => Some(Self::Rebind),
-                _ => Some(Self::Renew),
-            },
-            Kind::Request if message.option(code::REQUESTED).is_some() => Some(Self::Reboot),
-            Kind::Request | Kind::Offer | Kind::Ack | Kind::Nak | Kind::Inform => None,
-        }
-    }
-
-    /// Tells whether the client speaks from its leased address.
-    pub(super) fn speaks_as_leased(self) -> bool {
-        matches!(self, Self::Renew | Self::Rebind | Self::Release)
-    }
-
-    /// Returns whether the message asks for more time of a lease.
-    pub(super) fn extends(self) -> bool {
-        matches!(self, Self::Renew | Self::Rebind)
-    }
-
-    /// Tells whether the message goes to one server alone.
-    pub(super) fn unicast(self) -> bool {
-        matches!(self, Self::Renew | Self::Release)
-    }
-
-    /// Tells whether the client only gives something back.
-    pub(super) fn gives_back(self) -> bool {
-        matches!(self, Self::Decline | Self::Release)
-    }
-}
+use super::frame::{BROADCAST, Datagram};
+use super::message::{Message, code};
+use super::purpose::Purpose;
+use super::violation::Violation;
 
 /// Judges the fixed fields (RFC 2131 table 5).
 pub(super) fn fixed_fields(purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
@@ -90,7 +32,7 @@ pub(super) fn fixed_fields(purpose: Purpose, message: &Message, found: &mut Vec<
     check(message.names_used, Violation::NamesUsed);
 }
 
-/// Judges which options are there and their shapes (RFC 2131 table 5, RFC 2132).
+/// Judges the options and their form (RFC 2131 table 5, RFC 2132).
 pub(super) fn options(purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
     use Purpose::*;
     let has = |code| message.option(code).is_some();
@@ -157,7 +99,8 @@ pub(super) fn envelope(purpose: Purpose, message: &Message, datagram: &Datagram<
         if from != message.hardware() {
             found.push(Violation::ChaddrNotSource);
         }
-        // One IP address in an Ethernet broadcast is what a client has left whose ARP nobody answers: servers take it.
+        // One IP address in an Ethernet broadcast is the last resort of a client whose ARP nobody answers: servers
+        // accept it.
         let one = purpose.unicast() && to[0] & 1 == 0;
         if !one && to != BROADCAST {
             found.push(Violation::EthernetDestination(purpose));

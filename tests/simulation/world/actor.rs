@@ -1,4 +1,4 @@
-//! One runtime as its daemon meets it: what it asks for, what it was told, what it is at.
+//! One runtime as its daemon sees it: what it asks for, what it was told, what it is doing.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,10 +14,8 @@ use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
 use super::Micros;
-use super::status::Expected;
-use super::wire::ROGUE;
 use crate::kernel::At;
-use crate::plan::{Plan, Rogue};
+use crate::plan::{Plan, ROGUE, Rogue};
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
@@ -38,7 +36,7 @@ pub(crate) struct Actor {
     pub(crate) mac: Mac,
     /// Where its link is.
     pub(crate) at: Option<At>,
-    /// What it is at.
+    /// What it is doing.
     pub(crate) phase: Phase,
     /// What ADD was answered.
     pub(crate) told: Option<Lease>,
@@ -63,7 +61,7 @@ pub(crate) struct Actor {
     pub(crate) order: Micros,
 }
 
-/// What an actor is at.
+/// What an actor is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// No container.
@@ -152,6 +150,16 @@ pub(crate) enum Role {
     Status(Expected),
     /// The world asks, and waits for the answer.
     Inquiry,
+}
+
+/// What was so when a runtime asked for STATUS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(super) asked: Micros,
+    /// The network's host link is there, or is not named.
+    pub(super) parent: bool,
+    /// Anything may fail at any time.
+    pub(super) faulty: bool,
 }
 
 /// A DEL that was left while the daemon was away.

@@ -1,21 +1,11 @@
-//! STATUS: runtimes ask now and then whether an ADD could be served, and what is so is what they are told.
+//! STATUS: runtimes ask now and then whether an ADD could be served, and must be told the truth.
 
 use leasehold_core::effect::{Answer, Call, Failure};
 
-use super::actor::Role;
-use super::{Event, Micros, World};
+use super::actor::{Expected, Role};
+use super::{Event, World};
 use crate::plan::pick;
 use crate::watch::Rule;
-
-/// What was so when a runtime asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Expected {
-    asked: Micros,
-    /// The network's host link is there, or is not named.
-    parent: bool,
-    /// Anything may fail at any time.
-    faulty: bool,
-}
 
 impl World {
     /// A runtime asks, and does so again later.

@@ -17,11 +17,8 @@ use super::daemon::is_dhcp;
 use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
-use crate::plan::{Plan, Rogue, happens};
+use crate::plan::{Plan, ROGUE, Rogue, happens};
 use crate::subject::{answer_of, message_of};
-
-/// The server identifier of a rogue that the networks' configuration denies.
-pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
 
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
@@ -102,7 +99,7 @@ impl Segment {
         &self.stations[..self.stations.len() - usize::from(self.rogue.is_some())]
     }
 
-    /// Tells whether a frame comes from the rogue.
+    /// Returns whether a frame comes from the rogue.
     pub(crate) fn is_of_rogue(&self, frame: &[u8]) -> bool {
         let rogue = self.rogue.and(self.stations.last());
         rogue.is_some_and(|station| frame.get(6..12) == Some(&station.mac()[..]))
@@ -369,7 +366,7 @@ impl World {
     }
 }
 
-/// Tells whether an exchange's packet socket hears this of ARP.
+/// Returns whether an exchange's packet socket hears this of ARP.
 fn hears_of(sock: &Sock, arp: &Arp) -> bool {
     let answers = || !arp.request && arp.target_mac == sock.link.mac().0;
     match sock.want.arp {
