@@ -1,6 +1,6 @@
 //! When clients may speak: T1, T2, and how long they wait before they say something again (RFC 2131 §4.1, §4.4.5).
 //!
-//! The rules are written down here once more, from the RFC and from what the README says of them, not from the core.
+//! The rules are written down here once more, from the RFC and the documents, not from the core.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,11 +8,11 @@ use netns_fixtures::model::{ClientKey, Message, Purpose, code};
 
 /// A second, in microseconds.
 const SECOND: u64 = 1_000_000;
-/// Clocks are read to the microsecond; what is computed from them may be one off.
+/// Clocks are read to the microsecond; computed times may be off by one.
 const GRAIN: u64 = 2;
 /// A client that has lost its lease, and is refused again and again, asks no more often than this in a minute.
 const MOST_DISCOVERS: usize = 30;
-/// A client is this late at most where nothing keeps it from its server: it has sockets to open, and ARP to ask.
+/// The most that a client may be late if nothing keeps it from its server: it has to open sockets and ask ARP.
 const PROMPT: u64 = 15 * SECOND;
 
 /// The times of a lease as its client knows them.

@@ -1,6 +1,7 @@
-//! Checks of our own habits: which crate and module imports which, what the root holds, that the README's map is whole.
+//! Checks of our own habits: which crate and module imports which, what the root holds, that the documents are whole.
 
 mod circles;
+mod documents;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -169,24 +170,6 @@ fn the_root_holds_what_it_should() {
     for file in tracked() {
         let top = file.split('/').next().unwrap_or_default();
         assert!(top.starts_with('.') || allowed.contains(top), "{file} has no place in the root");
-    }
-}
-
-#[test]
-fn the_map_names_every_folder_of_code() {
-    let readme = read("README.md");
-    let folders: BTreeSet<String> = tracked()
-        .iter()
-        .filter(|file| file.ends_with(".rs") && !file.starts_with('.'))
-        .filter_map(|file| file.rsplit_once('/').map(|(folder, _)| folder.to_owned()))
-        .collect();
-    for folder in folders {
-        // A folder that splits one module up, or holds a crate's or module's tests, is found by what it belongs to.
-        let splits_a_module = root().join(format!("{folder}.rs")).exists();
-        let holds_tests = folder.split_once('/').is_some_and(|(_, below)| below.split('/').any(|part| part == "tests"));
-        let place = folder.strip_suffix("/src").unwrap_or(&folder);
-        let named = [folder.as_str(), place].iter().any(|name| readme.contains(&format!("`{name}`")));
-        assert!(named || splits_a_module || holds_tests, "README's map lacks {folder}");
     }
 }
 

@@ -1,0 +1,208 @@
+//! The documents against the code: the map names every folder, and every key, flag, variable, event and capability of the
+//! code stands in its table, and no other does. What a document points at is there.
+
+use std::collections::BTreeSet;
+
+use crate::{read, root, tracked};
+
+const ARCHITECTURE: &str = "daemon/docs/architecture.md";
+const CNI: &str = "daemon/docs/cni.md";
+const OPERATIONS: &str = "daemon/docs/operations.md";
+const REFERENCE: &str = "daemon/docs/reference.md";
+
+/// Returns what stands in backticks.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Returns what stands in backticks in the first column of the table under a document's heading.
+fn rows(document: &str, heading: &str) -> BTreeSet<String> {
+    let text = read(document);
+    let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{document}: no {heading}"));
+    let lines = section.lines().take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `"));
+    lines.flat_map(|line| quoted(line.split('|').nth(1).unwrap_or_default())).collect()
+}
+
+/// Returns a file's text up to its tests.
+fn code(file: &str) -> String {
+    read(file).split("#[cfg(test)]").next().unwrap_or_default().to_owned()
+}
+
+/// Returns what stands in quotes right behind each `before`.
+fn behind<'a>(code: &'a str, before: &'a str) -> impl Iterator<Item = String> + 'a {
+    code.split(before).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()))
+}
+
+/// Returns the strings of the first list behind `before`.
+fn list(code: &str, before: &str) -> BTreeSet<String> {
+    let (_, rest) = code.split_once(before).unwrap_or_else(|| panic!("no {before}"));
+    let list = rest.split_once("[\n").or(rest.split_once("[\"")).and_then(|(_, rest)| rest.split_once(']'));
+    list.unwrap_or_default().0.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Returns what one set has and the other lacks.
+fn missing(of: &BTreeSet<String>, from: &BTreeSet<String>) -> Vec<String> {
+    of.difference(from).cloned().collect()
+}
+
+fn same(documented: &BTreeSet<String>, known: &BTreeSet<String>, document: &str) {
+    assert!(!known.is_empty(), "the code's own list for {document} was not found");
+    assert_eq!(missing(known, documented), [""; 0], "{document} lacks these");
+    assert_eq!(missing(documented, known), [""; 0], "{document} has these, which the code does not know");
+}
+
+#[test]
+fn the_map_names_every_folder_of_code() {
+    let map = read(ARCHITECTURE);
+    let folders: BTreeSet<String> = tracked()
+        .iter()
+        .filter(|file| file.ends_with(".rs") && !file.starts_with('.'))
+        .filter_map(|file| file.rsplit_once('/').map(|(folder, _)| folder.to_owned()))
+        .collect();
+    for folder in folders {
+        // A folder that splits one module up, or holds a crate's or module's tests, is found by what it belongs to.
+        let splits_a_module = root().join(format!("{folder}.rs")).exists();
+        let holds_tests = folder.split_once('/').is_some_and(|(_, below)| below.split('/').any(|part| part == "tests"));
+        let place = folder.strip_suffix("/src").unwrap_or(&folder);
+        let named = [folder.as_str(), place].iter().any(|name| map.contains(&format!("`{name}`")));
+        assert!(named || splits_a_module || holds_tests, "the map in {ARCHITECTURE} lacks {folder}");
+    }
+}
+
+#[test]
+fn every_key_of_ipam_is_documented() {
+    let code = code("daemon/api/src/cni/ipam.rs");
+    same(&rows(CNI, "## Keys of `ipam`"), &list(&code, "IPAM_KEYS: "), CNI);
+    let of = |reader: &str| {
+        let body = code.split_once(reader).and_then(|(_, rest)| rest.split_once("\n    }\n")).expect(reader).0;
+        let calls = ["entry.read(\"", "entry.require(\"", "servers.list(\"", "said(\""];
+        calls.iter().flat_map(|call| behind(body, call)).collect()
+    };
+    for (heading, reader) in [
+        ("### `request`", "impl RequestList {"),
+        ("### `provide`", "impl Provide {"),
+        ("### `routes`", "impl ExtraRoute {"),
+        ("### `servers`", "impl Servers {"),
+    ] {
+        same(&rows(CNI, heading), &of(reader), CNI);
+    }
+}
+
+#[test]
+fn every_other_part_of_a_configuration_is_documented() {
+    let code = code("daemon/api/src/cni/config.rs");
+    let (_, body) = code.split_once("pub struct Config {").expect("the type of a configuration");
+    let body = body.split_once("\n}").expect("its end").0;
+    let mut known: BTreeSet<String> = behind(body, "rename = \"").collect();
+    let mut renamed = false;
+    for line in body.lines().map(str::trim) {
+        let field = line.strip_prefix("pub ").unwrap_or(line).split_once(": ").map(|(name, _)| name);
+        match field.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')) {
+            Some(name) if !renamed => drop(known.insert(camel_case(name))),
+            Some(_) => renamed = false,
+            None => renamed |= line.contains("rename = "),
+        }
+    }
+    // Their parts have lines of their own.
+    for (whole, parts) in
+        [("args", &["args.cni.ips"][..]), ("runtimeConfig", &["runtimeConfig.ips", "runtimeConfig.mac"])]
+    {
+        assert!(known.remove(whole), "{known:?}");
+        known.extend(parts.iter().map(|part| (*part).to_owned()));
+    }
+    known.remove("ipam");
+    let args = ["IP", "CNI_ARGS", "K8S_POD_NAMESPACE", "K8S_POD_NAME"];
+    known.extend(args.map(str::to_owned));
+    same(&rows(CNI, "## Other parts of the configuration"), &known, CNI);
+}
+
+fn camel_case(name: &str) -> String {
+    let mut parts = name.split('_');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + &part[..1].to_uppercase() + &part[1..])
+}
+
+#[test]
+fn every_flag_and_variable_is_documented() {
+    let code = code("daemon/src/cli/args.rs");
+    for (arguments, heading) in [
+        ("struct DaemonArgs {", "## `leasehold daemon`"),
+        ("struct ListArgs {", "## `leasehold list`"),
+        ("struct EventsArgs {", "## `leasehold events`"),
+    ] {
+        let body = code.split_once(arguments).and_then(|(_, rest)| rest.split_once("\n}")).expect("the arguments").0;
+        let fields = body.split("#[arg(").skip(1).filter_map(|field| {
+            let (attribute, rest) = field.split_once("pub(crate) ")?;
+            let flag = format!("--{}", rest.split_once(':')?.0.replace('_', "-"));
+            let short = attribute.contains("short").then(|| format!("-{}", &rest[..1]));
+            Some([Some(flag), short])
+        });
+        let known: BTreeSet<String> = fields.flatten().flatten().collect();
+        same(&rows(REFERENCE, heading), &known, REFERENCE);
+    }
+    let variables: BTreeSet<String> = behind(&code, "env = \"").collect();
+    assert!(variables.len() > 5, "{variables:?}");
+    assert_eq!(missing(&variables, &quoted(&read(REFERENCE))), [""; 0], "{REFERENCE} lacks these");
+}
+
+#[test]
+fn every_flag_of_the_shim_is_documented() {
+    let code = code("shim/src/flags.rs");
+    let usage = code.split_once("Usage of daemon:").and_then(|(_, rest)| rest.split_once("\";")).expect("its usage").0;
+    let flags = usage.lines().filter(|line| line.starts_with("  -")).filter_map(|line| line.split_whitespace().next());
+    same(&rows(REFERENCE, "## `dhcp daemon`"), &flags.map(str::to_owned).collect(), REFERENCE);
+}
+
+#[test]
+fn every_capability_is_documented() {
+    let unit = read("daemon/dist/leasehold.service");
+    let bounds = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("a bounding set");
+    let known: BTreeSet<String> = bounds.split(' ').map(|name| name.trim_start_matches("CAP_").to_owned()).collect();
+    same(&rows(REFERENCE, "## Capabilities"), &known, REFERENCE);
+    assert_eq!(missing(&known, &quoted(&read("README.md"))), [""; 0], "README.md lacks these");
+}
+
+#[test]
+fn every_event_is_documented() {
+    let code = code("daemon/core/src/event.rs");
+    let names = code.split_once("fn name(self)").and_then(|(_, rest)| rest.split_once("\n    }")).expect("the names").0;
+    same(&rows(OPERATIONS, "### Events"), &behind(names, "=> \"").collect(), OPERATIONS);
+}
+
+#[test]
+fn what_a_document_points_at_is_there() {
+    let documents = tracked().into_iter().filter(|file| file.ends_with(".md"));
+    for document in documents {
+        let text = read(&document);
+        let folder = document.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        for link in text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { document.clone() } else { format!("{folder}{file}") };
+            assert!(root().join(&target).exists(), "{document} links to {link}, which is not there");
+            let anchors = read(&target);
+            let mut anchors = anchors.lines().filter(|line| line.starts_with('#')).map(anchor_of);
+            assert!(
+                anchor.is_empty() || anchors.any(|name| name == anchor),
+                "{document} links to {link}: no such heading"
+            );
+        }
+        for path in quoted(&text) {
+            let ours = ["daemon/", "shim/", "tests/", "netns-fixtures/"].iter().any(|top| path.starts_with(top));
+            let path = path.split([' ', ':']).next().unwrap_or_default();
+            assert!(!ours || root().join(path).exists(), "{document} names {path}, which is not there");
+        }
+    }
+}
+
+/// Returns the anchor that a heading gets.
+fn anchor_of(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    words
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
