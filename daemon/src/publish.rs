@@ -1,8 +1,9 @@
-//! What the host's programs may read of leases: a file like `/etc/resolv.conf` for each attachment.
+//! What programs of the host may read about leases: a file like `/etc/resolv.conf` for each attachment.
 //!
-//! Most main plugins drop what their IPAM plugin says of name servers; here it lies, at
-//! `resolv/<network>/<container>/<ifname>` in the runtime directory, for whoever mounts or copies it. A file appears whole
-//! and is replaced whole. Nothing waits for it, and no lease fails for it: what cannot be written now is tried again.
+//! Most main plugins drop the name servers that their IPAM plugin returns. They are published at
+//! `resolv/<network>/<container>/<ifname>` in the runtime directory, for whoever mounts or copies the file. A file
+//! appears whole and is replaced whole. Nothing waits for it, and no lease fails because of it: what cannot be written
+//! now is tried again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -21,15 +22,15 @@ use leasehold_core::identity::Attachment;
 use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
-/// The longest name of a file here; the kernel's limit is 255.
+/// The longest file name used here; the kernel's limit is 255.
 const LONGEST_NAME: usize = 200;
-/// From a file that could not be written or removed to the next try; doubles up to the longest.
+/// The pause before a file that could not be written or removed is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest domain name (RFC 1035 §2.3.4).
 const LONGEST_DOMAIN: usize = 253;
 
-/// Writes the files, one after the other, on a thread of its own. It ends when this is dropped and all is written.
+/// Writes the files, one after the other, on its own thread, which ends when this is dropped and all is written.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     jobs: Option<Sender<Job>>,
@@ -39,12 +40,12 @@ pub(crate) struct Publisher {
 #[derive(Debug)]
 enum Job {
     Publish(Arc<Attachment>, Option<Dns>),
-    /// Removes what was not published by now.
+    /// Removes what has not been published by now.
     Sweep,
 }
 
 impl Publisher {
-    /// Starts to write below `runtime_dir`.
+    /// Starts writing below `runtime_dir`.
     pub(crate) fn start(runtime_dir: &Path) -> io::Result<Self> {
         Self::with_pause(runtime_dir, FIRST_PAUSE)
     }
@@ -68,7 +69,7 @@ impl Publisher {
         self.order(Job::Publish(attachment, dns));
     }
 
-    /// Has the files removed that an earlier daemon left and this one has not written: all that are to stay have been.
+    /// Has the files removed that an earlier daemon left and this one has not written: all that should stay have been.
     pub(crate) fn sweep(&self) {
         self.order(Job::Sweep);
     }
@@ -93,9 +94,9 @@ struct Files {
     root: PathBuf,
     swept: bool,
     hasher: RandomState,
-    /// By hash: a start with ten thousand leases need not keep as many paths.
+    /// By hash: a start with ten thousand leases need not keep that many paths.
     written: HashSet<u64>,
-    /// What each file that could not be written is to say; `None`: it could not be removed.
+    /// The text of each file that could not be written; `None` if it could not be removed.
     undone: BTreeMap<PathBuf, Option<String>>,
     first_pause: Duration,
 }
@@ -133,7 +134,7 @@ impl Files {
             Job::Publish(attachment, dns) => (self.path(&attachment), dns.map(|dns| text(&attachment, &dns))),
             Job::Sweep => {
                 if let Err(error) = self.sweep() {
-                    warn!(path = %self.root.display(), %error, "name servers of leases that ended may still be published");
+                    warn!(path = %self.root.display(), %error, "name servers of ended leases may still be published");
                 }
                 return;
             }
@@ -172,10 +173,10 @@ impl Files {
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let dir = path.parent().expect("a file's path has a directory");
-        // Also where it cannot be written now: what lies there is better than nothing.
+        // Even if it cannot be written now: what is there is better than nothing.
         self.note(path);
         make_dirs(dir)?;
-        // Nobody who mounted it loses it over a restart.
+        // Whoever mounted it does not lose it over a restart.
         if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
             return Ok(());
         }
@@ -183,7 +184,7 @@ impl Files {
         let new = dir.join(".new");
         let written = replace(path, &new, text);
         if written.is_err() {
-            // It may not be there; the first error is the one to tell.
+            // It may not be there; the first error is the one to report.
             let _ = fs::remove_file(&new);
         }
         written?;
@@ -203,7 +204,7 @@ impl Files {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Those of the container and the network go with their last file; one that is not empty stays.
+        // The directories of the container and the network go with their last file; one that is not empty stays.
         let dirs = path.ancestors().skip(1).take(2);
         dirs.take_while(|dir| fs::remove_dir(dir).is_ok()).for_each(drop);
         Ok(())
@@ -233,7 +234,7 @@ fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
     fs::rename(new, path)
 }
 
-/// Returns what is in a directory; nothing where that is none.
+/// Returns what is in a directory; nothing if it is not one.
 fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
@@ -242,7 +243,7 @@ fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Makes the directories on the way to `dir` that are missing, for all to read whatever the umask.
+/// Creates the missing directories on the way to `dir`, readable for all whatever the umask.
 fn make_dirs(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o755).create(dir) {
         Ok(()) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
@@ -255,10 +256,10 @@ fn make_dirs(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns a name as a file's name: one to one, whatever a caller put into it.
+/// Returns a name as a file name: one to one, whatever a caller put into it.
 ///
-/// Letters, digits, `-`, `_` and dots but the first stay; any other byte becomes `%` and its two digits. Of a name that gets
-/// too long the end becomes `%~` and a hash.
+/// Letters, digits, `-`, `_` and all dots but a leading one stay; any other byte becomes `%` and its two digits. If the
+/// name gets too long, its end becomes `%~` and a hash.
 fn file_name(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {
@@ -281,14 +282,15 @@ fn file_name(name: &str) -> String {
     safe
 }
 
-/// Returns the lines of a resolver's file (resolv.conf(5)). Of `domain` and `search` the last one counts there.
+/// Returns the lines of a resolver's file (resolv.conf(5)). In such a file, the last of `domain` and `search` counts.
 ///
-/// The core has checked the names. They come from a packet, though, and end in a file: so they are checked once more here.
+/// The core has checked the names. But they come from a packet and end up in a file, so they are checked once more
+/// here.
 fn text(attachment: &Attachment, dns: &Dns) -> String {
     let checked = |name: &String| {
         let good = is_domain(name);
         if !good {
-            warn!(%attachment, ?name, "a domain name with other characters is left out");
+            warn!(%attachment, ?name, "left out a domain name with unusual characters");
         }
         good
     };
@@ -312,141 +314,4 @@ fn is_domain(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use leasehold_core::identity::Door;
-
-    use super::*;
-
-    fn attachment(container: &str) -> Arc<Attachment> {
-        let [network, ifname] = ["lan", "eth0"].map(str::to_owned);
-        Arc::new(Attachment { door: Door::Cni, network, container: container.to_owned(), ifname })
-    }
-
-    fn dns(domain: &str) -> Option<Dns> {
-        let servers = vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
-        let search = vec!["a.example".to_owned(), "b.example".to_owned()];
-        Some(Dns { servers, domain: Some(domain.to_owned()), search })
-    }
-
-    fn files(root: &Path) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut dirs = vec![root.to_owned()];
-        while let Some(dir) = dirs.pop() {
-            for path in entries(&dir).unwrap() {
-                let name = path.strip_prefix(root).unwrap().display().to_string();
-                if path.is_dir() { dirs.push(path) } else { found.push(name) }
-            }
-        }
-        found.sort();
-        found
-    }
-
-    #[test]
-    fn a_lease_has_its_file_until_it_ends() {
-        let dir = tempfile::tempdir().unwrap();
-        let publisher = Publisher::start(dir.path()).unwrap();
-        publisher.publish(attachment("c1"), dns("old.example"));
-        publisher.publish(attachment("c1"), dns("site.example"));
-        publisher.publish(attachment("c2"), dns("site.example"));
-        drop(publisher);
-        let file = dir.path().join("resolv/lan/c1/eth0");
-        assert_eq!(
-            fs::read_to_string(&file).unwrap(),
-            "nameserver 192.0.2.1\nnameserver 192.0.2.2\ndomain site.example\nsearch a.example b.example\n"
-        );
-        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o644);
-        assert_eq!(file.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o755);
-        assert_eq!(files(dir.path()), ["resolv/lan/c1/eth0", "resolv/lan/c2/eth0"]);
-
-        let publisher = Publisher::start(dir.path()).unwrap();
-        publisher.publish(attachment("c1"), None);
-        publisher.publish(attachment("c3"), None);
-        drop(publisher);
-        assert_eq!(files(dir.path()), ["resolv/lan/c2/eth0"]);
-        assert!(!dir.path().join("resolv/lan/c1").exists());
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
-        let dir = tempfile::tempdir().unwrap();
-        // A directory where a file is to be: it can be written, but not put there.
-        let (late, gone) = (dir.path().join("resolv/lan/late/eth0"), dir.path().join("resolv/lan/gone/eth0"));
-        for path in [&late, &gone] {
-            fs::create_dir_all(path.join("full")).unwrap();
-        }
-        let publish = |pause| {
-            let publisher = Publisher::with_pause(dir.path(), pause).unwrap();
-            publisher.publish(attachment("late"), dns("old.example"));
-            publisher.publish(attachment("gone"), dns("old.example"));
-            publisher.publish(attachment("late"), dns("site.example"));
-            publisher.publish(attachment("gone"), None);
-            publisher.publish(attachment("good"), dns("site.example"));
-            publisher
-        };
-        drop(publish(Duration::from_secs(3600)));
-        assert_eq!(files(dir.path()), ["resolv/lan/good/eth0"], "no .new");
-
-        let publisher = publish(Duration::from_millis(1));
-        for path in [&late, &gone] {
-            fs::remove_dir_all(path).unwrap();
-        }
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !fs::read_to_string(&late).is_ok_and(|text| text.contains("site.example")) {
-            assert!(Instant::now() < deadline, "{:?}", files(dir.path()));
-            thread::yield_now();
-        }
-        drop(publisher);
-        assert_eq!(files(dir.path()), ["resolv/lan/good/eth0", "resolv/lan/late/eth0"]);
-    }
-
-    #[test]
-    fn a_start_removes_what_an_earlier_daemon_left_and_leaves_alone_what_is_as_it_should_be() {
-        let dir = tempfile::tempdir().unwrap();
-        let publisher = Publisher::start(dir.path()).unwrap();
-        for container in ["kept", "gone", "other"] {
-            publisher.publish(attachment(container), dns("site.example"));
-        }
-        drop(publisher);
-        let kept = dir.path().join("resolv/lan/kept/eth0");
-        let before = kept.metadata().unwrap().ino();
-        fs::write(dir.path().join("resolv/lan/other/.new"), "half").unwrap();
-
-        let publisher = Publisher::start(dir.path()).unwrap();
-        publisher.publish(attachment("kept"), dns("site.example"));
-        publisher.sweep();
-        publisher.publish(attachment("new"), dns("site.example"));
-        drop(publisher);
-        assert_eq!(files(dir.path()), ["resolv/lan/kept/eth0", "resolv/lan/new/eth0"]);
-        assert_eq!(kept.metadata().unwrap().ino(), before);
-    }
-
-    #[test]
-    fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let long = "x".repeat(300);
-        let longer = "x".repeat(301);
-        let names = ["..", ".", "", "a/b", "a%2fb", "../../../etc/passwd", ".new", "a\nb", "ü", &long, &longer];
-        let publisher = Publisher::start(dir.path()).unwrap();
-        for name in names {
-            publisher.publish(attachment(name), dns("site.example"));
-        }
-        drop(publisher);
-        let found = files(&dir.path().join("resolv/lan"));
-        assert_eq!(found.len(), names.len(), "{found:?}");
-        assert!(found.iter().all(|path| path.matches('/').count() == 1 && !path.starts_with('.')), "{found:?}");
-        assert_eq!(file_name("a1-b_c.d"), "a1-b_c.d");
-        assert_eq!(file_name("../x"), "%2e.%2fx");
-    }
-
-    #[test]
-    fn a_name_that_is_none_does_not_reach_the_file() {
-        let bad = ["a b", "a\nnameserver 203.0.113.1", "", "a;b", "ü.example", &"x".repeat(254)].map(str::to_owned);
-        for domain in &bad {
-            let search = bad.to_vec();
-            let dns = Dns { servers: vec![[192, 0, 2, 1].into()], domain: Some(domain.clone()), search };
-            assert_eq!(text(&attachment("c"), &dns), "nameserver 192.0.2.1\n");
-        }
-    }
-}
+mod tests;

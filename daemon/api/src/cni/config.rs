@@ -8,7 +8,7 @@ use super::Ipam;
 use super::object::{BadKey, Fault, Object, objects_of, text};
 
 /// A network configuration: the main plugin's, whole. Keys that are not named here are ignored; `null` and the empty
-/// string are as good as absent, as they are to the Go plugins.
+/// string count as absent, as they do for the Go plugins.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
@@ -36,11 +36,11 @@ pub struct Config {
     pub vlan_id: Option<Value>,
     /// Whether `master` is a link of the container's namespace, not of the host's.
     pub link_in_container: Option<Value>,
-    /// What the chain answered so far; for CHECK and DEL, what it answered to ADD.
+    /// The chain's result so far; for CHECK and DEL, its result of ADD.
     pub prev_result: Option<Value>,
-    /// What the runtime says by convention: see [`Config::args_ips`].
+    /// What the runtime passes by convention: see [`Config::args_ips`].
     args: Option<Value>,
-    /// What the runtime says for the network's capabilities: see [`Config::runtime_config`].
+    /// What the runtime passes for the network's capabilities: see [`Config::runtime_config`].
     runtime_config: Option<Value>,
     /// See [`Config::valid_attachments`].
     #[serde(rename = "cni.dev/valid-attachments", default, deserialize_with = "present")]
@@ -49,7 +49,7 @@ pub struct Config {
     attachments: Option<Value>,
 }
 
-/// What a runtime says for the capabilities of a network, as far as this plugin has use for it.
+/// What a runtime passes for the capabilities of a network, as far as this plugin uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeConfig {
     /// `mac`: the hardware address that the interface will have.
@@ -67,7 +67,7 @@ impl Config {
     /// Returns the name of the host link whose wire the network is on, when the configuration names one.
     ///
     /// `master`, `bridge`, `parent`, `vlan` and `vlanId` belong to the main plugin, and any plugin may give them any
-    /// meaning: what does not look like a link's name is not taken for one.
+    /// meaning: a value that does not look like a link's name is ignored.
     pub fn parent_link(&self) -> Option<&str> {
         if self.link_in_container == Some(Value::Bool(true)) {
             return None;
@@ -95,10 +95,10 @@ impl Config {
         cni.map_or(Ok(Vec::new()), |cni| Object::new("args.cni", cni)?.list("ips", owned))
     }
 
-    /// Returns what the runtime says for the network's capabilities.
+    /// Returns what the runtime passes for the network's capabilities.
     ///
     /// # Errors
-    /// `runtimeConfig` is no object, or a key that is read has another type.
+    /// `runtimeConfig` is not an object, or a key in it has the wrong type.
     pub fn runtime_config(&self) -> Result<RuntimeConfig, BadKey> {
         let Some(value) = &self.runtime_config else { return Ok(RuntimeConfig::default()) };
         let said = Object::new("runtimeConfig", value)?;
@@ -108,8 +108,8 @@ impl Config {
 
     /// Returns the attachments that a GC says are valid, each as container and interface name.
     ///
-    /// `cni.dev/valid-attachments` is the key of the specification, `cni.dev/attachments` an older spelling of it; libcni
-    /// sends both, and what either names is valid. `null` is libcni's way to write no attachment at all.
+    /// `cni.dev/valid-attachments` is the key of the specification, `cni.dev/attachments` an older spelling of it;
+    /// libcni sends both, and an attachment that either names is valid. libcni writes `null` for no attachment at all.
     ///
     /// # Errors
     /// Neither key is there, which says nothing about any attachment, or an entry is not complete.
@@ -136,7 +136,7 @@ impl Config {
     }
 }
 
-/// What a chain of plugins answered to ADD, as far as an IPAM plugin reads it.
+/// The result of ADD of a chain of plugins, as far as an IPAM plugin reads it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PrevResult {
     /// Interfaces, which addresses point to by their index.
@@ -173,12 +173,12 @@ impl PrevResult {
     }
 }
 
-/// Reads a string; `null` and the empty string are absent.
+/// Reads a string; `null` and the empty string count as absent.
 fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(from)?.filter(|text| !text.is_empty()))
 }
 
-/// Reads a value that is there, be it `null`.
+/// Reads a value that is present, even if it is `null`.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
@@ -187,7 +187,7 @@ fn owned(value: &Value) -> Result<String, Fault> {
     text(value).map(str::to_owned)
 }
 
-/// Reads a value; `null` is its default.
+/// Reads a value; `null` means its default.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
@@ -196,17 +196,20 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D)
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Config {
+        Config::parse(text).expect("a configuration that can be read")
+    }
+
     #[test]
     fn a_network_of_the_field_is_read_whole() {
-        let config = Config::parse(
+        let config = read(
             r#"{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0", "mode": "bridge",
                 "runtimeConfig": {"mac": "02:00:00:00:00:01"},
                 "ipam": {"type": "dhcp", "daemonSocketPath": "/run/x.sock", "timeout": 45, "priority": 10,
                          "request": [{"skipDefault": true}],
                          "provide": [{"option": "host-name", "fromArg": "K8S_POD_NAME"}]},
                 "prevResult": {"ips": []}}"#,
-        )
-        .unwrap();
+        );
         assert_eq!(config.cni_version.as_deref(), Some("1.0.0"));
         assert_eq!(config.name.as_deref(), Some("lan"));
         assert_eq!(config.plugin.as_deref(), Some("macvlan"));
@@ -219,11 +222,8 @@ mod tests {
     #[test]
     fn null_and_the_empty_string_are_absent() {
         let empty = r#"{"cniVersion": "", "name": null, "type": "", "ipam": null, "master": "", "vlan": null}"#;
-        assert_eq!(
-            Config::parse(empty).unwrap(),
-            Config { master: Some(Value::String(String::new())), ..Config::default() }
-        );
-        assert_eq!(Config::parse("{}").unwrap(), Config::default());
+        assert_eq!(read(empty), Config { master: Some(Value::String(String::new())), ..Config::default() });
+        assert_eq!(read("{}"), Config::default());
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             (r#"{"master": "eth0", "vlan": -1}"#, Some("eth0"), 0),
         ];
         for (text, link, vlan) in table {
-            let config = Config::parse(text).unwrap();
+            let config = read(text);
             assert_eq!((config.parent_link(), config.parent_vlan()), (link, vlan), "{text}");
         }
     }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_not_read_may_be_anything() {
-        let config = Config::parse(r#"{"ipam": [], "args": 7, "runtimeConfig": "x"}"#).unwrap();
+        let config = read(r#"{"ipam": [], "args": 7, "runtimeConfig": "x"}"#);
         assert_eq!(config.ipam().unwrap_err().key, "ipam");
         assert_eq!(config.args_ips(), Ok(Vec::new()));
         assert_eq!(config.runtime_config().unwrap_err().key, "runtimeConfig");
@@ -265,10 +265,9 @@ mod tests {
 
     #[test]
     fn addresses_are_asked_for_in_lists_of_strings() {
-        let config = Config::parse(
+        let config = read(
             r#"{"args": {"cni": {"ips": ["10.0.0.5"], "labels": 1}}, "runtimeConfig": {"ips": ["10.0.0.6/24"], "dns": 1}}"#,
-        )
-        .unwrap();
+        );
         assert_eq!(config.args_ips().unwrap(), ["10.0.0.5"]);
         assert_eq!(config.runtime_config().unwrap().ips, ["10.0.0.6/24"]);
         let table = [
@@ -278,7 +277,7 @@ mod tests {
             (r#"{"runtimeConfig": {"mac": 2}}"#, "runtimeConfig.mac: it has to be a string, not a number"),
         ];
         for (text, fault) in table {
-            let config = Config::parse(text).unwrap();
+            let config = read(text);
             let result = config.args_ips().and(config.runtime_config());
             assert_eq!(result.unwrap_err().to_string(), fault, "{text}");
         }
@@ -308,7 +307,7 @@ mod tests {
             ),
         ];
         for (text, expected) in table {
-            let valid = Config::parse(&text).unwrap().valid_attachments();
+            let valid = read(&text).valid_attachments();
             let valid = valid.as_ref().map(|list| list.iter().map(|(c, i)| (c.as_str(), i.as_str())).collect());
             assert_eq!(valid.map_err(ToString::to_string), expected.map_err(str::to_owned), "{text}");
         }
@@ -318,7 +317,7 @@ mod tests {
     fn a_host_may_have_thousands_of_attachments() {
         let entry = r#"{"containerID": "a", "ifname": "eth0"}"#;
         let text = format!(r#"{{"cni.dev/valid-attachments": [{}]}}"#, vec![entry; 5_000].join(","));
-        assert_eq!(Config::parse(&text).unwrap().valid_attachments().unwrap().len(), 5_000);
+        assert_eq!(read(&text).valid_attachments().unwrap().len(), 5_000);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::Version;
 #[serde(into = "u32", try_from = "u32")]
 #[repr(u32)]
 pub enum Code {
-    /// The configuration's `cniVersion` is not spoken, or has no such verb.
+    /// The configuration's `cniVersion` is not supported, or has no such verb.
     IncompatibleVersion = 1,
     /// A field of the configuration is known but its value is not supported.
     UnsupportedField = 2,
@@ -29,7 +29,7 @@ pub enum Code {
     NotAvailable = 50,
     /// STATUS: not available, and containers of the network may have limited connectivity.
     Limited = 51,
-    /// CHECK: the container is not as it was told to be. Codes from 100 on are a plugin's own.
+    /// CHECK: the container is not as its result says. Codes from 100 on are a plugin's own.
     CheckFailed = 100,
 }
 
@@ -56,9 +56,9 @@ impl From<Code> for u32 {
     }
 }
 
-/// A number that is no code of ours.
+/// A number that is not one of our codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no error code of this plugin")]
+#[error("{0} is not an error code of this plugin")]
 pub struct UnknownCode(u32);
 
 impl TryFrom<u32> for Code {
@@ -73,7 +73,7 @@ impl TryFrom<u32> for Code {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Error {
-    /// The configuration's version, or the newest where it is not spoken.
+    /// The configuration's version, or the newest if that is not supported.
     pub cni_version: Version,
     /// What kind of error.
     pub code: Code,

@@ -1,6 +1,6 @@
 //! CNI: what the shim passes on, the network configuration, results and errors.
 //!
-//! Nothing is judged here but how a thing is written; whether it can be done is the daemon's to say.
+//! Only the form is judged here; whether a thing can be done is for the daemon to say.
 
 mod config;
 mod error;
@@ -23,8 +23,8 @@ pub const PATH: &str = "/cni";
 
 /// One call of a runtime, passed on as it came: the body of `POST /cni`.
 ///
-/// The configuration is a text, not a JSON value, because it has to arrive verbatim even when it is no JSON: the
-/// daemon then says so.
+/// The configuration is text, not a JSON value, because it must arrive verbatim even if it is not JSON, so that the
+/// daemon can say so.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The environment.
@@ -48,13 +48,13 @@ pub struct Env {
     /// `CNI_IFNAME`: the interface's name in that namespace.
     #[serde(rename = "CNI_IFNAME", default, skip_serializing_if = "Option::is_none")]
     pub ifname: Option<String>,
-    /// `CNI_ARGS`: `KEY=VALUE` pairs with semicolons between.
+    /// `CNI_ARGS`: `KEY=VALUE` pairs separated by semicolons.
     #[serde(rename = "CNI_ARGS", default, skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
     /// `CNI_PATH`: where plugins are looked for.
     #[serde(rename = "CNI_PATH", default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// `CNI_NETNS_OVERRIDE`: whether the namespace may be the host's own. No part of the specification, but of libcni.
+    /// `CNI_NETNS_OVERRIDE`: whether the namespace may be the host's own. Part of libcni, not of the specification.
     #[serde(rename = "CNI_NETNS_OVERRIDE", default, skip_serializing_if = "Option::is_none")]
     pub netns_override: Option<String>,
 }

@@ -1,17 +1,17 @@
 //! JSON objects read key by key, so that each fault names its key.
 //!
-//! Keys are matched as Go matches them, since the networks in the field were written for a Go plugin: exactly where that
-//! is possible, else whatever their case. `null` is as good as absent.
+//! Keys are matched as Go matches them, since the networks in the field were written for a Go plugin: exactly if
+//! possible, else ignoring case. `null` counts as absent.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
-/// Most entries of a list. A network needs a handful; all of them outlive a restart in each lease's record.
+/// The most entries of a list. A network needs a handful, and each lease's record holds them all.
 const MAX_ENTRIES: usize = 256;
 
-/// Most characters of a value or key that an error repeats.
+/// The most characters of a value or key that an error repeats.
 const MAX_QUOTED: usize = 64;
 
 /// A key of the configuration that cannot be used.
@@ -30,7 +30,7 @@ pub enum Fault {
     /// A value of another JSON type.
     #[error("it has to be {expected}, not {found}")]
     Type {
-        /// What it has to be.
+        /// What it must be.
         expected: &'static str,
         /// What it is.
         found: &'static str,
@@ -40,16 +40,16 @@ pub enum Fault {
     Value {
         /// The value, cut.
         value: String,
-        /// What it has to be.
+        /// What it must be.
         expected: &'static str,
     },
-    /// No value where there has to be one.
+    /// A required value is missing.
     #[error("missing")]
     Missing,
-    /// A key that means nothing.
+    /// An unknown key.
     #[error("unknown key")]
     Unknown,
-    /// A key that means nothing but is nearly one that does.
+    /// An unknown key that is nearly a known one.
     #[error("unknown key: is {0} meant?")]
     Misspelt(&'static str),
     /// A list that is too long.
@@ -87,7 +87,7 @@ pub(super) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Takes the value at `path` for an object.
+    /// Reads the value at `path` as an object.
     pub(super) fn new(path: impl Into<String>, value: &'a Value) -> Result<Self, BadKey> {
         let path = path.into();
         match value.as_object() {
@@ -116,7 +116,7 @@ impl<'a> Object<'a> {
         self.get(key).map(|value| read(value).map_err(|fault| fault.at(self.path(key)))).transpose()
     }
 
-    /// Reads the value of a key that has to be there.
+    /// Reads the value of a required key.
     pub(super) fn require<T>(&self, key: &str, read: impl FnOnce(&'a Value) -> Result<T, Fault>) -> Result<T, BadKey> {
         self.read(key, read)?.ok_or_else(|| Fault::Missing.at(self.path(key)))
     }
@@ -158,7 +158,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Refuses keys that are none of these but nearly.
+    /// Refuses keys that are nearly one of these.
     pub(super) fn nothing_misspelt(&self, known: &[&'static str]) -> Result<(), BadKey> {
         match self.unknown(known).find_map(|key| Some((key, nearest(key, known)?))) {
             Some((key, meant)) => Err(Fault::Misspelt(meant).at(self.path(&cut(key)))),
@@ -195,7 +195,7 @@ fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     known.iter().copied().find(|known| one_slip_apart(&key, &plain(known)))
 }
 
-/// Tells whether one text becomes the other by putting in, leaving out or changing at most one letter.
+/// Returns whether inserting, removing or changing at most one letter turns one text into the other.
 fn one_slip_apart(a: &[u8], b: &[u8]) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
@@ -247,7 +247,7 @@ pub(super) fn ip(value: &Value) -> Result<IpAddr, Fault> {
     text.parse().map_err(|_| Fault::value(text, "an IP address"))
 }
 
-/// Reads a subnet; what it says beyond its prefix is masked off.
+/// Reads a subnet; bits beyond its prefix are masked off.
 pub(super) fn subnet(value: &Value) -> Result<IpNet, Fault> {
     let text = text(value)?;
     text.parse().map(|net: IpNet| net.trunc()).map_err(|_| Fault::value(text, "a subnet, such as 10.0.0.0/8"))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Version;
 use crate::to_json;
 
-/// What an IPAM plugin answers to ADD, in no version yet.
+/// The answer of an IPAM plugin to ADD, before it is written in a version.
 ///
 /// There are no interfaces here: a delegated plugin leaves `interfaces` and `ips[].interface` out (CNI specification,
 /// "Delegated Plugins (IPAM)").
@@ -31,7 +31,7 @@ pub struct Ip {
     pub gateway: Option<IpAddr>,
 }
 
-/// A route. All but its ends is for main plugins of 1.1.0 and later; older versions have no word for it.
+/// A route. Older versions than 1.1.0 can only express its destination and next hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// Where to.
@@ -71,7 +71,7 @@ impl Dns {
 }
 
 impl Success {
-    /// Writes the result as `version` wants it.
+    /// Writes the result in the form of `version`.
     pub fn render(&self, version: Version) -> String {
         use Version::*;
         let (family, attributes) = match version {
@@ -181,9 +181,9 @@ impl RouteOut {
     const LINK: u8 = 253;
 
     /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the
-    /// incumbent passes it on: main plugins replace an absent `gw` by the gateway of the first address
-    /// (`ConfigureIface`), and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to
-    /// reach another one's next hop, a router outside the subnet.
+    /// incumbent passes it on: main plugins replace an absent `gw` with the gateway of the first address
+    /// (`ConfigureIface`), and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to reach
+    /// another one's next hop, a router outside the subnet.
     fn new(route: &Route, attributes: bool) -> Self {
         let none: IpAddr = match route.dst {
             IpNet::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

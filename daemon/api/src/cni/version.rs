@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A version of the CNI specification that is spoken here, in order of age.
+/// A supported version of the CNI specification, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Version {
-    /// 0.1.0: one address of each family; and what a configuration without `cniVersion` means.
+    /// 0.1.0: one address of each family. Also the version of a configuration without `cniVersion`.
     V0_1_0,
     /// 0.2.0: the same, with VERSION.
     V0_2_0,
@@ -25,20 +25,20 @@ pub enum Version {
     V1_1_0,
 }
 
-/// A version that is not spoken here.
+/// An unsupported version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cniVersion {0:?} is not supported")]
 pub struct UnknownVersion(pub String);
 
 impl Version {
-    /// All that are spoken, the oldest first.
+    /// All supported versions, the oldest first.
     pub const ALL: [Self; 7] =
         [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
 
-    /// The newest that is spoken.
+    /// The newest supported version.
     pub const NEWEST: Self = Self::V1_1_0;
 
-    /// What a configuration without `cniVersion` means, by the specification.
+    /// The version of a configuration without `cniVersion`, by the specification.
     pub const UNSAID: Self = Self::V0_1_0;
 
     /// Returns the version as it is written.
@@ -90,12 +90,12 @@ impl TryFrom<String> for Version {
 pub struct VersionInfo {
     /// As asked, or the newest.
     pub cni_version: String,
-    /// All that are spoken.
+    /// All supported versions.
     pub supported_versions: Vec<Version>,
 }
 
 impl VersionInfo {
-    /// Returns the answer to a VERSION that asked in the words of `asked`.
+    /// Returns the answer to a VERSION whose configuration says `asked`.
     pub fn answering(asked: Option<&str>) -> Self {
         Self {
             cni_version: asked.unwrap_or(Version::NEWEST.as_str()).to_owned(),

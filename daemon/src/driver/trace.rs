@@ -1,0 +1,45 @@
+//! The log of what goes into the core and comes out of it.
+
+use leasehold_core::effect::{Answer, Effect, Input};
+use tracing::{debug, trace};
+
+/// Logs an input to the core.
+pub(super) fn input(input: &Input<'_>) {
+    match input {
+        Input::Start { boot, records, spooled, adoptees } => {
+            let (records, spooled, adoptees) = (records.len(), spooled.len(), adoptees.len());
+            debug!(%boot, records, spooled, adoptees, "start");
+        }
+        Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),
+        Input::HungUp(id) => debug!(request = id.0, "hung up"),
+        Input::Done { op, outcome } => debug!(op = op.0, ?outcome, "done"),
+        Input::Frame { exchange, bytes, meta } => {
+            trace!(exchange = exchange.0, length = bytes.len(), ?meta, "frame in");
+        }
+        Input::Broken { exchange, cause } => debug!(exchange = exchange.0, %cause, "broken"),
+        Input::Unsent { exchange, cause } => debug!(exchange = exchange.0, %cause, "unsent"),
+        Input::Kernel(event) => debug!(?event, "kernel"),
+    }
+}
+
+/// Logs an effect of the core.
+pub(super) fn effect(effect: &Effect) {
+    match effect {
+        Effect::Persist { op, changes } => debug!(op = op.0, changes = changes.len(), "persist"),
+        Effect::Open { op, exchange, link, want } => {
+            debug!(op = op.0, exchange = exchange.0, ?link, ?want, "open");
+        }
+        Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
+        Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
+        Effect::Prepare { op, target, exchange, .. } => {
+            debug!(op = op.0, exchange = exchange.0, %target, "prepare");
+        }
+        Effect::Survey { op, link, lan_parent } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
+        Effect::Send { op, exchange, frame } => trace!(?op, exchange = exchange.0, length = frame.len(), "frame out"),
+        Effect::Hear { exchange, arp } => debug!(exchange = exchange.0, ?arp, "hear"),
+        Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),
+        Effect::Reply { id, answer: Answer::Failed(failure) } => debug!(request = id.0, %failure, "failed"),
+        Effect::Reply { id, .. } => debug!(request = id.0, "answered"),
+        Effect::Publish { attachment, dns } => debug!(%attachment, ?dns, "publish"),
+    }
+}

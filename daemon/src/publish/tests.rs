@@ -1,0 +1,136 @@
+use std::os::unix::fs::MetadataExt;
+
+use leasehold_core::identity::Door;
+
+use super::*;
+
+fn attachment(container: &str) -> Arc<Attachment> {
+    let [network, ifname] = ["lan", "eth0"].map(str::to_owned);
+    Arc::new(Attachment { door: Door::Cni, network, container: container.to_owned(), ifname })
+}
+
+fn dns(domain: &str) -> Option<Dns> {
+    let servers = vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
+    let search = vec!["a.example".to_owned(), "b.example".to_owned()];
+    Some(Dns { servers, domain: Some(domain.to_owned()), search })
+}
+
+fn files(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for path in entries(&dir).unwrap() {
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            if path.is_dir() { dirs.push(path) } else { found.push(name) }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_lease_has_its_file_until_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let publisher = Publisher::start(dir.path()).unwrap();
+    publisher.publish(attachment("c1"), dns("old.example"));
+    publisher.publish(attachment("c1"), dns("site.example"));
+    publisher.publish(attachment("c2"), dns("site.example"));
+    drop(publisher);
+    let file = dir.path().join("resolv/lan/c1/eth0");
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        "nameserver 192.0.2.1\nnameserver 192.0.2.2\ndomain site.example\nsearch a.example b.example\n"
+    );
+    assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o644);
+    assert_eq!(file.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o755);
+    assert_eq!(files(dir.path()), ["resolv/lan/c1/eth0", "resolv/lan/c2/eth0"]);
+
+    let publisher = Publisher::start(dir.path()).unwrap();
+    publisher.publish(attachment("c1"), None);
+    publisher.publish(attachment("c3"), None);
+    drop(publisher);
+    assert_eq!(files(dir.path()), ["resolv/lan/c2/eth0"]);
+    assert!(!dir.path().join("resolv/lan/c1").exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
+    let dir = tempfile::tempdir().unwrap();
+    // A directory where the file should be: the file can be written, but not put there.
+    let (late, gone) = (dir.path().join("resolv/lan/late/eth0"), dir.path().join("resolv/lan/gone/eth0"));
+    for path in [&late, &gone] {
+        fs::create_dir_all(path.join("full")).unwrap();
+    }
+    let publish = |pause| {
+        let publisher = Publisher::with_pause(dir.path(), pause).unwrap();
+        publisher.publish(attachment("late"), dns("old.example"));
+        publisher.publish(attachment("gone"), dns("old.example"));
+        publisher.publish(attachment("late"), dns("site.example"));
+        publisher.publish(attachment("gone"), None);
+        publisher.publish(attachment("good"), dns("site.example"));
+        publisher
+    };
+    drop(publish(Duration::from_secs(3600)));
+    assert_eq!(files(dir.path()), ["resolv/lan/good/eth0"], "no .new");
+
+    let publisher = publish(Duration::from_millis(1));
+    for path in [&late, &gone] {
+        fs::remove_dir_all(path).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fs::read_to_string(&late).is_ok_and(|text| text.contains("site.example")) {
+        assert!(Instant::now() < deadline, "{:?}", files(dir.path()));
+        thread::yield_now();
+    }
+    drop(publisher);
+    assert_eq!(files(dir.path()), ["resolv/lan/good/eth0", "resolv/lan/late/eth0"]);
+}
+
+#[test]
+fn a_start_removes_what_an_earlier_daemon_left_and_leaves_alone_what_is_as_it_should_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let publisher = Publisher::start(dir.path()).unwrap();
+    for container in ["kept", "gone", "other"] {
+        publisher.publish(attachment(container), dns("site.example"));
+    }
+    drop(publisher);
+    let kept = dir.path().join("resolv/lan/kept/eth0");
+    let before = kept.metadata().unwrap().ino();
+    fs::write(dir.path().join("resolv/lan/other/.new"), "half").unwrap();
+
+    let publisher = Publisher::start(dir.path()).unwrap();
+    publisher.publish(attachment("kept"), dns("site.example"));
+    publisher.sweep();
+    publisher.publish(attachment("new"), dns("site.example"));
+    drop(publisher);
+    assert_eq!(files(dir.path()), ["resolv/lan/kept/eth0", "resolv/lan/new/eth0"]);
+    assert_eq!(kept.metadata().unwrap().ino(), before);
+}
+
+#[test]
+fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(300);
+    let longer = "x".repeat(301);
+    let names = ["..", ".", "", "a/b", "a%2fb", "../../../etc/passwd", ".new", "a\nb", "ü", &long, &longer];
+    let publisher = Publisher::start(dir.path()).unwrap();
+    for name in names {
+        publisher.publish(attachment(name), dns("site.example"));
+    }
+    drop(publisher);
+    let found = files(&dir.path().join("resolv/lan"));
+    assert_eq!(found.len(), names.len(), "{found:?}");
+    assert!(found.iter().all(|path| path.matches('/').count() == 1 && !path.starts_with('.')), "{found:?}");
+    assert_eq!(file_name("a1-b_c.d"), "a1-b_c.d");
+    assert_eq!(file_name("../x"), "%2e.%2fx");
+}
+
+#[test]
+fn a_name_that_is_none_does_not_reach_the_file() {
+    let bad = ["a b", "a\nnameserver 203.0.113.1", "", "a;b", "ü.example", &"x".repeat(254)].map(str::to_owned);
+    for domain in &bad {
+        let search = bad.to_vec();
+        let dns = Dns { servers: vec![[192, 0, 2, 1].into()], domain: Some(domain.clone()), search };
+        assert_eq!(text(&attachment("c"), &dns), "nameserver 192.0.2.1\n");
+    }
+}
