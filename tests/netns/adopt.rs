@@ -1,4 +1,4 @@
-//! Moving in: a host whose running containers have their addresses from the incumbent gets our daemon.
+//! Moving in: our daemon comes to a host whose running containers got their addresses from the incumbent.
 
 use std::fs;
 
@@ -77,7 +77,7 @@ fn what_is_not_as_the_cache_says_is_not_adopted() -> Result<(), CallError> {
     }
     lab.check(&stays)?;
     lab.check(&changed).expect_err("it holds nothing");
-    // Its runtime does not know, and ends it some day.
+    // Its runtime does not know, and ends it later.
     lab.detach(&changed)?;
     lab.detach(&stays)?;
     server.wait_for("the release", DEADLINE, |leases| {
@@ -104,7 +104,7 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     let listed = lab.daemon().operator(&["list"])?;
     assert!(listed.contains(&format!("{address} is not on interface eth0")), "no reason in:\n{listed}");
     lab.daemon().wait_for_event("lan/early/eth0 adopted ")?;
-    // The next daemon goes on with it, though it finds leases.
+    // The next daemon goes on adopting, although it finds leases.
     lab.kill9()?;
     lab.start_daemon()?;
     lab.wait_for_line("not adopted, trying again attachment=lan/late/eth0")?;
@@ -116,14 +116,14 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     Ok(server.wait_until_free()?)
 }
 
-/// Attaches a container as a runtime does whose IPAM plugin is the incumbent.
+/// Attaches a container as a runtime with the incumbent as its IPAM plugin does.
 fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
     let (container, result) = incumbent.attach(id, &lab.config, &lab.home().cni_cache())?;
     let address = result_addresses(&result)?[0].0.addr();
     Ok(Member { container, result, address })
 }
 
-/// Waits for a message of a member's.
+/// Waits for a member's message.
 fn own(seen: &mut Capture, member: &Member, kind: Kind) -> Result<Dhcp, CallError> {
     let Container { mac, .. } = member.container;
     Ok(seen.wait_for_dhcp(kind, DEADLINE, |m| m.chaddr == mac)?)

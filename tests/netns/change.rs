@@ -1,4 +1,4 @@
-//! What a lease names is on the interface: when it changes, when it is lost, when there is a new one.
+//! The interface carries what the lease names: when it changes, when it is lost, when there is a new one.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::witness;
 /// The server's address in another subnet.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 
-/// What dnsmasq gives out at first: its shortest lease, renewed after five seconds.
+/// dnsmasq's first grants: its shortest lease, renewed after five seconds.
 fn at_first() -> Grants {
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
     Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() }
 }
 
-/// What it gives out when the LAN was renumbered.
+/// Its grants after the LAN is renumbered.
 fn renumbered() -> Grants {
     let pool = Ipv4Addr::new(10, 8, 1, 0)..=Ipv4Addr::new(10, 8, 1, 255);
     Grants { pool, router: ELSEWHERE, ..at_first() }
@@ -44,7 +44,7 @@ fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
     let wanted = ["default via 10.8.0.1 dev eth0", "10.8.0.0/16 dev eth0", "198.51.100.0/24 dev eth0"];
     witness::routes(&member.container, &wanted, &["10.7."], DEADLINE)?;
 
-    let stale = lab.check(&member).expect_err("the runtime believes in the address of before").cni();
+    let stale = lab.check(&member).expect_err("the runtime believes in the previous address").cni();
     assert!(stale.msg.contains(&next.to_string()), "{stale}");
     lab.detach(&member)?;
     seen.wait_for_release(next, DEADLINE)?;
@@ -55,7 +55,7 @@ fn a_renumbered_lan_renumbers_its_containers() -> Result<(), CallError> {
 fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
     let mut lab = Lab::new(&sandbox)?;
-    // The server refuses the old address first: that is a lost lease.
+    // First the server refuses the old address: the lease is lost.
     lab.config["ipam"]["onChange"] = "keep".into();
     lab.config["ipam"]["onExpiry"] = "keep".into();
     let mut server = Dnsmasq::start(&lab.lan, at_first())?;
@@ -65,7 +65,7 @@ fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallErro
     lab.lan.server.add_address(Lan::IFNAME, Ipv4Net::new_assert(ELSEWHERE, 16))?;
     server.restart(Some(renumbered().into()))?;
     let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
-    // Whatever was to be done at once is done when the new lease is renewed.
+    // By the renewal of the new lease, whatever is done at once has been done.
     let renews = |m: &Dhcp| m.ciaddr == next || m.address_option(code::REQUESTED) == Some(next);
     seen.wait_for_dhcp(Kind::Request, DEADLINE, renews)?;
     assert!(lab.daemon().list()?[0]["address"].as_str().is_some_and(|held| held.starts_with(&next.to_string())));
@@ -106,7 +106,7 @@ fn the_late_del_of_an_old_sandbox_frees_nothing() -> Result<(), CallError> {
     let refused = lab.add(lab.lan.container("new")?).expect_err("the old sandbox lives").cni();
     assert!(refused.msg.contains("lan/old/eth0"), "{refused}");
 
-    // By the time of the ADD the kernel may be done with the old namespace, and its lease be given back; or not yet.
+    // By the time of the ADD the kernel may or may not be done with the old namespace, and its lease be given back.
     let id = old.container.id.clone();
     drop(old);
     let new = lab.attach("new")?;

@@ -25,7 +25,7 @@ fn a_wall_clock_an_hour_back_hurts_no_lease() -> Result<(), CallError> {
     let member = lab.attach("c1")?;
 
     for (ahead, restarts) in [(-HOUR, false), (HOUR, false), (-HOUR, true)] {
-        // What was asked before the jump is not what is waited for.
+        // Earlier requests, from before the jump, do not count.
         lab.home().set_clock(ahead)?;
         if restarts {
             lab.kill9()?;
@@ -42,19 +42,19 @@ fn a_wall_clock_an_hour_back_hurts_no_lease() -> Result<(), CallError> {
         assert_eq!(renewed < acquired, ahead < 0, "the daemon reads its own clock: {renewed} after {acquired}");
     }
     assert!(!seen.dhcp()?.iter().any(|m| m.kind == Kind::Discover), "no lease was lost:\n{seen}");
-    // A line of Kea's file is a grant: each began before the one before it ended.
+    // Each line of Kea's file is a grant, which began before the previous one ended.
     let grants: Vec<_> = server.history()?.into_iter().filter(|lease| lease.held).collect();
     assert!(grants.windows(2).all(|pair| pair[1].address == member.address && pair[1].began <= Some(pair[0].expires)));
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }
 
-/// Returns when an event of this kind was told first, by the daemon's clock.
+/// Returns when an event of this kind first happened, by the daemon's clock.
 fn first(lab: &Lab, kind: &str) -> Result<String, CallError> {
     Ok(times(lab, kind)?.into_iter().next().expect("there was one"))
 }
 
-/// Returns when an event of this kind was told last, by the daemon's clock.
+/// Returns when an event of this kind last happened, by the daemon's clock.
 fn last(lab: &Lab, kind: &str) -> Result<String, CallError> {
     Ok(times(lab, kind)?.pop().expect("there was one"))
 }

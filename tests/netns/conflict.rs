@@ -1,4 +1,4 @@
-//! A neighbour has the address that the server gives out. dnsmasq, which does not ping here, says what it was told.
+//! A neighbour has the address that the server gives out. dnsmasq, which does not ping here, logs what it hears.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Stage {
         self.neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))
     }
 
-    /// Waits until the server was told that the address is in use.
+    /// Waits until the server has heard that the address is in use.
     fn declined(&mut self) -> Result<(), Error> {
         let decline = self.seen.wait_for_dhcp(Kind::Decline, DEADLINE, |m| m.chaddr == CONTAINER)?;
         assert_eq!(decline.address_option(code::REQUESTED), Some(KEPT));
@@ -64,7 +64,7 @@ impl Stage {
         self.server.wait_for_line(&format!("disabling DHCP static address {KEPT}"))
     }
 
-    /// Waits for what the container says by ARP: from `sender`, about `target`.
+    /// Waits for the container's ARP from `sender` about `target`.
     fn asked(&mut self, sender: Ipv4Addr, target: Ipv4Addr) -> Result<(), Error> {
         self.seen.wait_for(&format!("ARP from {sender} about {target}"), DEADLINE, |packet| {
             is_from_container(packet).filter(|arp| (arp.sender, arp.target) == (sender, target)).map(drop)
@@ -106,7 +106,7 @@ fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address
     let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else { return Ok(()) };
     let mut stage = Stage::new(&sandbox, None)?;
     let member = stage.attach()?;
-    // As the plugin `tuning` does it, after the main plugin.
+    // As the plugin `tuning` does, after the main plugin.
     let set = |change: &[&str]| {
         member.container.netns.run_command("ip", &[&["link", "set", "dev", "eth0"], change].concat(), "")
     };
@@ -126,12 +126,12 @@ fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address
     asked(KEPT)?;
     asked(KEPT)?;
     stage.lab.detach(&member)?;
-    // What looks for the server's own is no claim for the address of before either.
+    // A request for the server's address does not claim the previous address either.
     asked(Lan::SERVER)?;
     Ok(stage.server.wait_until_free()?)
 }
 
-/// The server here takes its time for each answer: on a busy machine a quick one is faster than the neighbour.
+/// The server here answers slowly: on a busy machine a quick one would be faster than the neighbour.
 #[test]
 fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
@@ -188,7 +188,7 @@ fn of_two_addresses_a_container_gets_the_one_that_nobody_uses() -> Result<(), Ca
     lab.check(&member)
 }
 
-/// The kernel takes whole nets for its own ("AnyIP") and answers ARP for each address of them.
+/// The kernel can own whole subnets ("AnyIP") and answer ARP for each of their addresses.
 #[test]
 fn a_station_that_answers_for_every_address_keeps_nobody_from_getting_one() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("ip")]) else { return Ok(()) };
@@ -224,7 +224,7 @@ fn an_address_that_a_neighbour_takes_after_the_answer_is_declined_and_replaced()
     stage.declined()?;
     let next = stage.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == CONTAINER)?.yiaddr;
     assert_ne!(next, KEPT);
-    // On the interface, or it would not be announced.
+    // It is on the interface, or it would not be announced.
     stage.asked(next, next)?;
     assert_eq!(member.container.addresses()?, [Lan::on_lan(next)]);
     Ok(())

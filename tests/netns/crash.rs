@@ -15,7 +15,7 @@ const LEASES: usize = 50;
 fn fifty_leases_outlive_kill_9() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
     let mut lab = Lab::new(&sandbox)?;
-    // T1 leaves room for all that comes before the first renewal, on a busy machine too.
+    // T1 leaves room for everything before the first renewal, even on a busy machine.
     let timers = Some((Duration::from_secs(20), Duration::from_secs(30)));
     let server =
         Kea::start(&lab.lan, KeaConfig { lease_time: Duration::from_secs(40), timers, ..KeaConfig::default() })?;
@@ -108,7 +108,7 @@ fn grants(history: &[Lease], member: &Member) -> Vec<Lease> {
     history.iter().filter(|lease| lease.mac == mac && lease.held).cloned().collect()
 }
 
-/// Tells whether a packet is DHCP or a question by ARP from one of these.
+/// Returns whether a packet is DHCP or an ARP request from one of these.
 fn is_from(packet: &Packet, macs: &[Mac]) -> bool {
     match packet {
         Packet::Dhcp(message) => macs.contains(&message.eth_source),

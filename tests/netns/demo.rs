@@ -1,4 +1,4 @@
-//! The demo is the first thing that a newcomer runs.
+//! The demo, which is the first thing that a newcomer runs.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use netns_fixtures::{Error, Need, binary};
 
 #[test]
 fn the_demo_runs_to_its_end() -> Result<(), Error> {
-    // It makes its own sandbox; `true` stands in for cargo, since all is built.
+    // It makes its own sandbox; `true` stands in for cargo, since everything is built.
     assert!(Need::Program("true").is_met());
     let demo = Command::new(binary("demo")?).env("CARGO", "true").output().expect("the demo starts");
     let (said, failed) = (String::from_utf8_lossy(&demo.stdout), String::from_utf8_lossy(&demo.stderr));

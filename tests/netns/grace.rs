@@ -1,4 +1,4 @@
-//! Identities that return with another container: what keeps them their address, and whom it is kept from.
+//! Identities that return with another container: what keeps their address for them, and from whom.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
 
-/// Lets further ADDs be those of a client whose lease is kept for so many seconds.
+/// Makes further ADDs those of a client whose lease is kept for `grace` seconds.
 fn come_as(lab: &mut Lab, client: &str, grace: u32) {
     lab.config["ipam"]["clientId"] = format!("text:{client}").into();
     lab.config["ipam"]["grace"] = grace.into();
 }
 
-/// A client's containers have one address, whether the next one comes soon or late.
+/// A client's containers have one address, whether the next one comes early or late.
 fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
     come_as(lab, "web-0", 600);
     let first = lab.attach("c1")?;

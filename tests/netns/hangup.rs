@@ -16,7 +16,7 @@ fn a_shim_killed_before_the_request_leaves_no_lease() -> Result<(), CallError> {
     call.kill()?;
 
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    // Another container's ADD takes long enough for the first one to show that it goes on, if it does.
+    // Another container's ADD takes long enough for the first one to show if it goes on.
     let other = lab.attach("c2")?;
     assert_eq!(server.leases()?.iter().map(|lease| lease.address).collect::<Vec<_>>(), [other.address]);
     let rows = lab.daemon().list()?;

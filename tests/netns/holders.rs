@@ -1,4 +1,4 @@
-//! An address of a LAN has one live holder, whatever its server thinks.
+//! An address of a LAN has one live holder, whatever its server believes.
 
 use netns_fixtures::server::{Grants, Kea, KeaConfig, KeaProgram, Program, Server, UdhcpdProgram};
 use netns_fixtures::{CallError, DEADLINE, Lab, Lan, Member, sandbox};
@@ -16,7 +16,7 @@ fn a_kea_that_lost_its_lease_file_gives_nobodys_address_to_another() -> Result<(
     server.forget_leases()?;
     server.restart(None)?;
 
-    // Without its leases the server begins with the address that the first of them has.
+    // Without its leases the server starts with the address of the first holder.
     let newcomer = lab.attach("newcomer")?;
     assert!(members.iter().all(|member| member.address != newcomer.address), "{}", newcomer.address);
     lab.daemon().wait_for_event("lan/newcomer/eth0 address_held")?;

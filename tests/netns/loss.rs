@@ -1,4 +1,4 @@
-//! What befalls a container's interface while it holds a lease, with the server's own view as witness.
+//! What can happen to a container's interface while it holds a lease, with the server's own view as witness.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -18,7 +18,7 @@ fn ip(member: &Member, arguments: &str) -> Result<(), Error> {
     member.container.netns.run_command("ip", &arguments, "").map(drop)
 }
 
-/// Waits until the server has told a member what it asked by INIT-REBOOT: yes.
+/// Waits until the server has confirmed a member's lease in INIT-REBOOT.
 fn is_confirmed(seen: &mut Capture, member: &Member) -> Result<(), Error> {
     witness::init_reboot(seen, member, DEADLINE)?;
     let ack = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == member.container.mac)?;
@@ -34,7 +34,7 @@ fn a_renamed_interface_keeps_its_lease() -> Result<(), CallError> {
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
     let member = lab.attach("c1")?;
 
-    // As KubeVirt does it. A link that is up cannot be renamed by every kernel.
+    // As KubeVirt does. Not every kernel can rename a link that is up.
     ip(&member, "link set eth0 down")?;
     ip(&member, "link set eth0 name net1")?;
     ip(&member, "link set net1 up")?;
@@ -60,7 +60,7 @@ fn an_interface_that_gave_its_ethernet_address_away_keeps_its_lease() -> Result<
     let member = lab.add(lab.lan.bridged_container("c1")?)?;
     member.container.configure(&member.result)?;
 
-    // As KubeVirt does it, for its virtual machine: that has both addresses from here on.
+    // As KubeVirt does for its virtual machine, which has both addresses from here on.
     ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
     member.container.netns.set_mac("eth0", [2, 0, 0, 0, 0x99, 0x99])?;
     lab.wait_for_line("lease extended")?;
@@ -79,7 +79,7 @@ fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_
 
     ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
     lab.wait_for_line("was taken off the interface")?;
-    // At T1, and not by a RENEW: its answer would reach nobody.
+    // At T1, and not by a RENEW, whose answer would reach nobody.
     is_confirmed(&mut seen, &member)?;
     let error = lab.check(&member).expect_err("the address is not there").cni();
     assert!(error.msg.contains("is not on interface"), "{error}");

@@ -1,9 +1,8 @@
-//! Real namespaces, real servers, real packets: what the simulation cannot show, that the shell is true.
+//! Real namespaces, real servers, real packets: they show what the simulation cannot, that the shell is correct.
 //!
-//! Every test makes its own LAN. Those that need a server or a tool that is not there say which and are skipped.
+//! Every test makes its own LAN. Those that need a missing server or tool say which, and are skipped.
 
 mod adopt;
-mod bad;
 mod change;
 mod clock;
 mod conflict;
@@ -14,11 +13,12 @@ mod fixtures;
 mod grace;
 mod hangup;
 mod holders;
-mod late;
+mod input;
 mod loss;
 mod parent;
 mod reasons;
 mod release;
+mod renewals;
 mod resolver;
 mod routes;
 mod servers;

@@ -1,4 +1,4 @@
-//! The container's own interface is gone before its DEL, or takes nothing: the RELEASE goes out by the host's link.
+//! The container's own interface is gone before its DEL, or takes nothing: the RELEASE leaves by the host's link.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -92,7 +92,7 @@ fn a_successor_keeps_the_address_of_an_interface_that_the_kernel_is_taking_down(
     lab.detach(&first)?;
     drop(first);
     for round in 1..10 {
-        // The one before it answers ARP still, mostly.
+        // The previous one usually still answers ARP.
         let member = lab.attach(&format!("c{round}"))?;
         assert_eq!(member.address, address, "round {round}");
         lab.detach(&member)?;

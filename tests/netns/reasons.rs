@@ -1,4 +1,4 @@
-//! An ADD that gets no offer says what keeps servers from answering, and the log what was wrong with an answer.
+//! An ADD that gets no offer says what keeps servers from answering, and the log says what was wrong with an answer.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
 use netns_fixtures::{CallError, Lab, Lan, Need, Sandbox, sandbox};
 
 const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
-/// The host's own address, where a server is to be there.
+/// The host's own address, if it has a server.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 
 /// A LAN on which an ADD waits for eight seconds.
@@ -17,7 +17,7 @@ fn lab(sandbox: &Sandbox) -> Result<Lab, CallError> {
     Ok(lab)
 }
 
-/// Has the containers of a LAN hang on a bridge of the host's.
+/// Connects a LAN's containers to a bridge of the host.
 fn bridged(lab: &mut Lab) -> Result<(), CallError> {
     lab.lan.add_host_bridge()?;
     let ipam = lab.config["ipam"].clone();
@@ -65,7 +65,7 @@ fn a_firewall_on_the_bridge_is_named_and_was_the_reason() -> Result<(), CallErro
     assert!(error.msg.contains("bridge-nf-call-iptables=1"), "{error}");
     assert!(error.msg.contains("FORWARD drops by policy"), "{error}");
 
-    // The way out that it names.
+    // The remedy that it names.
     let allow = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
     lab.lan.host.run_command("iptables", &allow, "")?;
     lab.config["ipam"]["timeout"] = 30.into();

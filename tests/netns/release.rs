@@ -32,7 +32,7 @@ impl Scene {
         Ok(Self { lab, server, member })
     }
 
-    /// Does what the bridge plugin does before it calls the IPAM plugin.
+    /// Deletes the link, as the bridge plugin does before it calls the IPAM plugin.
     fn delete_link(&self) -> Result<(), Error> {
         self.member.container.netns.delete_link("eth0")
     }
@@ -75,7 +75,7 @@ fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back(
         let set = ["link", "set", Lan::BRIDGE, "type", "bridge", "forward_delay", delay, "stp_state", state];
         host.run_command("ip", &set, "").map(drop)
     };
-    // The new port is to listen and learn for a minute.
+    // The new port has to listen and learn for a minute.
     spanning_tree("1", "3000")?;
     scene.delete_link()?;
     scene.lab.wait_for_line("made a port of the bridge")?;

@@ -11,7 +11,7 @@ use netns_fixtures::{CallError, Container, DEADLINE, Lab, Lan, Need, Netns, resu
 use crate::witness;
 
 const MACVLAN: &str = "/usr/lib/cni/macvlan";
-/// A router that is in nobody's subnet.
+/// A router outside every subnet.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 #[test]
@@ -47,7 +47,7 @@ fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_miss
             let container = Container::new("c1", Netns::new(&sandbox, "c1")?, "eth0", [0; 6]);
             let result = plugin.add(&container, &lab.config)?;
             witness::routes(&container, routes, &[], DEADLINE)?;
-            // Of a /32 it wants a route to the subnet, which the kernel makes for none.
+            // For a /32 it wants a route to the subnet, which the kernel does not add.
             if result_addresses(&result)?[0].0.prefix_len() < 32 {
                 plugin.check(&container, &lab.config, &result)?;
             }

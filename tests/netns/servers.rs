@@ -1,4 +1,4 @@
-//! Every server of the field, each through the same life of a lease. Witnesses are its own lease file and a capture.
+//! Every server of the field, each through the same life of a lease. The witnesses are its lease file and a capture.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::witness;
 const T1: Duration = Duration::from_secs(5);
 const T2: Duration = Duration::from_secs(12);
 
-/// Makes a test of each server and each function.
+/// Makes a test for each server and each function.
 macro_rules! servers {
     ($($server:ident: $program:ty,)*) => {$(
         mod $server {
@@ -117,7 +117,7 @@ fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Progr
     let server = Server::<P>::start(&lab.lan, short::<P>())?;
     let member = lab.attach("c1")?;
 
-    // A macvlan then hears nothing of what is sent to the one of before.
+    // A macvlan then hears nothing of what is sent to the previous one.
     member.container.netns.set_mac("eth0", [2, 0x6c, 0, 0, 9, 78])?;
     lab.wait_for_line("lease extended")?;
     lab.check(&member)?;
@@ -137,7 +137,8 @@ fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: 
     lab.lan.unplug(&lab.lan.server)?;
     let second = first.take_over(&second_machine)?;
 
-    // A RENEW that ARP finds nobody for goes to all on the link in the end, and dhcpd answers whichever server it is for.
+    // A RENEW for which ARP finds nobody is finally sent to all on the link, and dhcpd answers it whichever server it
+    // is for.
     if P::NAME != "dhcpd" {
         witness::rebinding(&mut seen, &member, T2 + DEADLINE)?;
     }
@@ -151,8 +152,8 @@ fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: 
     Ok(second.wait_until_free()?)
 }
 
-/// Over three of its lengths; where the server grants no such lease, over its first renewals at a T1 as short. The client
-/// finds its own T1 and T2 where the server names none.
+/// Over three times its length; if the server grants no such short lease, over its first renewals at an equally short
+/// T1. The client computes T1 and T2 if the server sends none.
 fn a_lease_of_ten_seconds_is_held<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let ten = Duration::from_secs(10);
@@ -220,8 +221,8 @@ fn a_server_restarts_with_its_leases<P: Program>(sandbox: &Sandbox) -> Result<()
     Ok(server.wait_until_free()?)
 }
 
-/// Some servers give the lease out again when they are asked to renew it. Some keep silent: then the lease ends, and the
-/// client asks for the same address anew.
+/// Some servers grant the lease again when asked to renew it. Some keep silent: then the lease ends, and the client
+/// asks for the same address anew.
 fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let mut server = Server::<P>::start(&lab.lan, short::<P>())?;
@@ -234,7 +235,7 @@ fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result
     server.wait_for_lease(&member.mac(), "the lease anew", DEADLINE, |lease| {
         (lease.address == member.address).then_some(())
     })?;
-    // Where it had ended, its address comes back a moment after the server's answer; and then it is renewed.
+    // If it had ended, its address comes back a moment after the server's answer; then it is renewed.
     follower.wait_for_line("lan/c1/eth0 renewed ")?;
     lab.check(&member)?;
     lab.detach(&member)?;
@@ -299,12 +300,12 @@ fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Membe
     })
 }
 
-/// A member has a new lease, and its interface the new address. CHECK says that it is not what the runtime was told, and DEL
-/// gives the new one back.
+/// A member has a new lease, and its interface the new address. CHECK says that this is not the ADD's result, and DEL
+/// gives the new lease back.
 fn is_elsewhere_now<P: Program>(lab: &Lab, server: &Server<P>, member: &Member) -> Result<(), CallError> {
     let next = server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |lease| Some(lease.address))?;
     member.container.wait_for_addresses(&[Lan::on_lan(next)], DEADLINE)?;
-    let error = lab.check(member).expect_err("the runtime believes in the address of before").cni();
+    let error = lab.check(member).expect_err("the runtime believes in the previous address").cni();
     assert!(error.msg.contains(&member.address.to_string()), "{error}");
     lab.detach(member)?;
     server.wait_for("the release", DEADLINE, |history| {
@@ -348,9 +349,9 @@ fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<
     Ok(server.wait_until_free()?)
 }
 
-/// Waits until the server has the lease of a member that is new, and returns when it ends.
+/// Waits until the server has the lease of a new member, and returns when it ends.
 fn grant_in_file<P: Program>(server: &Server<P>, member: &Member) -> Result<u64, Error> {
-    // udhcpd writes down what it has merely offered, too, for some seconds of its own.
+    // udhcpd also writes what it has merely offered, for a few seconds.
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is past 1970").as_secs();
     server.wait_for_lease(&member.mac(), "the lease", DEADLINE, |lease| {
         (lease.address == member.address && lease.expires > now() + 4).then_some(lease.expires)

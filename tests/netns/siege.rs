@@ -1,5 +1,5 @@
-//! All that a host can do to a daemon, at once: nobody reads its log, its disk fills up, its socket's file goes, a thousand
-//! callers hang on, and it is killed; meanwhile containers come and go. No lease of a hundred is lost.
+//! Everything that a host can do to a daemon, at once: nobody reads its log, its disk fills up, its socket's file goes,
+//! a thousand callers hold on, and it is killed; meanwhile containers come and go. None of a hundred leases is lost.
 //!
 //! `SIEGE=600` makes it last ten minutes.
 
@@ -23,11 +23,11 @@ use crate::endurance::{holders, meanwhile, none_was_lost};
 const HELD: usize = 100;
 /// Containers that come and go.
 const PASSING: usize = 4;
-/// Callers that say half of what they want and hang on.
+/// Callers that send half of their request and hold on.
 const CALLERS: usize = 1000;
 /// How long it lasts without `SIEGE`.
 const LASTS: Duration = Duration::from_secs(45);
-/// The store's disk: some times what it needs.
+/// The store's disk: several times what it needs.
 const DISK: &str = "24m";
 
 #[test]
@@ -62,7 +62,7 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Does one thing after the other to the daemon, each after a while that the server's file tells.
+/// Does one thing after the other to the daemon, each after a while measured by the server's file.
 fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<(), CallError> {
     let lasts = std::env::var("SIEGE").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let until = Instant::now() + lasts.unwrap_or(LASTS);
@@ -84,8 +84,9 @@ fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<()
             },
             2 => fill(&ballast),
             _ => {
-                // While the disk is full and the callers hang on. What a daemon could not write for longer than a lease, the
-                // next one cannot know: the disk is full for less than the ten seconds that T1 leaves of one.
+                // While the disk is full and the callers hold on. The next daemon cannot know what this one could not
+                // write for longer than a lease lasts: the disk is full for less than the ten seconds that remain of a
+                // lease at T1.
                 lab.kill9()?;
                 lab.start_daemon()?;
                 after(rng.usize(1..20))?;
@@ -118,8 +119,8 @@ fn call(socket: &Path) -> Vec<UnixStream> {
     calls.collect()
 }
 
-/// Attaches and detaches a container until it is `over`. Returns how often; an ADD that fails is no round, and says so in
-/// the words of CNI.
+/// Attaches and detaches a container until it is `over`. Returns how often; a failed ADD does not count, and must fail
+/// with a CNI error.
 fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &AtomicBool) -> Result<usize, CallError> {
     let mut rounds = 0;
     while !over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! A daemon that does not see the namespaces of the containers that run.
+//! A daemon that does not see the namespaces of running containers.
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::Dnsmasq;
@@ -24,7 +24,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
     for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {
         lab.start_daemon_with(&sight)?;
         lab.wait_for_line("none of the network namespaces with a lease here is to be seen")?;
-        // Its renewals are due, and come to nothing.
+        // Its renewals are due, and fail.
         lab.wait_for_line("no sockets, trying again later")?;
         assert_eq!(lab.daemon().list()?.len(), 3);
         lab.kill9()?;

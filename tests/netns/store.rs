@@ -26,7 +26,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     let ballast = fill(&lab.home().state_dir());
     let (refused, lucky) = add_until_refused(&lab)?;
     assert_eq!((refused.code, refused.msg.as_str()), (11, "store full"));
-    // What the store knows of both has ended by then; what they hold has not.
+    // By then both leases have ended as far as the store knows; in fact they have not.
     let history = server.history()?;
     for member in &members {
         let end = last_grant(&history, member).expires;
@@ -105,7 +105,8 @@ fn fill(dir: &Path) -> PathBuf {
     ballast
 }
 
-/// Adds containers until one is refused; the store's file has room for some. Returns why, and those that were not.
+/// Adds containers until one is refused; the store's file has room for some. Returns the reason, and the containers
+/// that were not refused.
 fn add_until_refused(lab: &Lab) -> Result<(CniError, Vec<Member>), CallError> {
     let mut lucky = Vec::new();
     for n in 0..300 {

@@ -1,4 +1,4 @@
-//! The systemd units: what systemd itself makes of them.
+//! The systemd units, as systemd itself judges them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{CallError, Error, Lan, Need, Sandbox, Shim, Systemd, binary, sandbox};
 
-/// How exposed the service may be at most, in tenths: see systemd-analyze(1).
+/// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
 
 const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
@@ -23,7 +23,7 @@ fn unit_here(name: &str) -> Result<String, Error> {
     Ok(unit(name).replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
 }
 
-/// Writes the units into a directory of their own, for the daemon that is built here.
+/// Writes the units into their own directory, for the daemon built here.
 fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
     let dir = sandbox.dir("units")?;
     for name in UNITS {
@@ -76,7 +76,7 @@ fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else { return Ok(()) };
     let dir = installed(&sandbox)?;
     let found = analyze(&["verify", "--man=no"], &UNITS.map(|name| dir.join(name)));
-    // Of a key that it does not know it only says so.
+    // About an unknown key it only prints a warning.
     let said = String::from_utf8_lossy(&found.stderr);
     assert!(found.status.success() && said.is_empty(), "{said}");
     Ok(())

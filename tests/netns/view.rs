@@ -1,4 +1,4 @@
-//! A server's view: a whole life of a lease as tshark reads it, each field held against RFC 2131 table 5.
+//! A server's view: a lease's whole life as tshark reads it, each field checked against RFC 2131 table 5.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::witness;
 const T1: Duration = Duration::from_secs(12);
 const T2: Duration = Duration::from_secs(18);
 
-/// tshark's names of what table 5 speaks of, and of the headers around it.
+/// tshark's names for what table 5 covers, and for the headers around it.
 const FIELDS: &[&str] = &[
     "eth.src",
     "eth.dst",
@@ -53,8 +53,8 @@ const FIELDS: &[&str] = &[
     "_ws.expert.message",
 ];
 
-/// What sets the messages of a life apart, as table 5 has it (RFC 2131 §4.3.6, §4.4.1): where the address stands, whether
-/// the server is named, and who is to hear it.
+/// What distinguishes the messages of a life in table 5 (RFC 2131 §4.3.6, §4.4.1): where the address is, whether the
+/// server is named, and who should hear it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row<'a> {
     kind: &'a str,
@@ -130,7 +130,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What table 5 asks of each message alike, and what the layers below ask.
+/// What table 5 and the layers below require of every message.
 fn is_well_formed(message: &Dissection, member: &Member) {
     let mac = member.mac();
     let good = "1";
@@ -162,7 +162,7 @@ fn is_well_formed(message: &Dissection, member: &Member) {
         assert_eq!(message[field], expected, "{field} of {message:#?}");
     }
     assert_eq!(message["eth.dst"] == "ff:ff:ff:ff:ff:ff", broadcast, "{message:#?}");
-    // BOOTP's size, which relays of old want: 300 bytes and the header (RFC 1542 §2.1).
+    // BOOTP's size, which old relays require: 300 bytes and the header (RFC 1542 §2.1).
     assert!(message["udp.length"].parse::<usize>().is_ok_and(|length| length >= 308), "{message:#?}");
     if message["dhcp.option.dhcp"] == RELEASE {
         assert_eq!(message["dhcp.secs"], "0", "{message:#?}");
@@ -177,7 +177,7 @@ fn is_well_formed(message: &Dissection, member: &Member) {
     }
 }
 
-/// Returns the codes of a message's options. What fills it up is 0 to tshark, and so is the end.
+/// Returns the codes of a message's options. Padding is 0 to tshark, and so is the end option.
 fn options(message: &Dissection) -> Vec<&str> {
     message["dhcp.option.type"].split(',').filter(|code| *code != "0").collect()
 }

@@ -21,7 +21,7 @@ pub(crate) fn holds<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>
     Ok(rows)
 }
 
-/// As [`holds`], and each of them in peace.
+/// As [`holds`], with each lease at rest.
 pub(crate) fn holds_bound<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>) -> Result<(), Error> {
     let rows = holds(lab, members)?;
     assert!(rows.iter().all(|row| row["state"] == "BOUND"), "{rows:?}");
@@ -48,7 +48,7 @@ pub(crate) fn rebinding(witness: &mut Capture, member: &Member, limit: Duration)
     Ok(request)
 }
 
-/// Waits for the question of a member whether it may keep its address: a REQUEST to everybody, from nobody yet.
+/// Waits for a member to ask whether it may keep its address: a REQUEST to everybody, from no address yet.
 pub(crate) fn init_reboot(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp, Error> {
     let request = witness.wait_for_dhcp(Kind::Request, limit, |m| {
         m.chaddr == member.container.mac && m.ciaddr.is_unspecified() && m.option(code::SERVER).is_none()

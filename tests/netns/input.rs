@@ -1,5 +1,5 @@
-//! Bad input on the real socket and through the real shim: a clear error with the right code, nothing left behind, others
-//! served meanwhile.
+//! Bad input on the real socket and through the real shim: a clear error with the right code, nothing left behind, and
+//! others served meanwhile.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,13 +15,13 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqProgram, Grants, Program};
 use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Error, Lab, Lan, Sandbox, sandbox};
 use serde_json::{Value, json};
 
-/// How soon an answer has to come that needs no network. Generous: a busy machine is no failure.
+/// How soon an answer that needs no network must come. Generous: a busy machine is not a failure.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
-/// How long a caller may take for its request, at most, with some room.
+/// The longest that a caller may take for its request, with some room.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A daemon, and a server that would give addresses to whomever it lets ask.
+/// A daemon, and a server that would give an address to anyone.
 struct Scene {
     lab: Lab,
     server: Dnsmasq,
@@ -34,15 +34,15 @@ impl Scene {
         Ok(Self { lab, server })
     }
 
-    /// Connects to the daemon and says something.
+    /// Connects to the daemon and sends something.
     fn say(&self, bytes: &[u8]) -> io::Result<UnixStream> {
         let mut stream = UnixStream::connect(self.lab.daemon().socket())?;
-        // A daemon that answers before it has heard all is in its right.
+        // A daemon may answer before it has read everything.
         let _ = stream.write_all(bytes);
         Ok(stream)
     }
 
-    /// Says something, and returns the answer: its status and its body.
+    /// Sends something, and returns the answer's status and body.
     fn ask(&self, bytes: &[u8]) -> (u16, Value) {
         answer(self.say(bytes).expect("the daemon listens"))
     }
@@ -52,7 +52,7 @@ impl Scene {
         self.ask(&post(body))
     }
 
-    /// Runs the shim for an ADD that is to fail, with some of its environment as given.
+    /// Runs the shim for an ADD that should fail, with parts of its environment replaced.
     fn refused(&self, env: &[(&str, &str)], input: &[u8]) -> Result<CniError, CallError> {
         let usual = [("CNI_CONTAINERID", "bad"), ("CNI_NETNS", "/run/netns/good"), ("CNI_IFNAME", "eth0")];
         let asked = Instant::now();
@@ -139,7 +139,7 @@ fn a_configuration_that_cannot_be_used_is_refused_by_its_fault() -> Result<(), C
         assert_eq!(error.code, code, "{config}: {error}");
         assert!(error.msg.contains(word), "{config}: {error}");
     }
-    // Where the socket is can not be read from these: they are for the daemon that is at the usual place.
+    // These do not say where the socket is: they go to the daemon at the usual place.
     for body in [torn.as_str(), "", "7", "not JSON"] {
         let (status, error) = scene.post(&request(body, &socket));
         assert_eq!(status, 400, "{body}: {error}");
@@ -231,7 +231,7 @@ fn a_slow_caller_is_cut_off() -> Result<(), CallError> {
     for (mut stream, byte) in trickling {
         let began = Instant::now();
         let mut heard = Vec::new();
-        // One byte whenever nothing has come for a while.
+        // One byte whenever nothing has come back for a while.
         stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out is set");
         loop {
             match stream.read_to_end(&mut heard) {
@@ -246,7 +246,7 @@ fn a_slow_caller_is_cut_off() -> Result<(), CallError> {
     scene.is_unharmed()
 }
 
-/// Who closes a half has hung up: its ADD goes with it.
+/// A caller that closes its sending half has hung up: its ADD goes with it.
 #[test]
 fn a_half_closed_caller_takes_its_add_with_it() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else { return Ok(()) };
@@ -272,7 +272,7 @@ fn a_thousand_callers_who_say_nothing_do_not_hold_up_an_add() -> Result<(), Call
     let silent: Vec<_> = (0..1000).map(|_| scene.say(b"").expect("the daemon listens")).collect();
     let container = scene.lab.lan.container("good")?;
     let member = scene.lab.add(container)?;
-    // None of them had to be cut off for it.
+    // None of them had to be cut off for this.
     let last = silent.last().expect("there are a thousand");
     last.set_nonblocking(true).expect("a socket has the option");
     let heard = (&*last).read(&mut [0; 1]).expect_err("it is open");
