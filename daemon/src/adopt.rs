@@ -1,10 +1,10 @@
-//! Finds the containers that run although the store knows nothing of them: the store is new, or was set aside, or has records
-//! that do not parse, or an earlier daemon could not adopt them all.
+//! Finds running containers that the store knows nothing of: it is new, was set aside, or has records that do not
+//! parse, or an earlier daemon could not adopt them all.
 //!
-//! libcni keeps a file of each attachment that it made: the network's configuration, what the runtime said and what the
-//! plugins answered. From it the ADD is put together again as the runtime would ask it now, so that the lease's client
-//! identifier, LAN and options are those that a real ADD would give. Whether the container still runs, and whether its
-//! server agrees, is for the core to find out.
+//! libcni keeps a file for each attachment: the network's configuration, what the runtime passed and what the plugins
+//! answered. From it the ADD is put together as the runtime would send it now, so that the lease's client identifier,
+//! LAN and options are those of a real ADD. Whether the container still runs, and whether its server agrees, is for the
+//! core to find out.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -25,25 +25,25 @@ use tracing::{debug, info, warn};
 
 use crate::http::{Asked, Site};
 
-/// The most files that are read of one cache.
+/// The most files read from one cache.
 const MAX_FILES: usize = 16_384;
 
-/// The longest file that is read.
+/// The longest file that is read, in bytes.
 const MAX_FILE: u64 = MAX_BODY as u64;
 
 /// The names by which networks call this IPAM plugin.
 const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
 
-/// Why a file of the cache leads to no container.
+/// Why a file of the cache yields no container.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    #[error("is no regular file")]
+    #[error("is not a regular file")]
     NotAFile,
     #[error("is longer than {MAX_FILE} bytes")]
     TooLong,
-    #[error("is no cached attachment: {0}")]
+    #[error("is not a cached attachment: {0}")]
     NotCached(serde_json::Error),
     #[error("is of kind {0:?}: only cniCacheV1 holds the network's configuration")]
     Kind(String),
@@ -57,12 +57,12 @@ enum Unusable {
     Refused(String),
 }
 
-/// A file of libcni's cache (`cachedInfo` in its api.go). `netns` is there since libcni 1.2.
+/// A file of libcni's cache (`cachedInfo` in its api.go). libcni has written `netns` since 1.2.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Cached {
     container_id: String,
-    /// The network's configuration, or list of them, in Base64.
+    /// The network's configuration, or a list of them, in Base64.
     config: String,
     if_name: String,
     network_name: String,
@@ -76,8 +76,8 @@ struct Cached {
     result: Value,
 }
 
-/// A file in the state directory that is there while containers may still have to be adopted: so the next daemon looks for
-/// them though some are in the store already. The core leaves alone what it knows.
+/// A file in the state directory that exists while containers may still have to be adopted, so that the next daemon
+/// looks for them even if the store already has some. The core leaves those it knows alone.
 #[derive(Debug)]
 pub(crate) struct Unfinished(PathBuf);
 
@@ -87,12 +87,12 @@ impl Unfinished {
         Self(state_dir.join("adopting"))
     }
 
-    /// Tells whether an earlier daemon did not come to the end of it.
+    /// Returns whether an earlier daemon did not finish.
     pub(crate) fn is_left(&self) -> bool {
         self.0.exists()
     }
 
-    /// Leaves the file for the next daemon, or takes it away.
+    /// Leaves the file for the next daemon, or removes it.
     pub(crate) fn leave(&self, unfinished: bool) {
         let done = match unfinished {
             true => std::fs::write(&self.0, "containers are still to be adopted from the runtime's cache\n"),
@@ -101,7 +101,7 @@ impl Unfinished {
         };
         match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(file = %self.0.display(), %error, "the next daemon may not go on with adopting, or try in vain");
+                warn!(file = %self.0.display(), %error, "the next daemon may fail to go on adopting, or try in vain");
             }
             Ok(()) | Err(_) => {}
         }
@@ -110,7 +110,7 @@ impl Unfinished {
 
 /// Returns the containers that the caches know, one for each attachment.
 ///
-/// A cache that is not there is none; a file of which nothing can be made is told of at WARN.
+/// A missing cache is empty; an unusable file is logged at WARN.
 pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<Adoptee> {
     let mut found: BTreeMap<Attachment, Adoptee> = BTreeMap::new();
     for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
@@ -121,12 +121,15 @@ pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<A
                     found.entry(adoptee.add.attachment.clone()).or_insert(adoptee);
                 }
                 Ok(None) => debug!(file = %path.display(), "another plugin's container"),
-                Err(cause) => warn!(file = %path.display(), %cause, "a container may run that is not adopted"),
+                Err(cause) => warn!(file = %path.display(), %cause, "a running container may not be adopted"),
             }
         }
     }
     if !found.is_empty() {
-        info!(containers = found.len(), "containers may run that no daemon holds a lease for: adopting them");
+        info!(
+            containers = found.len(),
+            "adopting containers that may be running without a daemon to hold their leases"
+        );
     }
     found.into_values().collect()
 }
@@ -143,7 +146,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     };
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).take(MAX_FILES + 1).collect();
     if paths.len() > MAX_FILES {
-        warn!(directory = %directory.display(), taken = MAX_FILES, "too many cached attachments: the rest is left");
+        warn!(directory = %directory.display(), taken = MAX_FILES, "too many cached attachments: ignoring the rest");
         paths.truncate(MAX_FILES);
     }
     paths.sort();
@@ -151,7 +154,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
-    // Not blocking, or a FIFO would hold up the start.
+    // Without blocking, or a FIFO would hold up the start.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
@@ -162,7 +165,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     if text.len() as u64 > MAX_FILE { Err(Unusable::TooLong) } else { Ok(text) }
 }
 
-/// Returns the container that a file is of, `None` when its address is not of this plugin's giving.
+/// Returns the container that a file describes, `None` if its address is not from this plugin.
 fn adoptee(text: &[u8], site: &Site) -> Result<Option<Adoptee>, Unusable> {
     let value: Value = serde_json::from_slice(text).map_err(Unusable::NotCached)?;
     match value["kind"].as_str() {
@@ -183,7 +186,7 @@ impl Cached {
         let bytes = BASE64.decode(self.config.as_bytes()).map_err(|error| Unusable::Config(error.to_string()))?;
         let mut config: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| Unusable::Config(error.to_string()))?;
-        // A list's plugins have its name and version; a single configuration has its own.
+        // Plugins in a list have the list's name and version; a single configuration has its own.
         let version = config.get("cniVersion").unwrap_or(&self.result["cniVersion"]).clone();
         let plugins = match config.remove("plugins") {
             Some(Value::Array(plugins)) => plugins,
@@ -196,7 +199,7 @@ impl Cached {
         Ok(Some(plugin))
     }
 
-    /// Returns the ADD as the runtime would ask it, as libcni puts it together (`buildOneConfig` in its api.go).
+    /// Returns the ADD as the runtime would send it, put together as libcni does (`buildOneConfig` in its api.go).
     fn request(&self, mut plugin: Map<String, Value>) -> Result<Request, Unusable> {
         let capable = |(name, _): &(&String, &Value)| plugin.get("capabilities").is_some_and(|all| all[*name] == true);
         let runtime: Map<_, _> =
@@ -216,8 +219,8 @@ impl Cached {
         Ok(Request { env, config: Value::Object(plugin).to_string() })
     }
 
-    /// Returns the namespace's path. An older libcni does not keep it, but main plugins answer it as the `sandbox` of
-    /// the interface that they made in it.
+    /// Returns the namespace's path. An older libcni does not keep it, but main plugins return it as the `sandbox` of
+    /// their interface.
     fn netns(&self) -> Option<&str> {
         let interfaces = self.result["interfaces"].as_array().into_iter().flatten();
         let ours = interfaces.filter(|interface| interface["name"] == self.if_name.as_str());
@@ -228,7 +231,7 @@ impl Cached {
     /// Returns the Ethernet address that the plugins gave the interface.
     fn mac(&self) -> Option<Mac> {
         let interfaces = self.result["interfaces"].as_array().into_iter().flatten();
-        // One of the host's may have the same name; it is in no sandbox.
+        // A host interface may have the same name; it is in no sandbox.
         let is_ours = |interface: &&Value| {
             let sandbox = interface["sandbox"].as_str().unwrap_or_default();
             interface["name"] == self.if_name.as_str() && !sandbox.is_empty()
@@ -238,7 +241,7 @@ impl Cached {
 
     /// Returns the first IPv4 address that the plugins put on the interface.
     fn address(&self) -> Option<Ipv4Net> {
-        // Before 0.3.0 there is one address of each family, and no interface.
+        // Before 0.3.0 there is one address of each family, and no interfaces.
         if let Some(address) = self.result["ip4"]["ip"].as_str() {
             return address.parse().ok();
         }

@@ -1,6 +1,6 @@
 //! The only reader of `CLOCK_BOOTTIME` and of the wall clock, and the one timer that waits on the boot clock.
 //!
-//! Deadlines of leases count suspend (RFC 2131 §4.4.5 knows no clock that stops), so tokio's timers, which are on
+//! Lease deadlines count suspend (RFC 2131 §4.4.5 knows no clock that stops), so tokio's timers, which use
 //! `CLOCK_MONOTONIC`, serve only for the shell's own short limits.
 
 use std::fs;
@@ -18,7 +18,7 @@ use crate::net::Ready;
 #[derive(Debug)]
 pub(crate) struct Clock {
     timer: Ready<TimerFd>,
-    /// What the timer is set to, so that a loop that waits for the same deadline again asks the kernel nothing.
+    /// What the timer is set to, so that waiting for the same deadline again costs no system call.
     armed: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ impl Clock {
         Ok(Self { timer, armed: None })
     }
 
-    /// Returns what both clocks read. A wall clock before 1970 reads as 1970.
+    /// Returns the time by both clocks. A wall clock before 1970 reads as 1970.
     pub(crate) fn now() -> Now {
         let boot =
             nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).expect("every Linux since 2.6.39 has it");
@@ -38,10 +38,10 @@ impl Clock {
         Now { boot: Instant::from_boot(Duration::from(boot)), wall: WallTime::from_epoch(wall) }
     }
 
-    /// Returns when the boot clock reads `at` or later: at once when that is past.
+    /// Returns when the boot clock reads `at` or later, at once if that is past.
     ///
-    /// May be dropped and called again with the same or another instant; nothing is lost by that. Sleeps through a
-    /// suspend of the host and wakes after it.
+    /// May be dropped and called again with the same or another instant; nothing is lost. Sleeps through a suspend of
+    /// the host and wakes after it.
     pub(crate) async fn sleep_until(&mut self, at: Instant) {
         self.arm(at);
         loop {
@@ -59,7 +59,7 @@ impl Clock {
         if self.armed == Some(at) {
             return;
         }
-        // Setting also withdraws an expiry that nobody read. Zero would disarm it instead.
+        // Setting it also withdraws an unread expiry. Zero would disarm it instead.
         let at_least = at.since_boot().max(Duration::from_nanos(1));
         let expiry = Expiration::OneShot(TimeSpec::from_duration(at_least));
         match self.timer.set(expiry, TimerSetTimeFlags::TFD_TIMER_ABSTIME) {
@@ -69,7 +69,7 @@ impl Clock {
     }
 }
 
-/// Returns the name of the present boot.
+/// Returns the id of the current boot.
 pub(crate) fn boot_id() -> io::Result<BootId> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(BootId(text.trim().to_owned()))

@@ -1,4 +1,4 @@
-//! The limit of open files, and how it is shared out.
+//! The limit of open files, and how it is divided.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::warn;
@@ -8,10 +8,10 @@ use crate::http::MAX_OPEN;
 /// Descriptors for the daemon itself: store, log, timers, the watch, and what threads open in namespaces for a moment.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// The limit of open files where the kernel does not say: its own default.
+/// The limit of open files if the kernel does not say: its own default.
 const USUAL_LIMIT: u64 = 1024;
 
-/// How many descriptors there are for what.
+/// How the descriptors are divided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     /// Connections of callers.
@@ -21,9 +21,9 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Divides `limit`: a quarter is the callers', each of whom needs one for itself and up to three sockets for its
-    /// exchange; what is the daemon's own is set apart. Who finds nothing left waits: callers in the backlog, exchanges for
-    /// others to close.
+    /// Divides `limit`: a quarter goes to callers, each of whom needs one descriptor itself and up to three sockets for
+    /// its exchange; the daemon's own share is set apart. Whoever finds none left waits: callers in the backlog,
+    /// exchanges for others to close.
     pub(crate) fn of(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let callers = (limit / 4).clamp(1, MAX_OPEN);
@@ -31,14 +31,14 @@ impl Shares {
     }
 }
 
-/// Raises the limit of open files as far as it may go, and returns it: sockets are open for each exchange under way and
-/// each caller.
+/// Raises the limit of open files as far as it goes, and returns it: each caller and each exchange under way has
+/// sockets open.
 pub(crate) fn raise_open_files() -> u64 {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard) } else { Ok(hard) }
     });
     raised.unwrap_or_else(|error| {
-        warn!(%error, "the limit of open files cannot be raised");
+        warn!(%error, "cannot raise the limit of open files");
         getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL_LIMIT, |(soft, _hard)| soft)
     })
 }

@@ -1,10 +1,10 @@
-//! The socket that callers find the daemon at: handed over by systemd, or bound here.
+//! The socket where callers find the daemon: handed over by systemd, or bound here.
 //!
-//! Who may connect is decided by the socket's mode, so it is 0600 from its first moment. A path has one daemon at most:
-//! a live socket there is never touched, and two daemons are kept apart by a lock beside it, which nobody else can open.
+//! The socket's mode decides who may connect, so it is 0600 from the first moment. A path has at most one daemon: a
+//! live socket there is never touched, and a lock beside it, which nobody else can open, keeps two daemons apart.
 //!
-//! The path is looked at now and then, and bound again when it is gone ([`Place::tend`]). A look each second costs a system
-//! call. inotify would be exact, but hears nothing of a directory that was replaced or mounted over.
+//! The path is checked every second, and bound again if it is gone ([`Place::tend`]). That costs a system call. inotify
+//! would be exact, but does not notice a directory that was replaced or mounted over.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::lock::{Lock, LockError};
 use crate::owner::Owner;
 
-/// Callers that may wait while the daemon starts or is busy. The kernel cuts it to `net.core.somaxconn`.
+/// How many callers may wait while the daemon starts or is busy. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
 /// Why there is no socket to listen on.
@@ -34,7 +34,7 @@ pub(crate) enum ListenError {
         /// Who listens there.
         owner: Owner,
     },
-    /// Something else than a socket is at the path.
+    /// Something other than a socket is at the path.
     #[error("{} exists and is not a socket: move it away, or choose another path with --socket", .0.display())]
     NotASocket(PathBuf),
     /// A step failed.
@@ -47,7 +47,7 @@ pub(crate) enum ListenError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// Another daemon serves the path, or did and ends.
+    /// Another daemon serves the path, or is just ending.
     #[error("cannot lock {}", .path.display())]
     Lock {
         /// The lock's file.
@@ -60,8 +60,7 @@ pub(crate) enum ListenError {
     Activation(#[source] io::Error),
 }
 
-/// Returns the socket that `inherited` is, else one bound at `path`; non-blocking, and with it the place where callers
-/// find it.
+/// Returns the socket `inherited`, else one bound at `path`, non-blocking, and the place where callers find it.
 pub(crate) fn listen(path: &Path, inherited: Option<OwnedFd>) -> Result<(UnixListener, Place), ListenError> {
     match inherited {
         Some(fd) => activated(fd).map_err(ListenError::Activation),
@@ -69,16 +68,16 @@ pub(crate) fn listen(path: &Path, inherited: Option<OwnedFd>) -> Result<(UnixLis
     }
 }
 
-/// Where callers find a listening socket. Dropping it removes the socket from its directory, if it is still the one that
-/// was bound here. The socket of systemd stays.
+/// Where callers find a listening socket. Dropping it removes the socket from its directory, if it is still the one
+/// bound here. systemd's socket stays.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    /// Device and inode of the path; `None` where nothing was there.
+    /// Device and inode of the path; `None` if nothing was there.
     seen: Option<(u64, u64)>,
-    /// Held where the path was bound here; `None`: it is systemd's.
+    /// The lock, if the path was bound here; `None` if it is systemd's.
     lock: Option<Lock>,
-    /// What is wrong with the path, as the log has it.
+    /// What is wrong with the path, as logged.
     trouble: Option<String>,
 }
 
@@ -88,7 +87,7 @@ impl Place {
         &self.path
     }
 
-    /// Looks whether callers still find the socket. Where they do not it is bound again, and returned; systemd's is left to
+    /// Checks whether callers still find the socket. If not, binds it again and returns it; systemd's is left to
     /// systemd. What stands in the way is logged once.
     pub(crate) fn tend(&mut self) -> Option<UnixListener> {
         let (path, found) = (self.path.display(), identity(&self.path).ok());
@@ -103,9 +102,9 @@ impl Place {
                 self.trouble = None;
                 return Some(listener);
             }
-            Some(Err(error)) => format!("no caller finds this daemon: {}", crate::log::chain(&error)),
+            Some(Err(error)) => format!("callers cannot find this daemon: {}", crate::log::chain(&error)),
             None => format!(
-                "no caller finds this daemon: {path} is not the socket that systemd passed: \
+                "callers cannot find this daemon: {path} is not the socket that systemd passed: \
                  `systemctl restart leasehold.socket`"
             ),
         };
@@ -123,7 +122,7 @@ impl Drop for Place {
             && self.seen.is_some_and(|bound| identity(&self.path).is_ok_and(|found| found == bound))
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(socket = %self.path.display(), %error, "socket left behind");
+            tracing::warn!(socket = %self.path.display(), %error, "cannot remove the socket");
         }
     }
 }
@@ -137,7 +136,7 @@ fn activated(fd: OwnedFd) -> io::Result<(UnixListener, Place)> {
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
-    let path = path.ok_or_else(|| io::Error::other("it has no path"))?;
+    let path = path.ok_or_else(|| io::Error::other("the socket has no path"))?;
     let seen = identity(&path).ok();
     Ok((listener, Place { path, seen, lock: None, trouble: None }))
 }
@@ -148,7 +147,7 @@ fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
     lock.push(".lock");
     let lock = PathBuf::from(lock);
     let lock = match Lock::try_take(&lock) {
-        // Another daemon, which has another store.
+        // Another daemon, with another store.
         Err(LockError::Held(owner)) => return Err(ListenError::Live { path: path.to_owned(), owner }),
         taken => taken.map_err(|source| ListenError::Lock { path: lock, source })?,
     };
@@ -162,8 +161,8 @@ fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
     clear(path)?;
     let socket = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        // Linux makes the path with the mode of the socket's own inode: no moment with a wider mode, and no change of
-        // the umask, which other threads would share.
+        // Linux creates the path with the mode of the socket's own inode: there is no moment with a wider mode, and no
+        // need to change the umask, which other threads share.
         fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
         socket.bind(&SockAddr::unix(path)?)?;
         socket.listen(BACKLOG)?;
@@ -175,7 +174,7 @@ fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
     Ok((UnixListener::from(OwnedFd::from(socket)), bound))
 }
 
-/// Makes way at `path`: removes a socket that nobody listens on, refuses anything else.
+/// Clears `path`: removes a socket that nobody listens on, and refuses anything else.
 fn clear(path: &Path) -> Result<(), ListenError> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -192,10 +191,10 @@ fn clear(path: &Path) -> Result<(), ListenError> {
             Err(ListenError::Live { path: path.to_owned(), owner })
         }
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            tracing::info!(socket = %path.display(), "stale socket replaced");
+            tracing::info!(socket = %path.display(), "replaced a stale socket");
             fs::remove_file(path).map_err(|e| failed("remove", path, e))
         }
-        // Its backlog is full, or it is a socket of another type: somebody's, in any case.
+        // Its backlog is full, or it is a socket of another type: in any case somebody's.
         Err(_) => Err(ListenError::Live { path: path.to_owned(), owner: Owner::of(None) }),
     }
 }
@@ -357,7 +356,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("s");
         for _ in 0..50 {
-            // A stale socket to fight for.
+            // A stale socket to compete for.
             drop(UnixListener::bind(&path).unwrap());
             let started: Vec<_> = std::thread::scope(|scope| {
                 let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| listen(&path, None))).collect();

@@ -1,4 +1,4 @@
-//! A file that is one process's at a time, and says whose.
+//! A file that one process at a time may hold, and that says which.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -11,20 +11,20 @@ use nix::unistd::geteuid;
 
 use crate::owner::Owner;
 
-/// A lock, held as long as the value lives. Its file stays: whoever removed it could not know who has it open.
+/// A lock, held as long as the value lives. Its file stays: whoever removed it could not know who else has it open.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
-/// Why a lock is not ours.
+/// Why a lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
     /// Another process has it.
     #[error("{0} has it")]
     Held(Owner),
     /// A file that another user may open can be locked by them.
-    #[error("it is no regular file of this user's: move it away")]
+    #[error("it is not a regular file of this user: move it away")]
     Foreign,
     /// The file cannot be opened or locked.
     #[error(transparent)]
@@ -32,9 +32,9 @@ pub(crate) enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock at `path`, a file (0600) that is made if it is missing. Never waits.
+    /// Takes the lock at `path`, a file (0600) that is created if missing. Never waits.
     ///
-    /// The file is opened for reading where it cannot be written, which is enough to lock it.
+    /// A file that cannot be written is opened for reading, which is enough to lock it.
     pub(crate) fn try_take(path: &Path) -> Result<Self, LockError> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let mut options = OpenOptions::new();
@@ -42,7 +42,7 @@ impl Lock {
         let writing = options.clone().write(true).create(true).truncate(false).mode(0o600).open(path);
         let mut file = match writing {
             Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
-                // The first reason is the one to tell.
+                // The first reason is the one to report.
                 options.open(path).map_err(|_| error)?
             }
             opened => opened?,
@@ -59,10 +59,10 @@ impl Lock {
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        // The number only serves the error above. A full disk must not keep the daemon from starting.
+        // The number only serves the error above; a full disk must not keep the daemon from starting.
         let note = file.set_len(0).and_then(|()| writeln!(file, "{}", process::id()));
         if let Err(error) = note {
-            tracing::warn!(path = %path.display(), %error, "process id not written to the lock file");
+            tracing::warn!(path = %path.display(), %error, "cannot write the process id to the lock file");
         }
         Ok(Self { _file: file })
     }

@@ -1,4 +1,4 @@
-//! Logging: fields on standard error, as text or as JSON, by way of [`queue`]: the daemon never waits for its reader.
+//! Logging: fields on standard error, as text or JSON, through [`queue`], so that the daemon never waits for a reader.
 
 mod queue;
 
@@ -15,7 +15,7 @@ pub(crate) use queue::Flush;
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
-    /// The filter is none.
+    /// The filter is invalid.
     #[error("log filter {filter:?}")]
     Filter {
         /// What was given.
@@ -23,14 +23,14 @@ pub(crate) enum LogError {
         /// What is wrong with it.
         source: ParseError,
     },
-    /// No thread to write it.
+    /// The thread that writes it cannot start.
     #[error("cannot start a thread for the log")]
     Thread(#[source] io::Error),
 }
 
-/// Sends what `filter` lets through to standard error, panics included, until what this returns is dropped.
+/// Sends what `filter` lets through to standard error, panics included, until the returned value is dropped.
 ///
-/// `filter` is a level, or `target=level` with commas between.
+/// `filter` is a level, or comma-separated `target=level`s.
 pub(crate) fn init(format: LogFormat, filter: &str) -> Result<Flush, LogError> {
     let targets = filter.parse::<Targets>();
     let filter = targets.map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;

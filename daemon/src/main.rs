@@ -1,6 +1,6 @@
 //! The daemon of leasehold, and the operator's commands.
 //!
-//! Only arguments, logging and the choice of what to run are here.
+//! This file holds only arguments, logging and the choice of what to run.
 
 mod adopt;
 mod cli;
@@ -27,7 +27,7 @@ use clap::Parser;
 use leasehold_api::{cni, to_json};
 
 fn main() -> ExitCode {
-    // Whoever is run with nothing but this is meant to be a CNI plugin.
+    // A program run with only this is meant to be a CNI plugin.
     if env::args_os().len() == 1 && env::var_os("CNI_COMMAND").is_some() {
         let msg =
             "CNI_COMMAND: this program is the leasehold daemon, not its CNI plugin: install the program dhcp here";
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the daemon. Once there is a log, what ends it is in the log too.
+/// Runs the daemon. Once there is a log, the cause of its end is logged too.
 fn daemon(args: cli::DaemonArgs) -> ExitCode {
     let _flush = match log::init(args.log_format, &args.log) {
         Ok(flush) => flush,
@@ -77,7 +77,7 @@ fn said(result: Result<(), Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// Prints to standard output. A reader that has seen enough (`| head`) is no error.
+/// Prints to standard output. A reader that has seen enough (`| head`) is not an error.
 fn print(text: &str) -> Result<(), Box<dyn Error>> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),

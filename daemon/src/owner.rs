@@ -1,4 +1,4 @@
-//! Names the process that stands in the way: holder of a lock, owner of a socket.
+//! Names the process that stands in the way: the holder of a lock, the owner of a socket.
 
 use std::fmt;
 use std::fs;
@@ -6,14 +6,14 @@ use std::fs;
 /// A process, as an operator would look for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// Its id; `None` when the kernel or a file did not say.
+    /// Its id; `None` if neither the kernel nor a file says.
     pid: Option<u32>,
     /// Its name (`/proc/PID/comm`), while it lives.
     comm: Option<String>,
 }
 
 impl Owner {
-    /// Looks a process up. Pid 0 is what the kernel says of a process in another PID namespace.
+    /// Looks a process up. The kernel gives pid 0 for a process in another PID namespace.
     pub(crate) fn of(pid: Option<u32>) -> Self {
         let pid = pid.filter(|pid| *pid != 0);
         let comm = pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok());

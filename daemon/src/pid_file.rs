@@ -8,14 +8,14 @@ use std::process;
 
 use nix::libc;
 
-/// More than a process id is long.
+/// Longer than any process id.
 const LONGEST: u64 = 32;
 
-/// Why the process id is not written.
+/// Why the process id cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PidFileError {
     /// Whoever looks for it may be in another directory.
-    #[error("{} is no absolute path for a file with the process id", .0.display())]
+    #[error("{} is not an absolute path: the file with the process id needs one", .0.display())]
     Relative(PathBuf),
     /// The file cannot be written.
     #[error("cannot write the process id to {}", .path.display())]
@@ -32,8 +32,8 @@ pub(crate) enum PidFileError {
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the process id alone, without an end of line, as the incumbent does; in place of what was there, links not
-    /// followed.
+    /// Writes just the process id, without a newline, as the incumbent does. Replaces what was there; does not follow
+    /// links.
     pub(crate) fn write(path: &Path) -> Result<Self, PidFileError> {
         if !path.is_absolute() {
             return Err(PidFileError::Relative(path.to_owned()));
@@ -44,23 +44,23 @@ impl PidFile {
         let written = file.and_then(|mut file| file.write_all(process::id().to_string().as_bytes()));
         let written = written.and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // It may not be there; the first error is the one to tell.
+            // It may not be there; the first error is the one to report.
             let _ = fs::remove_file(&new);
         }
         written.map_err(|source| PidFileError::Write { path: path.to_owned(), source })?;
         Ok(Self(path.to_owned()))
     }
 
-    /// Removes the file, unless it is another process's by now.
+    /// Removes the file, unless it belongs to another process by now.
     pub(crate) fn remove(self) {
         if self.read().is_ok_and(|text| text == process::id().to_string())
             && let Err(error) = fs::remove_file(&self.0)
         {
-            tracing::warn!(file = %self.0.display(), %error, "process id left behind");
+            tracing::warn!(file = %self.0.display(), %error, "cannot remove the file with the process id");
         }
     }
 
-    /// Returns what is there, if that is a file: it does not wait at a FIFO.
+    /// Returns what is in the file, if it is one; does not wait for a FIFO.
     fn read(&self) -> io::Result<String> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&self.0)?;
         io::read_to_string(file.take(LONGEST))

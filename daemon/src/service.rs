@@ -1,4 +1,4 @@
-//! The service manager, where there is one: what it is told, and the watchdog that the loop feeds.
+//! The service manager, if there is one: what it is told, and the watchdog that the loop feeds.
 
 use std::env;
 use std::io;
@@ -9,25 +9,25 @@ use sd_notify::NotifyState;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
-/// Says that callers are served from now on. Waits for the manager to take that: it would end a daemon that it did not
-/// hear of.
+/// Reports that callers are served from now on. Waits for the manager to take that: it would end a daemon that it did
+/// not hear from.
 pub(crate) fn ready() {
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-        warn!(%error, "service manager not told");
+        warn!(%error, "cannot notify the service manager");
     }
 }
 
-/// Says that the daemon begins to stop. A manager that does not listen just now misses it.
+/// Reports that the daemon begins to stop. A manager that is not listening misses it.
 pub(crate) fn stopping() {
     if let Err(error) = tell(NotifyState::Stopping) {
-        warn!(%error, "service manager not told");
+        warn!(%error, "cannot notify the service manager");
     }
 }
 
-/// Feeds the watchdog. A manager whose socket is full is behind with its own work, and looks at what waits there first.
+/// Feeds the watchdog. A manager whose socket is full is behind with its own work, and reads what waits there first.
 pub(crate) fn feed() {
     if let Err(error) = tell(NotifyState::Watchdog) {
-        debug!(%error, "watchdog not fed");
+        debug!(%error, "cannot feed the watchdog");
     }
 }
 
@@ -40,7 +40,7 @@ fn tell(state: NotifyState<'_>) -> io::Result<()> {
     socket.send(state.to_string().as_bytes()).map(drop)
 }
 
-/// The manager's watchdog: it kills and restarts a daemon whose loop does not feed it in time.
+/// The manager's watchdog, which kills and restarts a daemon whose loop does not feed it in time.
 #[derive(Debug)]
 pub(crate) struct Watchdog(Interval);
 
@@ -50,7 +50,7 @@ impl Watchdog {
     pub(crate) fn enabled() -> Option<Self> {
         let limit = sd_notify::watchdog_enabled().filter(|limit| *limit > Duration::ZERO)?;
         debug!(?limit, "watchdog");
-        // Half of its time, as sd_watchdog_enabled(3) has it.
+        // Half its time, as sd_watchdog_enabled(3) recommends.
         let mut interval = interval(limit / 2);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Some(Self(interval))

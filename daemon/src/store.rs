@@ -1,8 +1,8 @@
 //! The store: every lease on disk before anyone hears of it.
 //!
 //! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
-//! them durable in one commit (group commit): under load the cost of a flush is shared, and alone a record waits for
-//! nobody. It holds no lease state and decides nothing. [`journal`] has the events that come with the records.
+//! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for
+//! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records.
 
 mod file;
 pub(crate) mod journal;
@@ -25,12 +25,12 @@ use crate::lock::LockError;
 
 pub(crate) use self::lock::DirLock;
 
-/// The end of one transaction.
+/// The result of one transaction.
 #[derive(Debug)]
 pub(crate) struct Persisted {
     /// The transaction.
     pub(crate) op: OpId,
-    /// All of it is durable; or none is, as far as the device can tell.
+    /// All of it is durable, or none is, as far as the device can tell.
     pub(crate) result: Result<(), StoreCause>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum StoreError {
         /// The latest known here.
         known: u64,
     },
-    /// The file cannot be opened, though it is not damaged: no permission, no room, a device error.
+    /// The file cannot be opened, although it is not damaged: no permission, no room, a device error.
     #[error("cannot open {}", .path.display())]
     File {
         /// The file.
@@ -75,13 +75,13 @@ pub(crate) enum StoreError {
     },
 }
 
-/// What the writer is asked for.
+/// A job for the writer.
 enum Job {
     /// A transaction.
     Write { op: OpId, changes: Vec<Change> },
     /// Events.
     Read(Reading),
-    /// The end, after all that was asked for before.
+    /// Stop, after all earlier jobs.
     Close,
 }
 
@@ -94,10 +94,10 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the store in `dir`, which is ours, and reads all that it holds.
+    /// Opens the store in `dir`, which is locked, and reads all that it holds.
     ///
-    /// A damaged file is set aside and an empty one begun; a record that does not parse is kept in the file, but not
-    /// returned. The ends of transactions go to `events`.
+    /// A damaged file is set aside and an empty one begun; a record that does not parse stays in the file but is not
+    /// returned. The results of transactions go to `events`.
     pub(crate) fn open(
         dir: &Path,
         events: UnboundedSender<Persisted>,
@@ -117,7 +117,7 @@ impl Store {
         Ok((Self { jobs, journal, writer, is_whole }, records))
     }
 
-    /// Tells whether every record that was in the file was returned when it was opened.
+    /// Returns whether every record that was in the file was returned when it was opened.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }

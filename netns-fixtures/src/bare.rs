@@ -1,4 +1,4 @@
-//! The least that a lease can take: four messages, on a packet socket that is open already.
+//! The least that a lease can cost: four messages, on a packet socket that is already open.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::wait::readable;
 const CLIENT: u16 = 68;
 const SERVER: u16 = 67;
 
-/// A client that gets a lease, gives it back, and does nothing else: no ARP, no second try, no record.
+/// A client that gets a lease and gives it back, and does nothing else: no ARP, no retries, no record.
 #[derive(Debug)]
 pub struct BareClient {
     socket: OwnedFd,
@@ -38,7 +38,7 @@ pub struct BareLease {
 }
 
 impl BareClient {
-    /// Opens its socket on a container's interface, which is up.
+    /// Opens its socket on a container's interface, which must be up.
     pub fn open(container: &Container) -> Result<Self, Error> {
         let doing = || format!("open a packet socket in {}", container.id);
         let socket = container.netns.run(|| {
@@ -109,7 +109,7 @@ impl BareClient {
         send(self.socket.as_raw_fd(), frame, MsgFlags::empty()).doing(|| "send a frame".to_owned()).map(drop)
     }
 
-    /// Waits for the answer of that kind, and who sent it.
+    /// Waits for an answer of that kind; returns it and its sender.
     fn answer(&self, xid: u32, kind: Kind, until: Instant) -> Result<(Message, Mac), Error> {
         let mut bytes = [0; 2048];
         loop {

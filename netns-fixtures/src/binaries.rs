@@ -1,4 +1,4 @@
-//! The binaries of this workspace: the daemon and the shim, as a runtime and an operator meet them.
+//! The binaries of this workspace: the daemon and the shim, as a runtime and an operator use them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::error::{Doing, Error};
 /// Returns the path of a binary of this workspace, built in the same profile as the running executable.
 ///
 /// # Errors
-/// [`Error::NotBuilt`] when it is not there.
+/// [`Error::NotBuilt`] if it is missing.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
     let own = env::current_exe().doing(|| "find this executable".to_owned())?;
     // target/TRIPLE/debug/deps/test-hash, or target/TRIPLE/debug/demo.
@@ -17,8 +17,8 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     built.ok_or_else(|| Error::NotBuilt(own.parent().unwrap_or(Path::new("/")).join(name)))
 }
 
-/// Returns where tests/run leaves a program that uses the system's libraries: those of [`binary`] are static, and nothing
-/// can be put between them and the kernel.
+/// Returns where tests/run leaves a program that uses the system's libraries: those of [`binary`] are static, so
+/// nothing can be put between them and the kernel.
 ///
 /// # Errors
 /// As [`binary`].

@@ -1,6 +1,6 @@
 //! A witness: every frame that a link sends or receives.
 //!
-//! It reads as much of them as it needs itself; a stranger's opinion of them is tshark's.
+//! It parses as much as it needs itself; tshark gives a second opinion.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,27 +19,27 @@ use crate::netns::Netns;
 use crate::packet::{Dhcp, Packet};
 use crate::wait::readable;
 
-/// What tshark makes of a message: its values by the names of its fields.
+/// tshark's reading of a message: its values by the names of its fields.
 pub type Dissection = BTreeMap<&'static str, String>;
 
-/// A packet socket on a link, and what it has read. The kernel queues frames from the start on; they are read when
-/// they are asked for, so that nothing that came before the question is missed.
+/// A packet socket on a link, and what it has read. The kernel queues frames from the start; they are read when asked
+/// for, so nothing that came earlier is missed.
 #[derive(Debug)]
 pub struct Capture {
     socket: OwnedFd,
     ifindex: usize,
     packets: Vec<Packet>,
-    /// The frames of DHCP messages, as they came.
+    /// The frames of DHCP messages, in order.
     messages: Vec<Vec<u8>>,
     /// Where the next wait begins.
     cursor: usize,
 }
 
 impl Capture {
-    /// Bytes that the kernel may queue.
+    /// How many bytes the kernel may queue.
     const BUFFER: usize = 32 << 20;
 
-    /// Starts to listen on a link.
+    /// Starts listening on a link.
     pub fn start(netns: &Netns, ifname: &str) -> Result<Self, Error> {
         let ifindex = netns.index(ifname)? as usize;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
@@ -73,7 +73,7 @@ impl Capture {
         Ok(self.packets()?.iter().filter_map(Packet::dhcp).cloned().collect())
     }
 
-    /// Lets tshark read all DHCP messages so far, and returns what it makes of `fields`, message by message. A field that
+    /// Lets tshark read all DHCP messages so far, and returns its values of `fields`, message by message. A field that
     /// occurs more than once in a message has its values joined by commas; one that does not is empty.
     pub fn dissect(&mut self, netns: &Netns, fields: &[&'static str]) -> Result<Vec<Dissection>, Error> {
         self.packets()?;
@@ -97,14 +97,13 @@ impl Capture {
         Ok(())
     }
 
-    /// Lets the next wait begin with the first packet: for packets whose order nobody knows.
+    /// Lets the next wait begin with the first packet, for packets whose order is unknown.
     pub fn rewind(&mut self) -> &mut Self {
         self.cursor = 0;
         self
     }
 
-    /// Waits for the next packet that fits: one that came after what the last wait found. `awaited` is for the message
-    /// if none does.
+    /// Waits for the next packet that fits, after the one that the last wait found. `awaited` is for the error message.
     pub fn wait_for<T>(
         &mut self,
         awaited: &str,
@@ -140,7 +139,7 @@ impl Capture {
     }
 }
 
-/// Writes frames as a capture file (pcap, Ethernet). Of their times it knows nothing.
+/// Writes frames as a capture file (pcap, Ethernet), without their times.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     const MAGIC: u32 = 0xa1b2_c3d4;
     const VERSION: u32 = 2 | 4 << 16;

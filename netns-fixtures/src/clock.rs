@@ -1,4 +1,4 @@
-//! A wall clock for one process, by a library that stands between it and the system's own.
+//! A wall clock for one process, by a library between it and the system's own.
 //!
 //! Not libfaketime: that moves timers of the boot clock too, and leases live by those.
 
@@ -12,7 +12,7 @@ use crate::netns::Netns;
 
 const SOURCE: &str = include_str!("clock.c");
 
-/// Makes the library, and a clock in `file` that shows the system's time.
+/// Builds the library, and makes a clock in `file` that shows the system's time.
 pub(crate) fn make(netns: &Netns, file: &Path) -> Result<(), Error> {
     let library = file.with_extension("so");
     let library = library.to_string_lossy();
@@ -20,7 +20,7 @@ pub(crate) fn make(netns: &Netns, file: &Path) -> Result<(), Error> {
     set(file, 0)
 }
 
-/// Sets the clock to so many seconds ahead of the system's, for every program that reads it there.
+/// Sets the clock this many seconds ahead of the system's, for every program that reads it there.
 pub(crate) fn set(file: &Path, ahead: i64) -> Result<(), Error> {
     let doing = || format!("set the clock {}", file.display());
     let next = file.with_extension("next");

@@ -11,7 +11,7 @@ use crate::link::{Mac, mac};
 use crate::netns::Netns;
 use crate::wait::until_link;
 
-/// A network namespace with an interface whose address is to come.
+/// A network namespace with an interface that is still without an address.
 #[derive(Debug)]
 pub struct Container {
     /// Its id, `CNI_CONTAINERID`.
@@ -25,13 +25,13 @@ pub struct Container {
 }
 
 impl Container {
-    /// Returns a container whose interface is in `netns` already.
+    /// Returns a container whose interface is already in `netns`.
     pub fn new(id: &str, netns: Netns, ifname: &str, mac: Mac) -> Self {
         Self { id: id.to_owned(), netns, ifname: ifname.to_owned(), mac }
     }
 
-    /// Does with the result of an ADD what a main plugin does: sets the interface up, gives it the addresses and the
-    /// routes, in that order. A route that is there already stays as it is: the first one wins.
+    /// Applies the result of an ADD as a main plugin does: sets the interface up, then adds the addresses and the
+    /// routes. An existing route stays as it is: the first one wins.
     pub fn configure(&self, result: &Value) -> Result<(), Error> {
         self.netns.set_up(&self.ifname)?;
         let (addresses, routes) = (result_addresses(result)?, result_routes(result)?);

@@ -1,4 +1,4 @@
-//! The daemon as a child: started on a host's namespace, ended in any of the ways that daemons end.
+//! The daemon as a child: started in a host's namespace, ended in any of the ways that daemons end.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -29,10 +29,10 @@ pub struct Daemon {
     home: Home,
 }
 
-/// Where a daemon keeps what outlives it, its socket and its store, and where it looks for containers to adopt.
+/// Where a daemon keeps what outlives it (its socket and its store), and looks for containers to adopt.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// For what only a fixture needs.
+    /// For what only the fixture needs.
     dir: PathBuf,
     socket: PathBuf,
     state_dir: PathBuf,
@@ -47,7 +47,7 @@ impl Home {
         Ok(Self { dir, socket, state_dir, cni_cache })
     }
 
-    /// Returns the places that a daemon has without arguments. Only for sandboxes with a `/var/lib` of their own.
+    /// Returns the places that a daemon uses without arguments. Only for sandboxes with a `/var/lib` of their own.
     pub(crate) fn of_the_system(netns: &Netns) -> Result<Self, Error> {
         Ok(Self {
             dir: netns.sandbox().dir("leasehold")?,
@@ -57,7 +57,7 @@ impl Home {
         })
     }
 
-    /// Puts the store on a small disk of its own, of `size` as mount(8) has it. Before the first daemon.
+    /// Puts the store on its own small disk, with a `size` as for mount(8). Call it before the first daemon.
     pub fn on_a_small_disk(&self, netns: &Netns, size: &str) -> Result<(), Error> {
         fs::create_dir_all(&self.state_dir).doing(|| format!("make {}", self.state_dir.display()))?;
         let (options, place) = (format!("size={size},mode=0700"), self.state_dir.to_string_lossy());
@@ -70,7 +70,7 @@ impl Home {
         mkfifo(&log, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from).doing(|| format!("make {}", log.display()))
     }
 
-    /// Reads that log, and returns how many bytes waited in it.
+    /// Reads that log, and returns how many bytes were waiting in it.
     pub fn unread_log(&self) -> Result<usize, Error> {
         let log = self.stalled_log();
         let doing = || format!("read {}", log.display());
@@ -82,12 +82,12 @@ impl Home {
         self.dir.join("log")
     }
 
-    /// Gives its daemons a wall clock of their own, which shows the system's time. Takes [`crate::Need::OwnClock`].
+    /// Gives its daemons a wall clock of their own, which shows the system's time. Needs [`crate::Need::OwnClock`].
     pub fn with_own_clock(&self, netns: &Netns) -> Result<(), Error> {
         clock::make(netns, &self.clock())
     }
 
-    /// Sets that clock to so many seconds ahead of the system's.
+    /// Sets that clock this many seconds ahead of the system's.
     pub fn set_clock(&self, ahead: i64) -> Result<(), Error> {
         clock::set(&self.clock(), ahead)
     }
@@ -111,31 +111,31 @@ impl Home {
         self.dir.join("run")
     }
 
-    /// Returns the directory in which the daemon looks for containers that others have attached: libcni's cache.
+    /// Returns the directory in which the daemon looks for containers to adopt: libcni's cache.
     pub fn cni_cache(&self) -> PathBuf {
         self.cni_cache.clone()
     }
 }
 
-/// What a daemon sees of the namespaces that containers are in.
+/// Which of the containers' namespaces a daemon sees.
 #[derive(Clone, Debug, Default)]
 pub enum Sight {
     /// All.
     #[default]
     Whole,
-    /// Those under this directory, which is to be the host's root.
+    /// Those under this directory, which stands for the host's root.
     Under(PathBuf),
-    /// None: in its mount namespace there is another `/run/netns`.
+    /// None: its mount namespace has another `/run/netns`.
     Hidden,
 }
 
 impl Daemon {
-    /// Starts a daemon in `netns` and waits until it says that it is ready, as it would to systemd.
+    /// Starts a daemon in `netns` and waits until it reports that it is ready, as it would to systemd.
     pub fn start(netns: &Netns, home: &Home) -> Result<Self, Error> {
         Self::start_with(netns, home, &Sight::Whole)
     }
 
-    /// Does the same for one that may not see the namespaces of containers.
+    /// Does the same for one that may not see the containers' namespaces.
     pub fn start_with(netns: &Netns, home: &Home, sight: &Sight) -> Result<Self, Error> {
         let notify = home.dir.join("notify");
         let ready = listen(&notify)?;
@@ -159,7 +159,7 @@ impl Daemon {
         command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
         let log = home.stalled_log();
         if log.exists() {
-            // Opened for reading too, so that writing to it neither waits for a reader nor fails for want of one.
+            // Opened for reading too, so that writing neither waits for a reader nor fails without one.
             let mut stalled = Command::new("sh");
             stalled.args(["-c", "log=$1; shift; exec \"$@\" 2<>\"$log\"", "sh"]).arg(log);
             stalled.arg(command.get_program()).args(command.get_args());
@@ -221,7 +221,7 @@ impl Daemon {
         }
     }
 
-    /// Waits until it lists nothing: a binding goes a moment after its RELEASE.
+    /// Waits until it lists nothing: a binding disappears a moment after its RELEASE.
     pub fn wait_until_empty(&self) -> Result<(), Error> {
         until_found("empty list", DEADLINE, || Ok(self.list()?.is_empty().then_some(())))
     }
@@ -231,7 +231,7 @@ impl Daemon {
         Ok(self.operator(&["events"])?.lines().map(str::to_owned).collect())
     }
 
-    /// Starts `leasehold events --follow`, from the event on that comes next.
+    /// Starts `leasehold events --follow`, from the next event on.
     pub fn follow(&self) -> Result<Process, Error> {
         let known = self.operator(&["events", "--json"])?;
         let last = known.lines().last().map(serde_json::from_str::<Value>).transpose();
@@ -239,8 +239,8 @@ impl Daemon {
         self.follow_after(last.and_then(|event| event["number"].as_u64()).unwrap_or_default())
     }
 
-    /// Waits until an event, from the first on, has a line that contains `text`. The event of a change and its record are
-    /// seen together.
+    /// Waits until the line of an event, from the first on, contains `text`. The event of a change and its record
+    /// appear together.
     pub fn wait_for_event(&self, text: &str) -> Result<(), Error> {
         self.follow_after(0)?.wait_for_line(text)
     }

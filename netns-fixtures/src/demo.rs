@@ -1,7 +1,8 @@
-//! The demo: a LAN in this process's own namespaces, a daemon and its shim on it, and what they do, told as it happens.
+//! The demo: a LAN in this process's own namespaces, with a daemon and its shim, and a running commentary on what they
+//! do.
 //!
-//! It needs Linux and Rust, no other package: the DHCP server is the model of this crate. It runs as root or as anyone
-//! who may make user namespaces. Whatever happens to it, nothing stays behind.
+//! It needs Linux and Rust, no other package: the DHCP server is the model of this crate. It runs as root, or as any
+//! user who may create user namespaces. Whatever happens, it leaves nothing behind.
 
 use std::env;
 use std::error::Error;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the daemon and the shim into the directory that this program runs from.
+/// Builds the daemon and the shim into this program's directory.
 fn build() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);

@@ -1,5 +1,5 @@
-//! The incumbent: the plugin `dhcp` of containernetworking/plugins, its daemon, and the traces that libcni leaves of the
-//! containers that it serves.
+//! The incumbent: the plugin `dhcp` of containernetworking/plugins, its daemon, and the traces that libcni leaves of
+//! its containers.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -39,13 +39,13 @@ impl Incumbent {
         command.args(["daemon", "-socketpath"]).arg(socket);
         let process = Process::start(host, "dhcp daemon", command)?;
         until_file(dir, "socket of the incumbent", DEADLINE, || Ok(socket.exists().then_some(())))?;
-        // It is there before anybody listens.
+        // The file exists before anybody listens.
         until_found("the incumbent to listen", DEADLINE, || Ok(UnixStream::connect(socket).ok()))?;
         Ok(Self { host: host.clone(), process })
     }
 
-    /// Does what a runtime does to attach a container by libcni: calls the main plugin, here `macvlan`, and writes down in
-    /// `cache` what it answered.
+    /// Attaches a container as a runtime does through libcni: calls the main plugin, here `macvlan`, and writes its
+    /// answer to `cache`.
     pub fn attach(&self, id: &str, config: &Value, cache: &Path) -> Result<(Container, Value), CallError> {
         let netns = Netns::new(self.host.sandbox(), id)?;
         // Its plugin makes the interface.
@@ -59,7 +59,7 @@ impl Incumbent {
         Ok((container, result))
     }
 
-    /// Stops its daemon, as an administrator does who replaces it.
+    /// Stops its daemon, as an administrator who replaces it does.
     pub fn stop(self) -> Result<ExitStatus, Error> {
         self.process.terminate()
     }

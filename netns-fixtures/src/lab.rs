@@ -53,8 +53,8 @@ impl Lab {
         Self::at_home(lan, home)
     }
 
-    /// Makes a LAN whose host has no daemon yet, and whose next one is started without arguments. Only after an engine is
-    /// ready, which gives the sandbox a `/var/lib` of its own.
+    /// Makes a LAN whose host has no daemon yet, and starts the next one without arguments. Call it only when an engine
+    /// is ready, which gives the sandbox its own `/var/lib`.
     pub fn of_the_system(sandbox: &Sandbox) -> Result<Self, Error> {
         let lan = Lan::new(sandbox)?;
         let home = Home::of_the_system(&lan.host)?;
@@ -66,7 +66,7 @@ impl Lab {
         Ok(Self { lan, shim, config, home, daemon: None })
     }
 
-    /// Returns where its daemons keep what they keep.
+    /// Returns where its daemons keep their files.
     pub fn home(&self) -> &Home {
         &self.home
     }
@@ -92,7 +92,7 @@ impl Lab {
         self.start_daemon_with(&Sight::Whole)
     }
 
-    /// Does the same for one that may not see the namespaces of containers.
+    /// Does the same for one that may not see the containers' namespaces.
     pub fn start_daemon_with(&mut self, sight: &Sight) -> Result<(), Error> {
         self.daemon = Some(Daemon::start_with(&self.lan.host, &self.home, sight)?);
         Ok(())
@@ -103,19 +103,19 @@ impl Lab {
         self.daemon.take().map_or(Ok(()), Daemon::kill9)
     }
 
-    /// Ends the daemon with SIGTERM; `None` when it is down already.
+    /// Ends the daemon with SIGTERM; `None` if it is already down.
     pub fn terminate(&mut self) -> Result<Option<ExitStatus>, Error> {
         self.daemon.take().map(Daemon::terminate).transpose()
     }
 
-    /// Does what a runtime does to attach a container: makes it, asks for its address, configures its interface.
+    /// Attaches a container as a runtime does: makes it, asks for its address, configures its interface.
     pub fn attach(&self, id: &str) -> Result<Member, CallError> {
         let member = self.add(self.lan.container(id)?)?;
         member.container.configure(&member.result)?;
         Ok(member)
     }
 
-    /// Writes a container down in libcni's cache, as a runtime does whose main plugin made its interface.
+    /// Adds a container to libcni's cache, as a runtime does when the main plugin has made its interface.
     pub fn cache(&self, member: &Member) -> Result<(), Error> {
         let Member { container, result, .. } = member;
         let mut result = result.clone();
@@ -125,7 +125,7 @@ impl Lab {
         write_cache(&self.home.cni_cache(), container, &self.config, &result)
     }
 
-    /// Asks for the address of a container, and leaves its interface as it is then.
+    /// Asks for a container's address, and leaves its interface unconfigured.
     pub fn add(&self, container: Container) -> Result<Member, CallError> {
         let result = self.shim.add(&container, &self.config)?;
         let addresses = result_addresses(&result)?;
@@ -133,7 +133,7 @@ impl Lab {
         Ok(Member { container, address: address.addr(), result })
     }
 
-    /// Asks whether a container still holds what its ADD gave it.
+    /// Asks whether a container still has what its ADD gave it.
     pub fn check(&self, member: &Member) -> Result<(), CallError> {
         self.shim.check(&member.container, &self.config, &member.result)
     }

@@ -1,4 +1,4 @@
-//! A LAN: a switch, machines on it, one of them the host whose containers ask for addresses.
+//! A LAN: a switch and machines on it, one of them the host whose containers ask for addresses.
 //!
 //! ```text
 //!  server netns           switch netns             host netns              container netns
@@ -33,13 +33,13 @@ pub struct Lan {
 impl Lan {
     /// The name of every machine's link on the LAN.
     pub const IFNAME: &str = "eth0";
-    /// The name of the host's bridge, where it has one.
+    /// The name of the host's bridge, if it has one.
     pub const BRIDGE: &str = "cni0";
     /// The server's address.
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
     /// The subnet.
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
-    /// A loss of carrier that no daemon takes for a moment's: it counts three seconds, and the kernel may tell it of the loss a
+    /// A loss of carrier too long for a daemon to ignore: it waits three seconds, and the kernel may report the loss a
     /// second late.
     pub const LONG: Duration = Duration::from_secs(10);
 
@@ -55,7 +55,7 @@ impl Lan {
         Ok(lan)
     }
 
-    /// Adds a machine with an address of its own: a second server, say.
+    /// Adds a machine with its own address, such as a second server.
     pub fn machine(&self, name: &str, address: Ipv4Addr) -> Result<Netns, Error> {
         let netns = Netns::new(&self.sandbox, name)?;
         self.plug_in(&netns)?;
@@ -63,8 +63,8 @@ impl Lan {
         Ok(netns)
     }
 
-    /// Adds a machine in a macvlan on the host's link, with an address of its own: a server in a container, say. The other
-    /// macvlans there reach it, and the wire does, but not the host by that link itself.
+    /// Adds a machine in a macvlan on the host's link, with its own address, such as a server in a container. The other
+    /// macvlans and the wire reach it, but not the host through that link itself.
     pub fn sibling(&self, name: &str, address: Ipv4Addr) -> Result<Netns, Error> {
         let netns = self.container(name)?.netns;
         netns.add_address(Self::IFNAME, Self::on_lan(address))?;
@@ -89,8 +89,8 @@ impl Lan {
         self.replug(machine)
     }
 
-    /// Gives the host a further link on the LAN, for more macvlans than one parent should have. The switch keeps such links
-    /// apart: each reaches the servers, and none the other's containers.
+    /// Gives the host another link on the LAN, for more macvlans than one parent should have. The switch keeps such
+    /// links apart: each reaches the servers, and none reaches the other's containers.
     pub fn add_uplink(&self, ifname: &str) -> Result<(), Error> {
         let port = format!("host-{ifname}");
         self.host.add_veth(ifname, mac(self.sandbox.number()), &self.switch, &port)?;
@@ -104,15 +104,16 @@ impl Lan {
         self.container_on(Self::IFNAME, id, mac(self.sandbox.number()))
     }
 
-    /// Makes a container as [`Lan::container`] does, on a link of the host's and with an address of the caller's choice.
+    /// Makes a container as [`Lan::container`] does, on a host link and with an Ethernet address of the caller's
+    /// choice.
     pub fn container_on(&self, parent: &str, id: &str, address: Mac) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
         self.host.add_macvlan(parent, &netns, "eth0", address)?;
         Ok(Container::new(id, netns, "eth0", address))
     }
 
-    /// Puts the host's link under a bridge, [`Lan::BRIDGE`], as hosts have it whose containers hang on a bridge. From then
-    /// on the link can be no parent of macvlans.
+    /// Puts the host's link into a bridge, [`Lan::BRIDGE`], as on hosts whose containers are on a bridge. From then on
+    /// the link cannot be a parent of macvlans.
     pub fn add_host_bridge(&self) -> Result<(), Error> {
         self.host.add_bridge(Self::BRIDGE, mac(self.sandbox.number()))?;
         self.host.add_port(Self::BRIDGE, Self::IFNAME)

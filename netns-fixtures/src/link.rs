@@ -76,7 +76,7 @@ impl Netns {
         self.set_link(LinkUnspec::new_with_name(ifname).down().build(), || format!("set {ifname} down"))
     }
 
-    /// Gives a link another Ethernet address, for which it is down for a moment, as the plugin `tuning` does it.
+    /// Gives a link another Ethernet address, setting it down for a moment, as the plugin `tuning` does.
     pub fn set_mac(&self, ifname: &str, mac: Mac) -> Result<(), Error> {
         self.set_down(ifname)?;
         let message = LinkUnspec::new_with_name(ifname).address(mac.to_vec()).build();
@@ -98,7 +98,7 @@ impl Netns {
             .doing(|| format!("give {ifname} the address {address}"))
     }
 
-    /// Adds a route through `ifname`, by the next hop `via` or straight onto the link.
+    /// Adds a route through `ifname`, via the next hop `via` or directly onto the link.
     pub fn add_route(&self, ifname: &str, to: Ipv4Net, via: Option<Ipv4Addr>) -> Result<(), Error> {
         let to_subnet = RouteMessageBuilder::<Ipv4Addr>::new()
             .destination_prefix(to.network(), to.prefix_len())
@@ -110,7 +110,7 @@ impl Netns {
         self.netlink(async |h| h.route().add(message).execute().await).doing(|| format!("route {to} by {ifname}"))
     }
 
-    /// Tells the kernel a neighbour's Ethernet address, in place of ARP.
+    /// Gives the kernel a neighbour's Ethernet address, in place of ARP.
     pub fn set_neighbour(&self, ifname: &str, address: Ipv4Addr, mac: Mac) -> Result<(), Error> {
         let index = self.index(ifname)?;
         self.netlink(async |h| {
@@ -131,7 +131,7 @@ impl Netns {
             .doing(|| format!("read the addresses of {ifname}"))
     }
 
-    /// Tells whether a link is there and set up.
+    /// Returns whether a link is there and set up.
     pub fn is_up(&self, ifname: &str) -> Result<bool, Error> {
         let up = |a: InterfaceAddress| a.interface_name == ifname && a.flags.contains(InterfaceFlags::IFF_UP);
         self.run(|| getifaddrs().map(|mut all| all.any(up))).doing(|| format!("read the flags of {ifname}"))

@@ -1,4 +1,4 @@
-//! What a test needs and a machine may not have.
+//! What a test needs and a machine may lack.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -14,18 +14,18 @@ use crate::sandbox::Sandbox;
 pub enum Need {
     /// A program in the search path.
     Program(&'static str),
-    /// A program in the search path that needs no library.
+    /// A statically linked program in the search path.
     StaticProgram(&'static str),
     /// A file at a fixed place.
     File(&'static str),
-    /// Root of the machine, not of a user namespace.
+    /// The machine's root, not that of a user namespace.
     RealRoot,
-    /// What gives a daemon a wall clock of its own: see [`crate::Home::with_own_clock`].
+    /// Whatever gives a daemon its own wall clock: see [`crate::Home::with_own_clock`].
     OwnClock,
 }
 
 impl Need {
-    /// Tells whether it is there.
+    /// Returns whether it is there.
     pub fn is_met(self) -> bool {
         match self {
             Self::Program(name) => Self::program(name).is_some(),
@@ -36,7 +36,7 @@ impl Need {
         }
     }
 
-    /// Returns where a program is: in the search path, or where the system's own are.
+    /// Returns where a program is: in the search path, or among the system's own.
     pub(crate) fn program(name: &str) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -50,18 +50,18 @@ impl fmt::Display for Need {
             Self::Program(name) => write!(f, "the program {name}"),
             Self::StaticProgram(name) => write!(f, "the program {name}, statically linked"),
             Self::File(path) => f.write_str(path),
-            Self::RealRoot => f.write_str("root outside of any user namespace"),
+            Self::RealRoot => f.write_str("root outside any user namespace"),
             Self::OwnClock => f.write_str("a C compiler and a daemon that is not static (tests/run builds it)"),
         }
     }
 }
 
-/// Enters a sandbox if all needs are met. Otherwise says which are not and returns `None`: the test is to return, and
-/// counts as skipped. With `LEASEHOLD_SKIPS` in the environment a line is added to the file that it names.
+/// Enters a sandbox if all needs are met. Otherwise prints which are not and returns `None`: the test should return,
+/// and counts as skipped. If the environment has `LEASEHOLD_SKIPS`, a line is added to the file it names.
 ///
 /// # Panics
-/// When a need is not met and `CI` is `true`, for there a skip is a failure; or when namespaces cannot be made though
-/// they are allowed.
+/// If a need is not met and `CI` is `true`, where a skip is a failure; or if namespaces cannot be made although they
+/// are allowed.
 pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
     let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(Need::to_string).collect();
     if !missing.is_empty() {
@@ -85,7 +85,7 @@ fn skip(missing: &str) {
     eprintln!("{line}");
     if let Some(path) = std::env::var_os("LEASEHOLD_SKIPS") {
         let file = OpenOptions::new().append(true).create(true).open(path);
-        // The line was printed too; the count is a convenience.
+        // The line was printed as well; the count is a convenience.
         let _ = file.and_then(|mut file| writeln!(file, "{line}"));
     }
 }

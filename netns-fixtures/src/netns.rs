@@ -28,7 +28,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Should it fail, the mount goes with the sandbox.
+        // If that fails, the mount goes with the sandbox.
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);
         let _ = std::fs::remove_file(&self.path);
     }
@@ -62,15 +62,15 @@ impl Netns {
         &self.0.name
     }
 
-    /// Returns its path, as `CNI_NETNS` wants it.
+    /// Returns its path, for `CNI_NETNS`.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Calls `f` on a thread of its own inside the namespace. A socket that `f` makes stays in the namespace.
+    /// Calls `f` on a separate thread inside the namespace. A socket that `f` makes stays in the namespace.
     ///
     /// # Panics
-    /// Where `f` does.
+    /// If `f` does.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             setns(self.0.fd.as_fd(), CloneFlags::CLONE_NEWNET).expect("its own namespace can be entered");
@@ -82,7 +82,8 @@ impl Netns {
         }
     }
 
-    /// Starts a process inside. Who starts it must wait for it: the sandbox ends when all of its children are buried.
+    /// Starts a process inside. The caller must wait for it: the sandbox ends when all its children have been waited
+    /// for.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.run(|| self.0.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
@@ -99,7 +100,7 @@ impl Netns {
     /// Runs a command inside and returns what it printed.
     ///
     /// # Errors
-    /// [`Error::Failed`] when it ends with another code than 0.
+    /// [`Error::Failed`] if it ends with a code other than 0.
     pub fn run_command(&self, program: &str, args: &[&str], input: &str) -> Result<String, Error> {
         let mut command = Command::new(program);
         command.args(args);
@@ -120,7 +121,7 @@ impl Netns {
     }
 }
 
-/// Writes `input` to the child and closes the pipe. A child that does not want it all is its own judge.
+/// Writes `input` to the child and closes the pipe. A child may stop reading early.
 pub(crate) fn feed(child: &mut Child, input: &[u8]) {
     use std::io::Write;
     if let Some(mut pipe) = child.stdin.take() {

@@ -1,4 +1,4 @@
-//! Just enough of a frame to say what a capture saw: Ethernet, ARP, IPv4, UDP, DHCP.
+//! Just enough parsing to say what a capture saw: Ethernet, ARP, IPv4, UDP, DHCP.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use crate::link::{Mac, mac_text};
 use crate::model::Kind;
 
-/// A DHCP message with the headers that it came in.
+/// A DHCP message with its headers.
 #[derive(Clone, Debug)]
 pub struct Dhcp {
     /// Ethernet source.
@@ -27,13 +27,13 @@ pub struct Dhcp {
     pub xid: u32,
     /// Whether the broadcast flag is set.
     pub broadcast: bool,
-    /// The address that the client has.
+    /// The client's address (ciaddr).
     pub ciaddr: Ipv4Addr,
-    /// The address that the server gives.
+    /// The address that the server gives (yiaddr).
     pub yiaddr: Ipv4Addr,
     /// The client's hardware address.
     pub chaddr: Mac,
-    /// The options, as they came.
+    /// The options, in order.
     options: Vec<(u8, Vec<u8>)>,
 }
 
@@ -62,7 +62,7 @@ pub enum Packet {
 }
 
 impl Packet {
-    /// Reads a frame, from its Ethernet header on. `None` when it is cut short.
+    /// Reads a frame, from its Ethernet header on; `None` if it is cut short.
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let ethertype = be16(frame, 12)?;
         let payload = &frame[14..];
@@ -74,7 +74,7 @@ impl Packet {
         Some(known.unwrap_or(Self::Other(ethertype)))
     }
 
-    /// Returns the DHCP message that it is.
+    /// Returns the DHCP message, if it is one.
     pub fn dhcp(&self) -> Option<&Dhcp> {
         match self {
             Self::Dhcp(message) => Some(message),
@@ -84,7 +84,7 @@ impl Packet {
 }
 
 impl Dhcp {
-    /// Returns an option's value, instances joined (RFC 3396).
+    /// Returns an option's value, with its parts joined (RFC 3396).
     pub fn option(&self, code: u8) -> Option<Vec<u8>> {
         let parts: Vec<_> = self.options.iter().filter(|(c, _)| *c == code).map(|(_, value)| &value[..]).collect();
         (!parts.is_empty()).then(|| parts.concat())
@@ -96,7 +96,7 @@ impl Dhcp {
         Some(bytes.into())
     }
 
-    /// Tells whether it went to one machine, by IP and by Ethernet.
+    /// Returns whether it went to one machine, by IP and by Ethernet.
     pub fn is_unicast(&self) -> bool {
         !self.destination.is_broadcast() && self.eth_destination[0] & 1 == 0
     }

@@ -1,4 +1,4 @@
-//! The place where everything of a fixture happens: private mounts, networks and processes.
+//! The place where fixtures live: private mounts, networks and processes.
 //!
 //! A [`Sandbox`] takes the calling thread out of the host: a mount namespace of its own with an empty `/run`, a
 //! network namespace of its own, and a PID namespace for whatever is started. The first process of that PID namespace
@@ -21,16 +21,16 @@ use nix::unistd::{getgid, getuid};
 
 use crate::error::{Doing, Error};
 
-/// Private mounts, networks and processes; lives as long as its last clone.
+/// Private mounts, networks and processes, which live as long as the last clone.
 #[derive(Clone, Debug)]
 pub struct Sandbox(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     keeper: Keeper,
-    /// The mount namespace of what is started: the thread's own, but for `/proc`.
+    /// The mount namespace of started processes: the thread's own, except for `/proc`.
     mounts: OwnedFd,
-    /// The PID namespace of what is started.
+    /// The PID namespace of started processes.
     pids: OwnedFd,
     counter: AtomicU32,
 }
@@ -45,7 +45,7 @@ struct Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It ends by the end of its input; nobody is left to be told of a failure to see that.
+        // It ends with its input; nobody is left to hear of a failure to notice that.
         let _ = self.child.wait();
     }
 }
@@ -82,7 +82,7 @@ impl Sandbox {
         Ok(path)
     }
 
-    /// Returns 1, 2, 3 and so on: for names and addresses.
+    /// Returns 1, 2, 3 and so on, for names and addresses.
     pub(crate) fn number(&self) -> u32 {
         self.0.counter.fetch_add(1, Ordering::Relaxed)
     }
@@ -94,7 +94,7 @@ impl Sandbox {
 
     /// Starts a process inside the sandbox, in the network namespace of the calling thread.
     pub(crate) fn spawn_here(&self, command: &mut Command) -> io::Result<Child> {
-        // A thread whose children belong to another PID namespace can start no threads any more: use one that ends.
+        // A thread whose children belong to another PID namespace can no longer start threads: use one that ends.
         thread::scope(|s| {
             let spawn = || {
                 unshare(CloneFlags::CLONE_FS)?;
@@ -126,7 +126,7 @@ fn private_places() -> Result<(), Error> {
     set("/", none, none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     set("/run", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755"))?;
     set("/dev/shm", Some("tmpfs"), Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=1777"))?;
-    // Names of network namespaces are mounts below it, and must be seen by what was started before them.
+    // Names of network namespaces are mounts below it, and must be visible to processes started earlier.
     set("/run", none, none, MsFlags::MS_SHARED, none)?;
     fs::create_dir("/run/netns").doing(|| "make /run/netns".to_owned())
 }

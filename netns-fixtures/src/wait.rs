@@ -1,4 +1,4 @@
-//! Waiting for what a process does to a file, to the links of a namespace, or where nothing tells of it.
+//! Waiting for a change of a file or of a namespace's links, or for something that sends no news.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub fn until_file<T>(
     }
 }
 
-/// Waits until `look` finds something, looking again and again: for what nothing tells of.
+/// Waits until `look` finds something, looking again and again, for what sends no news.
 ///
 /// # Errors
 /// [`Error::TimedOut`] after `limit`, with `awaited` in its text; or what `look` fails with.
@@ -74,13 +74,13 @@ pub fn until_link<T>(
         if !readable(&news, deadline)? {
             return Err(Error::timed_out(awaited, limit, String::new()));
         }
-        // What exactly changed is for `look` to see; nor does it matter if the kernel had more to tell than found room.
+        // `look` finds out what exactly changed; it does not matter if the kernel had to drop messages.
         let mut message = [0; 8192];
         while recv(news.as_raw_fd(), &mut message, MsgFlags::MSG_DONTWAIT) != Err(Errno::EAGAIN) {}
     }
 }
 
-/// Opens a netlink socket in the calling thread's namespace that hears of links, IPv4 addresses and IPv4 routes.
+/// Opens a netlink socket in the calling thread's namespace for news of links, IPv4 addresses and IPv4 routes.
 fn hear_links() -> nix::Result<OwnedFd> {
     /// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE (linux/rtnetlink.h).
     const GROUPS: u32 = 0x1 | 0x10 | 0x40;
@@ -89,12 +89,12 @@ fn hear_links() -> nix::Result<OwnedFd> {
     Ok(news)
 }
 
-/// Waits until `fd` can be read; `false` when `deadline` came first.
+/// Waits until `fd` can be read; `false` if `deadline` came first.
 pub(crate) fn readable(fd: impl AsFd, deadline: Instant) -> Result<bool, Error> {
     first_readable(&[fd.as_fd()], deadline)
 }
 
-/// Waits until one of `fds` can be read or is hung up; `false` when `deadline` came first.
+/// Waits until one of `fds` can be read or is hung up; `false` if `deadline` came first.
 pub(crate) fn first_readable(fds: &[BorrowedFd<'_>], deadline: Instant) -> Result<bool, Error> {
     let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     loop {

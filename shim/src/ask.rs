@@ -1,4 +1,4 @@
-//! Asks the daemon until it answers, or the time is up, or a DEL has waited long enough to be kept instead.
+//! Asks the daemon until it answers, the time is up, or a DEL has waited long enough to be kept instead.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,18 +11,18 @@ use serde_json::Value;
 use crate::exchange::{Answer, Trouble, exchange};
 use crate::spool;
 
-/// How much longer the shim waits than the daemon may take, so that the daemon's own error, which knows the cause, comes
-/// first.
+/// How much longer the shim waits than the daemon may take, so that the daemon's own error, which knows the cause,
+/// arrives first.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// How long a verb asks a daemon that is down when no container waits for it. A restart takes less. Waiting longer would
-/// only hold up the removal of a container, since a DEL that is kept loses nothing; a GC comes again; and STATUS is asked
-/// to find out just that.
+/// How long a verb keeps asking a daemon that is down, when no container waits for the answer. A restart takes less.
+/// Waiting longer would only hold up the removal of a container: a DEL that is kept loses nothing, a GC comes again,
+/// and STATUS asks just that.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pauses between tries: doubling from the first to the last. A try costs some 20 µs, so a hundred waiting shims
-/// cost a host 2 % of one core; and nobody waits 100 ms longer than the daemon's start takes. inotify would be exact, but
-/// not for a daemon that dies with its socket in place.
+/// cost a host 2 % of one core; and nobody waits more than 100 ms longer than the daemon takes to start. inotify would
+/// be exact, but not for a daemon that dies with its socket in place.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -33,9 +33,9 @@ pub(crate) struct Ask {
     body: Vec<u8>,
     socket: PathBuf,
     verb: Verb,
-    /// Until when a daemon that is down is asked.
+    /// Until when to ask a daemon that is down.
     patience: Instant,
-    /// When all is over.
+    /// When to give up.
     deadline: Instant,
 }
 
@@ -50,7 +50,7 @@ enum Verb {
 }
 
 impl Ask {
-    /// Prepares a call. `parsed` is `config` as JSON, null where it is none.
+    /// Prepares a call. `parsed` is `config` as JSON, or null if it is not JSON.
     pub(crate) fn new(env: Env, config: String, parsed: &Value) -> Result<Self, Error> {
         let ipam = get(parsed, "ipam");
         let socket = get(ipam, "daemonSocketPath").as_str().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
@@ -68,7 +68,7 @@ impl Ask {
             Verb::Del | Verb::Status | Verb::Gc => SHORT_PATIENCE,
             Verb::Add | Verb::Check => whole,
         };
-        // The daemon has a default of its own, which an operator may have set. It always keeps to it.
+        // The daemon has its own default, which an operator may have set, and keeps to it.
         let limit = if verb == Verb::Add && said.is_none() { MAX_ADD_TIMEOUT + MARGIN } else { whole };
         let request = Request { env, config };
         let body = to_json(&request).into_bytes();
@@ -93,7 +93,7 @@ impl Ask {
         }
     }
 
-    /// Asks until someone answers or, when the patience is over, the daemon is still down.
+    /// Asks until someone answers, or until patience runs out with the daemon still down.
     fn ask_patiently(&self) -> Result<Answer, Trouble> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -105,11 +105,11 @@ impl Ask {
         }
     }
 
-    /// Keeps the DEL, then tries once more: a daemon that began to listen before the file was there may have looked for
-    /// such files too early, but it hears the try.
+    /// Keeps the DEL, then tries once more: a daemon that began to listen just before may have looked for such files
+    /// too early, but it gets this try.
     ///
-    /// A DEL that cannot be kept succeeds all the same: an error would only keep its container from going, until somebody
-    /// comes. The next daemon finds the container's namespace gone, and gives its lease back.
+    /// A DEL that cannot be kept still succeeds: an error would only keep its container from being removed until
+    /// somebody intervened. The next daemon finds the container's namespace gone and gives its lease back.
     fn keep(&self) -> Result<Answer, Error> {
         let socket = self.socket.display();
         let done = Ok(Answer { success: true, body: Vec::new() });
@@ -139,7 +139,7 @@ impl Ask {
     }
 }
 
-/// Returns the value of a key. Case does not matter where no key has the very name, as it does not to Go.
+/// Returns the value of a key. If no key matches exactly, case does not matter, as in Go.
 fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
     let other_case = || value.as_object()?.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
     value.get(key).or_else(|| other_case().map(|(_, value)| value)).unwrap_or(&Value::Null)
@@ -155,7 +155,7 @@ pub(crate) fn too_large() -> Error {
 
 fn error(socket: &Path, verb: Verb, trouble: &Trouble) -> Error {
     let code = match trouble {
-        // Whatever it is: an ADD could not be served.
+        // Whatever the cause, an ADD could not be served.
         _ if verb == Verb::Status => Code::NotAvailable,
         Trouble::Down(_) | Trouble::BrokeOff | Trouble::TimedOut => Code::TryAgainLater,
         Trouble::Unusable(_) | Trouble::NotLeasehold(_) => Code::Io,
@@ -167,7 +167,7 @@ fn error(socket: &Path, verb: Verb, trouble: &Trouble) -> Error {
 mod tests {
     use super::*;
 
-    /// From now until the patience is over, and until all is over, in seconds.
+    /// From now until patience runs out, and until the shim gives up, in seconds.
     fn limits(verb: &str, timeout: &str) -> (u64, u64) {
         let env = Env { command: Some(verb.to_owned()), ..Env::default() };
         let config = format!(r#"{{"IPAM": {{"TimeOut": {timeout}}}}}"#);

@@ -1,7 +1,7 @@
-//! `dhcp daemon`: the incumbent's way to start its daemon, with all of its flags, becomes ours.
+//! `dhcp daemon`: the command that starts the incumbent's daemon, with all its flags, starts ours.
 //!
-//! What a flag means is handed on in the environment, not as arguments: the `leasehold` that is found may be this
-//! plugin once more, under its other name, and that one looks further with nothing lost.
+//! Flags are passed on in the environment, not as arguments: the `leasehold` that is found may be this plugin again,
+//! under its other name, which then looks further and loses nothing.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -19,14 +19,14 @@ use crate::flags::{self, Fault, Flags};
 /// The daemon's program.
 const PROGRAM: &str = "leasehold";
 
-/// `device:inode`s, with commas between, of the plugins that have looked for the daemon on the way.
+/// Comma-separated `device:inode`s of the plugins that have looked for the daemon so far.
 const PASSED: &str = "LEASEHOLD_SHIMS";
 
 /// Becomes the daemon. Returns only when that fails.
 pub(crate) fn start(args: impl Iterator<Item = OsString>) -> ExitCode {
     let flags = match flags::parse(args) {
         Ok(flags) => flags,
-        // As Go's flag package ends a program: asked for help it has succeeded.
+        // As Go's flag package does: asking for help succeeds.
         Err(Fault::Help) => {
             eprint!("{}", flags::USAGE);
             return ExitCode::SUCCESS;
@@ -58,7 +58,7 @@ pub(crate) fn start(args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Returns the plugins that are not to be started: those that have passed this on, and this one.
+/// Returns the plugins that must not be started: those that have passed this on, and this one.
 fn passed(me: &Path, before: Option<String>) -> Vec<String> {
     let mut passed: Vec<_> = before.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
     // Not the path: that may have become another file since.
@@ -81,7 +81,7 @@ fn find(me: &Path, path: Option<&OsStr>, passed: &[String]) -> Option<PathBuf> {
     })
 }
 
-/// Returns the daemon's environment variables for what the flags say. What they do not say stays as it was set.
+/// Returns the daemon's environment variables for what the flags say. What they leave out keeps its setting.
 fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     let prefix = flags.host_prefix.as_deref().unwrap_or_default();
@@ -109,10 +109,10 @@ fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)>
     set
 }
 
-/// Returns where the leases are kept by a daemon that sees the host's root at `prefix`, in a container that goes.
+/// Returns where a daemon in a short-lived container, which sees the host's root at `prefix`, keeps its leases.
 ///
-/// A manifest of the incumbent mounts what that needs: often the socket's directory and those of namespaces alone. Then
-/// the store lies beside the socket. It is lost with the next boot, as the containers are.
+/// A manifest for the incumbent mounts what that needs: often only the socket's directory and those of namespaces. The
+/// store is then beside the socket, and is lost at the next boot, as the containers are.
 fn state_dir(prefix: &str, socket: &Path) -> PathBuf {
     let hosts = PathBuf::from(format!("{prefix}/var/lib/leasehold"));
     match DirBuilder::new().mode(0o700).create(&hosts) {

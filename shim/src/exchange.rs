@@ -14,13 +14,13 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// The longest head of an answer, in bytes.
 const MAX_HEAD: usize = 8192;
 
-/// The shortest time-out that is given to a socket.
+/// The shortest time-out given to a socket.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What the daemon said.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Whether it is a result; else it is an error.
+    /// Whether it is a result or an error.
     pub(crate) success: bool,
     /// CNI's JSON, or nothing.
     pub(crate) body: Vec<u8>,
@@ -29,16 +29,16 @@ pub(crate) struct Answer {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// Nobody listens, or who listened went away before the first byte of an answer: a daemon that is down, starts or
-    /// restarts. Asking again is safe and may help.
+    /// Nobody listens, or the listener went away before the first byte of an answer: the daemon is down, starting or
+    /// restarting. Asking again is safe and may help.
     Down(io::Error),
     /// The socket cannot be used at all.
     Unusable(io::Error),
-    /// The answer broke off in its middle.
+    /// The answer broke off in the middle.
     BrokeOff,
     /// The deadline passed.
     TimedOut,
-    /// Someone answered who is not leasehold.
+    /// What answered is not leasehold.
     NotLeasehold(String),
 }
 
@@ -58,11 +58,11 @@ impl fmt::Display for Trouble {
 
 /// Posts `body` to the daemon at `socket`, and waits for the answer until `deadline`.
 ///
-/// The connection is never half-closed: to the daemon that is a caller that hung up.
+/// The connection is never half-closed: the daemon would take that for a caller that hung up.
 pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<Answer, Trouble> {
     let stream = connect(socket, deadline)?;
     let mut wire = Wire { stream, deadline, bytes: Vec::new() };
-    // A server may answer and close before it has read all, so a failed write is no reason not to read.
+    // A server may answer and close before it has read all, so read even after a failed write.
     let written = wire.write(&request(body));
     if let Err(Trouble::TimedOut) = written {
         return Err(Trouble::TimedOut);
@@ -70,14 +70,14 @@ pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<
     wire.read_answer()
 }
 
-/// Connects, by `deadline`: to a socket whose backlog is full that takes until somebody accepts.
+/// Connects, by `deadline`: if the socket's backlog is full, that takes until somebody accepts.
 ///
 /// Linux bounds that wait by the time-out for sending, and then says EAGAIN (`unix_stream_connect` in net/unix/af_unix.c).
 /// std connects in one step, which leaves no moment to set it.
 fn connect(socket: &Path, deadline: Instant) -> Result<UnixStream, Trouble> {
     let address = SockAddr::unix(socket).map_err(Trouble::Unusable)?;
     let stream = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(Trouble::Unusable)?;
-    // Tried at the deadline too: that nobody listens is found out at once, and says more than that the time is up.
+    // Tried even at the deadline: learning that nobody listens takes no time, and says more than that the time is up.
     let mut limit = left(deadline).unwrap_or(SHORTEST);
     loop {
         stream.set_write_timeout(Some(limit)).map_err(Trouble::Unusable)?;
@@ -99,7 +99,7 @@ fn not_there(cause: io::Error) -> Trouble {
     }
 }
 
-/// Returns the time that is left, never zero: a socket takes that for "no time-out".
+/// Returns the time left, never zero, which a socket would take for "no time-out".
 fn left(deadline: Instant) -> Result<Duration, Trouble> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Trouble::TimedOut) } else { Ok(left.max(SHORTEST)) }
@@ -114,7 +114,7 @@ fn request(body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A connection under a deadline, and what was read of it.
+/// A connection with a deadline, and what was read from it.
 struct Wire {
     stream: UnixStream,
     deadline: Instant,
@@ -150,7 +150,7 @@ impl Wire {
         let mut body = self.bytes.split_off(head.length);
         body.truncate(head.body);
         let answer = Answer { success: (200..300).contains(&head.status), body };
-        // An error has to be CNI's: everything else is someone's who knows nothing of CNI.
+        // An error must be in CNI's form: anything else is from something that knows nothing of CNI.
         if !answer.success && !is_cni_error(&answer.body) {
             let said: String = String::from_utf8_lossy(&answer.body).trim().chars().take(120).collect();
             return Err(Trouble::NotLeasehold(format!("it answers {} {said:?}", head.status)));
@@ -174,7 +174,7 @@ impl Wire {
         }
     }
 
-    /// Sorts out which errors end the exchange. A time-out does not: the deadline itself is looked at next.
+    /// Sorts out which errors end the exchange. A time-out does not: the deadline itself is checked next.
     fn survive(&self, error: io::Error) -> Result<(), Trouble> {
         match error.kind() {
             ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
@@ -202,7 +202,7 @@ impl Head {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut response = httparse::Response::new(&mut headers);
         let parsed =
-            response.parse(bytes).map_err(|e| Trouble::NotLeasehold(format!("its answer is no HTTP ({e})")))?;
+            response.parse(bytes).map_err(|e| Trouble::NotLeasehold(format!("its answer is not HTTP ({e})")))?;
         let httparse::Status::Complete(length) = parsed else { return Ok(None) };
         let status = response.code.filter(|status| *status >= 200);
         let status = status.ok_or_else(|| Trouble::NotLeasehold("it does not answer the request".to_owned()))?;

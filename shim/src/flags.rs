@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_api::ADD_TIMEOUT;
 
-/// What Go would print of the flags.
+/// What Go would print about the flags.
 pub(crate) const USAGE: &str = "\
 Usage of daemon:
   -broadcast
@@ -24,7 +24,7 @@ Usage of daemon:
     \toptional duration of one attempt: an ADD takes no less
 ";
 
-/// What the flags say; `None` where they do not.
+/// The flags' values; `None` where one is not given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) socket_path: Option<String>,
@@ -34,16 +34,16 @@ pub(crate) struct Flags {
     pub(crate) timeout: Option<Duration>,
     /// The longest pause between two attempts.
     pub(crate) resend_max: Option<Duration>,
-    /// How long attempts are made at all.
+    /// How long attempts go on.
     pub(crate) resend_timeout: Option<Duration>,
     pub(crate) broadcast: Option<bool>,
 }
 
 impl Flags {
-    /// Returns how long an ADD may take, if the flags say anything of it.
+    /// Returns how long an ADD may take, if the flags say so.
     ///
-    /// The incumbent's attempts wait `timeout` each, and the last begins before `resend_timeout`. Ours listens without a
-    /// break, so only the whole is left; and a server that answers within one attempt there is in time here too.
+    /// The incumbent's attempts wait `timeout` each, and the last begins before `resend_timeout`. Ours listens without
+    /// a break, so only the total matters; a server that would answer within one attempt there is in time here too.
     pub(crate) fn add_timeout(&self) -> Option<Duration> {
         let one = self.timeout.or(self.resend_timeout)?;
         Some(self.resend_timeout.unwrap_or(ADD_TIMEOUT).max(one)).filter(|whole| whole.as_millis() > 0)
@@ -53,13 +53,13 @@ impl Flags {
 /// Why there are no flags.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// They were asked for.
+    /// Help was asked for.
     Help,
     /// In the words of Go.
     Wrong(String),
 }
 
-/// Reads flags up to the first argument that is none. The incumbent ignores what follows, and so does this.
+/// Reads flags up to the first argument that is not one. Like the incumbent, ignores what follows.
 pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Flags, Fault> {
     let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
     let mut flags = Flags::default();
@@ -103,7 +103,7 @@ fn boolean(text: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Reads what Go's `time.ParseDuration` takes: `1m30s`, `1.5h`, `300ms`, `0`. A negative duration is none.
+/// Reads what Go's `time.ParseDuration` takes: `1m30s`, `1.5h`, `300ms`, `0`. A negative duration counts as zero.
 fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
@@ -131,7 +131,8 @@ fn duration(text: &str) -> Option<Duration> {
     Some(if text.starts_with('-') { Duration::ZERO } else { Duration::from_nanos(nanos) })
 }
 
-/// Returns the decimal `number` of `each`. Integers will do, and floating point is a sizeable part of a small program.
+/// Returns the decimal `number` of `each`. Integers will do; floating point would be a sizeable part of a small
+/// program.
 fn times(number: &str, each: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && part.is_empty() {

@@ -1,8 +1,8 @@
-//! The CNI plugin `dhcp`: passes what a runtime says on to the leasehold daemon, and the daemon's answer back.
+//! The CNI plugin `dhcp`: passes a runtime's calls on to the leasehold daemon, and the daemon's answers back.
 //!
-//! It decides nothing about networks. What it does itself: VERSION, which has to work without a daemon; trying again
-//! while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent at the
-//! daemon, so asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
+//! It decides nothing about networks. It does only this itself: VERSION, which has to work without a daemon; trying
+//! again while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent
+//! at the daemon, so asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
 //!
 //! Its own name means nothing to it: it may be installed as `leasehold` too, for networks of that type.
 
@@ -37,7 +37,7 @@ fn plugin() -> ExitCode {
         Ok(config) => config,
         Err(error) => return print(&failure(&error)),
     };
-    // What the shim itself needs of the configuration is looked for with tolerance: the daemon judges the rest.
+    // The shim reads what it needs itself leniently: the daemon judges the rest.
     let parsed: Value = serde_json::from_str(&config).unwrap_or_default();
     let said = parsed["cniVersion"].as_str().filter(|version| !version.is_empty());
     let result = match env.command.as_deref() {
@@ -54,9 +54,9 @@ fn plugin() -> ExitCode {
     }))
 }
 
-/// Reads standard input, at most as much as fits a request.
+/// Reads standard input, up to what fits a request.
 ///
-/// What is no UTF-8 is no JSON either; it goes on with replacement characters, for the daemon to refuse.
+/// What is not UTF-8 is not JSON either; it is passed on with replacement characters, for the daemon to refuse.
 fn read_config() -> Result<String, Error> {
     let mut bytes = Vec::new();
     match io::stdin().lock().take(MAX_BODY as u64 + 1).read_to_end(&mut bytes) {

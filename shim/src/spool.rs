@@ -1,8 +1,8 @@
-//! Keeps a DEL for a daemon that is down: see `leasehold_api::spool` for what the file says and is called.
+//! Keeps a DEL for a daemon that is down: see `leasehold_api::spool` for the file's name and content.
 //!
-//! Where it lies is a network configuration's to say, and whoever may write one is not always root, as this program is.
-//! So no directory is made but the default one; another has to be there, and to be root's own. All that happens
-//! there goes through the directory as it was checked.
+//! A network configuration says where the file goes, and whoever may write one is not always root, as this program is.
+//! So only the default directory is ever made; any other must exist and be root's own. Everything there happens through
+//! the directory as it was checked.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -22,14 +22,14 @@ use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 /// Why a DEL is not kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotKept {
-    /// Not even a daemon could tell what to delete.
+    /// Nobody could tell what to delete.
     #[error("it names no attachment")]
     NoAttachment,
-    /// The directory is missing, is none, or cannot be read.
+    /// The directory is missing, is not a directory, or cannot be read.
     #[error("{}: {}", .0.display(), .1)]
     NoDirectory(PathBuf, io::Error),
     /// Others may write there.
-    #[error("{} is not root's, or others may write there too", .0.display())]
+    #[error("{} does not belong to root, or others may write there", .0.display())]
     NotRoots(PathBuf),
     /// The directory holds too many files already.
     #[error("{} files are there already", spool::MAX_CALLS)]
@@ -56,7 +56,7 @@ pub(crate) struct Kept {
 pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
     let del = spool::del(request).ok_or(NotKept::NoAttachment)?;
     let mut directory = open_directory(socket, Path::new(DEFAULT_SOCKET))?;
-    // Callers at once may exceed that by one each.
+    // Concurrent callers may exceed that by one each.
     if directory.iter().take(spool::MAX_CALLS).count() == spool::MAX_CALLS {
         return Err(NotKept::Full);
     }
@@ -65,7 +65,7 @@ pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
     let written = write(&directory, name(&unfinished), to_json(&del).as_bytes())
         .and_then(|()| Ok(renameat(&directory, name(&unfinished), &directory, name(&path))?));
     if written.is_err() {
-        // It may not be there; the first error is the one to tell.
+        // It may not be there; the first error is the one to report.
         let _ = remove(&directory, name(&unfinished));
     }
     written?;
@@ -82,7 +82,7 @@ fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
     {
         return Err(NotKept::NoDirectory(path.to_owned(), error));
     }
-    // The directory itself, no link that somebody may turn elsewhere; and what is looked at is what is used.
+    // The directory itself, not a link that somebody could redirect; and what is checked is what is used.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let opened = Dir::open(path, flags, Mode::empty()).and_then(|directory| Ok((fstat(&directory)?, directory)));
     let (found, directory) = opened.map_err(|errno| NotKept::NoDirectory(path.to_owned(), errno.into()))?;

@@ -1,4 +1,4 @@
-//! `dhcp daemon`: which program it becomes, and what that is told.
+//! `dhcp daemon`: which program it becomes, and with what settings.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
@@ -97,7 +97,7 @@ fn the_plugin_keeps_its_process() {
     let child = command(programs.path("dhcp"), &[]).stdout(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     let output = child.wait_with_output().unwrap();
-    // What systemd passes and what a pidfile says holds for this very process.
+    // What systemd passes, and a pid file, refer to this very process.
     assert!(String::from_utf8(output.stdout).unwrap().contains(&format!("pid {pid}\n")));
 }
 
@@ -191,7 +191,7 @@ fn a_host_prefix_is_for_the_socket_and_the_store_too() {
     let host = TempDir::new().unwrap();
     let prefix = host.path().display().to_string();
     let flags = format!("-hostprefix={prefix}");
-    // Only what a manifest of the incumbent mounts.
+    // Only what a manifest for the incumbent mounts.
     let few = settings(&[&flags]);
     let expected = |state: &str| {
         [

@@ -20,7 +20,7 @@ const RESULT: &str = r#"{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.10/24"}
 fn environment_and_configuration_are_passed_on_verbatim() {
     let place = Place::new();
     let daemon = serve(place.listen(), [answer("200 OK", RESULT)]);
-    // Not as serde_json would write it, and with what the shim knows nothing of.
+    // Not as serde_json would write it, and with keys that the shim does not know.
     let config = format!("\n{} ", place.config(30.0).to_string().replace(',', " ,\t"));
     let output = run("ADD", &config);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -156,7 +156,7 @@ fn a_daemon_that_accepts_nothing_ends_with_the_time_out() {
     let address = socket2::SockAddr::unix(place.socket()).unwrap();
     socket.bind(&address).unwrap();
     socket.listen(0).unwrap();
-    // The first fits the backlog; the plugin's own connect then waits.
+    // The first fits the backlog; the plugin's own connection then waits.
     let first = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     first.connect(&address).unwrap();
     assert_error(&run("ADD", place.config(0.1).to_string()), 11, "did not answer in time");
@@ -164,7 +164,7 @@ fn a_daemon_that_accepts_nothing_ends_with_the_time_out() {
 
 #[test]
 fn without_a_daemon_the_error_says_where_it_was_looked_for_and_what_to_do() {
-    // Nothing at the socket's path, then what a daemon that was killed leaves there.
+    // First nothing at the socket's path, then what a killed daemon leaves there.
     for (verb, stale) in [("ADD", false), ("CHECK", true)] {
         let place = Place::new();
         if stale {
@@ -183,7 +183,7 @@ fn without_a_daemon_the_error_says_where_it_was_looked_for_and_what_to_do() {
 #[test]
 fn an_answer_that_is_not_leaseholds_is_named() {
     let table = [
-        ("SSH-2.0-OpenSSH_9.6\r\n", "is no HTTP"),
+        ("SSH-2.0-OpenSSH_9.6\r\n", "is not HTTP"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "an encoding"),
         ("HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
         ("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "no length"),
@@ -243,7 +243,7 @@ fn what_does_not_fit_a_request_is_refused() {
 fn what_the_shim_cannot_read_the_daemon_judges() {
     let place = Place::new();
     let socket = place.socket().display().to_string();
-    // No UTF-8, unset and strange variables: all of it arrives.
+    // Invalid UTF-8, unset and strange variables: all of it arrives.
     let listener = place.listen();
     let daemon = serve(listener, [answer("200 OK", ""), answer("200 OK", "")]);
     let mut config = format!(r#"{{"name": [], "ipam": {{"daemonSocketPath": "{socket}", "timeout": "x"}}, "x": ""#);

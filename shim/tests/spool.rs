@@ -32,7 +32,7 @@ fn a_del_without_a_daemon_is_kept_and_succeeds() {
     let file = place.directory().join(name);
     let request: Request = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(request.env.command.as_deref(), Some("DEL"));
-    // The attachment and no more: what else a configuration says is nobody's to find there.
+    // The attachment and no more: nobody should find the rest of the configuration there.
     assert_eq!((request.config.as_str(), &request.env.netns, &request.env.args), (r#"{"name":"lan"}"#, &None, &None));
     assert_eq!(spool::path(&place.socket(), &request), file);
     assert_eq!(mode(&file), 0o600);
@@ -73,7 +73,7 @@ fn a_configuration_puts_no_file_where_others_may_write() {
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
     let said = del_in(&place, "shared");
-    assert!(said.contains("others may write there too"), "{said}");
+    assert!(said.contains("others may write there"), "{said}");
     assert_eq!(fs::read_dir(&shared).unwrap().count(), 0);
 }
 

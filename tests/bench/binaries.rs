@@ -21,7 +21,7 @@ pub(crate) struct Binaries {
     pub(crate) shim: PathBuf,
     /// The incumbent, daemon and plugin in one.
     pub(crate) incumbent: PathBuf,
-    /// Where the build's output is: on a disk, as a store is.
+    /// The build's output directory: on a disk, like a store.
     dir: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! One of the two that are compared: its daemon, running, and its plugin.
+//! One of the two contenders: its running daemon, and its plugin.
 
 use std::error::Error;
 use std::fs;
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use crate::binaries::Binaries;
 use crate::processor;
 
-/// For how long nothing may change until a daemon is at rest. Ours keeps spare threads for two seconds, and listens for
-/// conflicts of a new address for eight at most (RFC 5227 §2.1.1, §2.3).
+/// How long nothing may change before a daemon counts as at rest. Ours keeps spare threads for two seconds, and listens
+/// for conflicts of a new address for at most eight (RFC 5227 §2.1.1, §2.3).
 const REST: Duration = Duration::from_secs(9);
-/// From one look at a daemon to the next.
+/// The pause between two looks at a daemon.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Who is measured.
+/// The contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// leasehold.
@@ -35,7 +35,7 @@ pub(crate) fn order(number: usize) -> [Who; 2] {
     if number.is_multiple_of(2) { [Who::Ours, Who::Theirs] } else { [Who::Theirs, Who::Ours] }
 }
 
-/// A running daemon and the plugin that asks it.
+/// A running daemon and its plugin.
 #[derive(Debug)]
 pub(crate) struct Contender {
     process: Process,
@@ -46,7 +46,7 @@ pub(crate) struct Contender {
     state: TempDir,
 }
 
-/// What a daemon takes of the machine.
+/// The resources that a daemon takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Its resident memory in bytes.
@@ -58,7 +58,7 @@ pub(crate) struct Usage {
 }
 
 impl Contender {
-    /// Starts a daemon that knows nothing in the host's namespace, and waits until it can be asked.
+    /// Starts a daemon without state in the host's namespace, and waits until it answers.
     pub(crate) fn start(who: Who, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
         let dir = host.sandbox().dir("bench")?;
         let (socket, state) = (dir.join("dhcp.sock"), binaries.state_dir()?);
@@ -74,7 +74,7 @@ impl Contender {
         Ok(Self { process, socket, plugin: plugin.clone(), state })
     }
 
-    /// Kills our daemon, and starts it again on what it left. It may not be ready yet.
+    /// Kills our daemon, and starts it again on its state. It may not be ready yet.
     pub(crate) fn revive(self, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
         let Self { process, socket, plugin, state } = self;
         process.kill()?;
@@ -82,7 +82,7 @@ impl Contender {
         Ok(Self { process, socket, plugin, state })
     }
 
-    /// Returns what the daemon takes once it is at rest.
+    /// Returns the resources that the daemon takes at rest.
     pub(crate) fn at_rest(&self) -> io::Result<Usage> {
         let (began, mut since) = (Instant::now(), Instant::now());
         let mut last = self.usage()?;

@@ -34,7 +34,7 @@ pub(crate) fn processor(places: &[Place]) -> Result<Duration, Box<dyn Error>> {
     Ok(sum / places.len() as u32)
 }
 
-/// What an ADD cannot do without.
+/// The floors of an ADD.
 #[derive(Debug)]
 pub(crate) struct Floors {
     /// Calls of the shim that it answers by itself.

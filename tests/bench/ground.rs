@@ -1,4 +1,4 @@
-//! Where it happens: a LAN, the host's links on it, containers on each, and a DHCP server.
+//! The ground: a LAN, the host's links on it, containers on each, and a DHCP server.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 use netns_fixtures::server::{Kea, KeaConfig};
 use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 
-/// The most macvlans on one of the host's links where speed is measured: a broadcast is delivered to each.
+/// The most macvlans on one host link when speed is measured: a broadcast is delivered to each.
 pub(crate) const PER_PARENT: usize = 250;
-/// What servers give: many more addresses than there are containers, so that nobody's choice of one takes long.
+/// The servers' pool: many more addresses than containers, so that choosing one never takes long.
 pub(crate) const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
-/// From one look at the server's leases to the next.
+/// The pause between two looks at the server's leases.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a container's link is when its address is asked for.
+/// The state of a container's link when its address is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// As main plugins leave it. The incumbent opens its socket before it sets such a link up, loses its first DISCOVER
-    /// by that, and waits two seconds or so.
+    /// Down, as main plugins leave it. The incumbent opens its socket before it sets such a link up, so it loses its
+    /// first DISCOVER and waits about two seconds.
     Down,
-    /// As suits the incumbent.
+    /// Up, as suits the incumbent.
     Up,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Ground {
     server: Kea,
 }
 
-/// A container and the host's link that its own is on.
+/// A container and its parent link.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The container.
@@ -46,7 +46,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the network's configuration as a runtime gives it to a plugin whose daemon listens at `socket`.
+    /// Returns the network's configuration, as a runtime passes it to a plugin whose daemon listens at `socket`.
     pub(crate) fn config(&self, socket: &Path) -> Vec<u8> {
         let mut config = Lan::cni_config(socket);
         config["master"] = self.parent.as_str().into();
@@ -55,11 +55,11 @@ impl Place {
 }
 
 impl Ground {
-    /// Makes a LAN with so many containers, and at most `per_parent` of them on one of the host's links.
+    /// Makes a LAN with `count` containers, at most `per_parent` of them on one host link.
     pub(crate) fn new(sandbox: &Sandbox, containers: usize, per_parent: usize) -> Result<Self, Box<dyn Error>> {
         let lan = Lan::new(sandbox)?;
         let places = places(&lan, containers, per_parent)?;
-        // In its memory alone: for what a server writes both contenders wait.
+        // In memory only: both contenders would wait for what a server writes.
         let server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
         Ok(Self { lan, places, server })
     }
@@ -69,7 +69,7 @@ impl Ground {
         &self.places[first..first + count]
     }
 
-    /// Prepares a turn with those containers: sets their links down, and up again where they are to be, and has the
+    /// Prepares a turn with those containers: sets their links down, and up again if they should be, and makes the
     /// server forget all leases.
     pub(crate) fn prepare(&mut self, first: usize, count: usize, links: Links) -> Result<(), Box<dyn Error>> {
         for Place { container, .. } in &self.places[first..first + count] {
@@ -81,13 +81,13 @@ impl Ground {
         Ok(self.server.restart(None)?)
     }
 
-    /// Ends a turn: sets the links down, so that they take no part in others' broadcasts.
+    /// Ends a turn: sets the links down, so that they get no broadcasts of others.
     pub(crate) fn finish(&self, first: usize, count: usize) -> Result<(), Box<dyn Error>> {
         let mut places = self.places[first..first + count].iter();
         places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
     }
 
-    /// Returns the addresses that the server has given and not got back, once there is none or `patience` is over.
+    /// Returns the addresses that the server has not got back, once there is none or `patience` is over.
     pub(crate) fn leases_left(&self, patience: Duration) -> BTreeSet<String> {
         let began = Instant::now();
         loop {
@@ -100,7 +100,7 @@ impl Ground {
     }
 }
 
-/// Makes containers, with at most `per_parent` of them on one of the host's links.
+/// Makes containers, at most `per_parent` of them on one host link.
 pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<Vec<Place>, Box<dyn Error>> {
     let parents = containers.div_ceil(per_parent);
     let parent = |number: usize| format!("up{number}");
@@ -116,8 +116,8 @@ pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<
     Ok(places)
 }
 
-/// Returns the addresses that are held by what Kea says: `DHCP4_LEASE_ALLOC …: lease 10.7.16.5 has been allocated for 3600
-/// seconds`, `DHCP4_RELEASE …: address 10.7.16.5 was released properly.`
+/// Returns the addresses that are held according to Kea's log: `DHCP4_LEASE_ALLOC …: lease 10.7.16.5 has been allocated
+/// for 3600 seconds`, `DHCP4_RELEASE …: address 10.7.16.5 was released properly.`
 fn held(lines: &[String]) -> BTreeSet<String> {
     let mut held = BTreeSet::new();
     for line in lines {
@@ -131,7 +131,7 @@ fn held(lines: &[String]) -> BTreeSet<String> {
     held
 }
 
-/// Returns a container's Ethernet address, which looks as random as macvlans' addresses are.
+/// Returns a container's Ethernet address, as random as those of macvlans.
 fn address(number: usize) -> Mac {
     mac((number as u32).wrapping_mul(0x9e37_79b1))
 }

@@ -1,5 +1,5 @@
-//! The benchmark of a lease's life: what many leases at rest cost, what a restart with them costs, and whether a slow server
-//! serves a host whose containers all start at once, as after a power cut.
+//! The benchmark of a lease's life: the cost of many leases at rest and of a restart with them, and whether a slow
+//! server can serve a host whose containers all start at once, as after a power cut.
 
 use std::error::Error;
 use std::thread;
@@ -19,21 +19,21 @@ use crate::verdict::{Verdict, mebibytes, milliseconds};
 /// What can be measured.
 pub(crate) const SECTIONS: [&str; 2] = ["restart", "slow-server"];
 
-/// Leases that are held while the daemon restarts.
+/// The leases held while the daemon restarts.
 const LEASES: usize = 10_000;
-/// The most macvlans on one of the host's links: what their siblings broadcast has to find room in their queues.
+/// The most macvlans on one host link: their siblings' broadcasts must fit in their queues.
 const PER_PARENT: usize = 500;
-/// From the start of a daemon with all these leases to the end of the next ADD, at most.
+/// The longest time from the start of a daemon with all these leases to the end of the next ADD.
 const NEXT_ADD: Duration = Duration::from_secs(1);
-/// How much memory the daemon may have with all these leases at rest, in bytes.
+/// The most memory that the daemon may take with all these leases at rest, in bytes.
 const MEMORY: u64 = 32 << 20;
-/// For how long processor time is counted at rest.
+/// How long processor time is counted at rest.
 const IDLE: Duration = Duration::from_secs(60);
-/// How much of it a daemon at rest may take.
+/// The most of it that a daemon at rest may take.
 const IDLE_PROCESSOR: Duration = Duration::from_millis(100);
-/// Containers that start at once.
+/// The containers that start at once.
 const POWER_CUT: usize = 500;
-/// How long the slow server works at an answer.
+/// How long the slow server works on an answer.
 const ANSWER: Duration = Duration::from_millis(20);
 
 /// Measures these sections.
@@ -50,11 +50,12 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     Ok(verdict)
 }
 
-/// Takes many leases, kills the daemon, starts it again and asks it for one more at once.
+/// Takes many leases, kills the daemon, starts it again, and immediately asks it for one more.
 fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let lan = Lan::new(sandbox)?;
     let places = places(&lan, LEASES + 1, PER_PARENT)?;
-    // Not dnsmasq: it enters whom it answers into the kernel's table of neighbours, which has 1,024 places for all namespaces.
+    // Not dnsmasq: it puts those it answers into the kernel's neighbour table, which has 1,024 places for all
+    // namespaces.
     let _server = Kea::start(&lan, KeaConfig { pool: POOL, ..KeaConfig::default() })?;
     let daemon = Contender::start(Who::Ours, binaries, &lan.host)?;
     let empty = daemon.at_rest()?;
@@ -91,7 +92,7 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
     println!("  {:40} {:>12}", "processor time of an idle minute", milliseconds(idle));
     let own = next.container.mac;
     let sent = seen.dhcp()?.iter().filter(|m| m.kind != Kind::Offer && m.kind != Kind::Ack && m.chaddr != own).count();
-    verdict.promise("a restart sends nothing", sent == 0, format!("{sent} messages for leases of before"));
+    verdict.promise("a restart sends nothing", sent == 0, format!("{sent} messages for earlier leases"));
     verdict.promise(
         format!("{LEASES} leases: memory under {:.0} MiB", mebibytes(MEMORY)),
         rest.rss < MEMORY,
@@ -110,7 +111,7 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
     daemon.stop()
 }
 
-/// Starts many containers at once on a server that makes one answer after the other, slowly.
+/// Starts many containers at once on a server that answers slowly, one after the other.
 fn slow_server(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let lan = Lan::new(sandbox)?;
     let places = places(&lan, POWER_CUT, PER_PARENT)?;

@@ -1,5 +1,5 @@
-//! The benchmarks: `cargo bench-cni` and `cargo bench-life`. Each measures all of its sections, or those that are named,
-//! and ends with 0 only if all that it measured is as it should be.
+//! The benchmarks: `cargo bench-cni` and `cargo bench-life`. Each measures all its sections, or those named, and ends
+//! with 0 only if every result is as it should be.
 
 mod binaries;
 mod client;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the sections to be measured, in their own order: all, or those that are named.
+/// Returns the sections to measure, in their own order: all, or those named.
 fn sections<'a>(all: &[&'a str], named: impl Iterator<Item = String>) -> Result<Vec<&'a str>, Box<dyn Error>> {
     let named: Vec<_> = named.collect();
     if let Some(unknown) = named.iter().find(|name| !all.contains(&name.as_str())) {

@@ -1,7 +1,7 @@
 //! How long processes have kept a processor busy (proc_pid_stat(5)).
 //!
-//! On a machine with other work this says more than the clock does. What the kernel does for others in interrupts is in
-//! it, and what its own threads do is not.
+//! On a busy machine this says more than the clock. It includes what the kernel does for others in interrupts, but not
+//! what its own threads do.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// USER_HZ, a constant of Linux towards programs.
+/// USER_HZ, a constant of Linux's interface to programs.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Returns the time of a process, `utime` and `stime`.
@@ -17,7 +17,7 @@ pub(crate) fn of(process: u32) -> io::Result<Duration> {
     fields(&format!("/proc/{process}/stat"), 14)
 }
 
-/// Returns the time of all children of this process that were waited for, `cutime` and `cstime`.
+/// Returns the time of all children of this process that have been waited for, `cutime` and `cstime`.
 pub(crate) fn children() -> io::Result<Duration> {
     fields("/proc/self/stat", 16)
 }

@@ -1,7 +1,7 @@
-//! What was measured, side by side, and whether it is as it should be.
+//! The results side by side, and whether they are as they should be.
 //!
-//! Speed is judged with links as main plugins leave them: down. How the two compare where links are up already, which
-//! saves the incumbent its two seconds, is shown beside.
+//! Speed is judged with links as main plugins leave them: down. For comparison it is also shown with links that are
+//! already up, which saves the incumbent its two seconds.
 
 use std::io;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
 use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 
-/// How many times faster a sequential ADD is to be, by its median.
+/// How many times faster a sequential ADD must be, by its median.
 const SEQUENTIAL: f64 = 12.0;
 /// How many times as long as the sum of its floors it may take.
 const FLOORS: f64 = 1.5;
-/// The daemon's processor time for an ADD at most, with many under way.
+/// The most processor time of the daemon for an ADD, with many under way.
 const PROCESSOR: Duration = Duration::from_micros(700);
-/// How many times as many ADDs a second are to be done at once, with 1,000 containers.
+/// How many times more ADDs a second there must be, with 1,000 containers.
 const THROUGHPUT: f64 = 6.0;
-/// How long 99 of 100 of those may take at most.
+/// How long 99 of 100 of those may take.
 const SLOWEST: Duration = Duration::from_millis(150);
-/// The daemon's memory at most, in bytes: for itself, and for each lease.
+/// The daemon's most memory, in bytes: for itself, and for each lease.
 const MEMORY: (u64, u64) = (8 << 20, 2 << 10);
-/// The shim's size at most, in bytes.
+/// The shim's largest size, in bytes.
 const SHIM: u64 = 1_400_000;
 
 /// Reports the starts and the sizes.
@@ -61,7 +61,7 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
     whole(turns, &format!("sequential, {}", said(links)), verdict);
 }
 
-/// Reports an ADD beside what it cannot do without, which is judged where the link is up: to set it up is none of that.
+/// Reports an ADD beside its floors. This is judged with links that are up: setting one up is not part of the floors.
 fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Verdict) {
     let (add, sum) = (add.percentile(50), floors.sum());
     let times = add.as_secs_f64() / sum.as_secs_f64();
@@ -169,7 +169,7 @@ fn promise_rest(count: u64, ours: &Turns, verdict: &mut Verdict) {
     );
 }
 
-/// Judges that every call did what it should, the numbers being worth nothing otherwise.
+/// Judges that every call did what it should; otherwise the numbers mean nothing.
 fn whole(turns: &Pair<Turns>, what: &str, verdict: &mut Verdict) {
     failures(&turns.ours.add.each, &format!("{what}, ADD"), verdict);
     failures(&turns.ours.del.each, &format!("{what}, DEL"), verdict);
@@ -209,7 +209,7 @@ fn usages(count: usize, ours: &Turns, theirs: &Turns) {
     }
 }
 
-/// Returns the usage of the turn in the middle, by memory.
+/// Returns the usage of the median turn, by memory.
 fn median(usages: &[Usage]) -> Usage {
     let mut sorted = usages.to_vec();
     sorted.sort_unstable_by_key(|usage| usage.rss);

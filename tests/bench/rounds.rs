@@ -185,8 +185,8 @@ pub(crate) fn parallel(
     Ok(turns)
 }
 
-/// Attaches and detaches containers with many calls under way at once, for the sake of the daemon's processor time alone.
-/// Returns that of a bare lease too, where all links are up.
+/// Attaches and detaches containers with many calls under way at once, only for the daemon's processor time. Returns
+/// that of a bare lease too, where all links are up.
 pub(crate) fn processor(
     binaries: &Binaries,
     ground: &mut Ground,

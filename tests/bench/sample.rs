@@ -1,4 +1,4 @@
-//! Durations and what they say.
+//! Durations and their statistics.
 
 use std::time::Duration;
 

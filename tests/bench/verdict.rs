@@ -1,8 +1,8 @@
-//! What was promised, and what came of it.
+//! The promises, and whether they were kept.
 
 use std::time::Duration;
 
-/// What was promised, and what came of it.
+/// The promises, and whether they were kept.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict(Vec<Promise>);
 
@@ -14,7 +14,7 @@ struct Promise {
 }
 
 impl Verdict {
-    /// Tells whether every promise was kept.
+    /// Returns whether every promise was kept.
     pub(crate) fn all_met(&self) -> bool {
         self.0.iter().all(|promise| promise.met)
     }
@@ -27,7 +27,7 @@ impl Verdict {
         }
     }
 
-    /// Notes a promise, and whether it was kept.
+    /// Records a promise, and whether it was kept.
     pub(crate) fn promise(&mut self, what: impl Into<String>, met: bool, found: impl Into<String>) {
         self.0.push(Promise { met, what: what.into(), found: found.into() });
     }

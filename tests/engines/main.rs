@@ -1,4 +1,4 @@
-//! Real engines: they call the shim as nobody imagined.
+//! Real engines, which call the shim in ways that nobody imagined.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use netns_fixtures::{
 };
 use serde_json::json;
 
-/// Makes a test of each engine and each network.
+/// Makes a test for each engine and each network.
 macro_rules! engines {
     ($($name:ident: $engine:ty,)*) => {$(
         mod $name {
@@ -75,7 +75,7 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
 
     let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
-    assert!(error.contains("no interface eth0") && error.contains("ptp, for one, makes it afterwards"), "{error}");
+    assert!(error.contains("no interface eth0") && error.contains("ptp, for one, creates it afterwards"), "{error}");
     lab.daemon().wait_until_empty()?;
     assert_eq!(server.leases()?, []);
     Ok(())
@@ -91,7 +91,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let incumbent = Incumbent::start(&lab.lan.host, &lab.home().socket())?;
-    // As in the field: no word of where the daemon listens.
+    // As in the field: the network does not say where the daemon listens.
     let mut network = lab.config.clone();
     network["ipam"] = json!({ "type": "dhcp" });
     let engine = Podman::start(&lab.lan.host, &network, Path::new(Incumbent::PLUGIN))?;

@@ -1,4 +1,4 @@
-//! A life of a DHCP client as the script has it: time, sockets, answers good and bad, in any order.
+//! A DHCP client's life by the script: time, sockets, good and bad answers, in any order.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ const SERVERS: [Ipv4Addr; 3] =
 
 /// Lets a client live through a script.
 ///
-/// It sends only over open sockets, and only what the model's judge lets pass: each message in its form of RFC 2131
-/// table 5, for what was offered or granted. The judge hears of no answer that the client refused. A lease is won only
-/// while it lasts and used only as long. A deadline that has come is done with when it is served.
+/// It sends only over open sockets, and only what the model's judge allows: each message in its form of RFC 2131 table
+/// 5, for what was offered or granted. The judge does not hear of answers that the client refused. A lease is taken and
+/// used only while it lasts. A deadline that has passed is gone once it is served.
 ///
 /// # Panics
-/// Where that is not so.
+/// If any of this does not hold.
 pub fn client(bytes: &[u8]) {
     let mut life = Life::begin(Script(bytes));
     while !life.script.is_over() {
@@ -59,7 +59,7 @@ struct Life<'a> {
     judge: Judge,
     /// What the client said last.
     said: Option<model::Message>,
-    /// Whom it asks for by ARP, if it did so after that.
+    /// Whom it has asked for by ARP since then, if anyone.
     sought: Option<Ipv4Addr>,
     /// The addresses that it was offered, asked for, or had.
     addresses: Vec<Ipv4Addr>,
@@ -126,7 +126,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// The time comes that the client waits for, and its sockets open.
+    /// The time that the client waits for comes, and its sockets open.
     fn go_on(&mut self) {
         self.until_deadline(Duration::ZERO);
         self.serve();
@@ -136,7 +136,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// The server that is meant answers as it should.
+    /// The intended server answers as it should.
     fn right_answer(&mut self) {
         if self.line != Line::Open {
             return;
@@ -157,14 +157,14 @@ impl<'a> Life<'a> {
         self.hear(&reply(said.xid, address, options).encode());
     }
 
-    /// Lets the time come that the client waits for, less `early`.
+    /// Advances to the time that the client waits for, less `early`.
     fn until_deadline(&mut self, early: Duration) {
         if let Some((at, _)) = self.client.deadline() {
             self.now = self.now.max(at - early);
         }
     }
 
-    /// Wakes the client until no deadline of the past is left.
+    /// Wakes the client until no past deadline is left.
     fn serve(&mut self) {
         self.handle(Event::Clock);
         for _ in 0..4 {
@@ -176,7 +176,7 @@ impl<'a> Life<'a> {
         panic!("{:?} at {:?} has come and stays: {:?}", self.client.deadline(), self.now, self.client);
     }
 
-    /// A client that waits for nothing has all it wants.
+    /// A client that waits for nothing has everything it wants.
     fn is_at_rest(&self) {
         let for_ever = self.client.lease().is_some_and(|lease| lease.times.is_none());
         let waits = self.client.deadline().is_some() || self.line == Line::Opening;
@@ -189,7 +189,7 @@ impl<'a> Life<'a> {
             Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) => None,
             Event::Unreadable { .. } | Event::Conflict { .. } => None,
         };
-        // DECLINE leaves by the sockets that the conflict was heard on.
+        // DECLINE leaves by the sockets on which the conflict was heard.
         let conflict = matches!(event, Event::Conflict { .. });
         let open = self.line == Line::Open;
         let out = self.client.handle(self.now, event);
@@ -205,7 +205,7 @@ impl<'a> Life<'a> {
             self.sent(frame);
         }
         self.turned(&out);
-        // The sockets of a lease that is lost are closed: those of the next exchange are others.
+        // The sockets of a lost lease are closed: the next exchange has others.
         if matches!(out.verdict, Some(Verdict::Lost(..))) {
             self.line = Line::Closed;
         }
@@ -246,7 +246,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// An answer that is right but for what the script changes of it.
+    /// A correct answer, apart from what the script changes in it.
     fn answer(&mut self) {
         if self.line != Line::Open {
             return;
@@ -288,7 +288,7 @@ impl<'a> Life<'a> {
         self.hear(&payload);
     }
 
-    /// Bytes, behind a good header if the script says so.
+    /// Bytes, after a valid header if the script says so.
     fn noise(&mut self) {
         if self.line != Line::Open {
             return;
@@ -330,14 +330,14 @@ impl<'a> Life<'a> {
         self.handle(Event::Arp(&arp(op, sender_mac, sender)));
     }
 
-    /// Ends the client as a DEL would; what it owes goes back.
+    /// Ends the client as a DEL would; what it holds is given back.
     fn give_up(&mut self) {
         if let Some(release) = self.client.abort(self.now) {
             self.sent(&release);
         }
     }
 
-    /// The address that the client speaks of, one of before, or any.
+    /// The address that the client speaks of, an earlier one, or any.
     fn address(&mut self) -> Ipv4Addr {
         let asked = self.said.as_ref().and_then(|said| match said.ciaddr {
             Ipv4Addr::UNSPECIFIED => said.address(code::REQUESTED),
@@ -364,13 +364,13 @@ fn arp(op: ArpOp, sender_mac: Mac, sender: Ipv4Addr) -> Arp {
     Arp { op, source_mac: SERVER_MAC, destination_mac: MAC, sender_mac, sender, target_mac: MAC, target: ADDRESS }
 }
 
-/// A lease of before: it began some time ago.
+/// An earlier lease: it began some time ago.
 fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
     let server = script.one(&SERVERS);
     let seconds = u32::from(script.u16()).max(1);
     let end = Duration::from_secs(seconds.into());
     let times = Times { t1: end / 2, t2: end * 7 / 8, end };
-    // Drawn in the order that the corpus has.
+    // Drawn in the corpus's order.
     let start = now - Duration::from_secs(u64::from(script.u16()) % 1000);
     Lease {
         server,
@@ -381,7 +381,7 @@ fn lease(script: &mut Script<'_>, now: Instant) -> Lease {
     }
 }
 
-/// Lets the judge see how a lease of before was granted.
+/// Lets the judge see how an earlier lease was granted.
 fn granted(judge: &mut Judge, sender: &Sender, lease: &Lease) {
     const XID: u32 = 1;
     let at = lease.start;
@@ -405,7 +405,7 @@ fn judged(judge: &mut Judge, now: Instant, frame: &[u8]) -> Vec<Violation> {
     found
 }
 
-/// What the client takes an answer for, without what the judge's strict reader would refuse.
+/// How the client reads an answer, without what the judge's strict reader would refuse.
 fn understood(message: &Message) -> Vec<u8> {
     let kind = match message.kind {
         MessageType::Offer => Kind::Offer,

@@ -9,14 +9,14 @@ const UNFINISHED: FrameMeta = FrameMeta { checksum_not_ready: true, ..META };
 
 /// Reads a frame.
 ///
-/// What was read lies within the bytes, and is read the same after it was written again. What the model's strict reader
-/// takes is taken, and means the same.
+/// What is read lies within the bytes, and reads the same after it is written again. What the model's strict reader
+/// accepts is accepted, and means the same.
 ///
 /// # Panics
-/// Where that is not so.
+/// If any of this does not hold.
 pub fn frame(bytes: &[u8]) {
     read(bytes);
-    // Of damaged bytes few have a right checksum.
+    // Few damaged bytes have a correct checksum.
     if let Some(mended) = mended(bytes) {
         read(&mended);
     }
@@ -84,7 +84,7 @@ fn is_what_the_model_reads(ours: &Result<Frame<'_>, BadFrame>, modelled: &model:
     }
 }
 
-/// Gives an IPv4 packet a right header checksum and no UDP checksum.
+/// Gives an IPv4 packet a correct header checksum and no UDP checksum.
 fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
     let header_length = usize::from(bytes.get(14)? & 0x0f) * 4;
     let mut bytes = bytes.to_vec();

@@ -11,10 +11,10 @@ use super::script::Script;
 /// Reads a server's message, a UDP payload.
 ///
 /// Its options are bounded and hold nothing that a resolver's file, a log or a routing table must not see. What the
-/// model's strict reader takes is taken, and means the same.
+/// model's strict reader accepts is accepted, and means the same.
 ///
 /// # Panics
-/// Where that is not so.
+/// If any of this does not hold.
 pub fn message(bytes: &[u8]) {
     let ours = Message::decode(bytes);
     if let Ok(message) = &ours {
@@ -26,11 +26,11 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
-/// Reads options behind a good header: the first byte says which fields hold them, `sname` and `file` come next where it
+/// Reads options after a valid header: the first byte says which fields hold them; `sname` and `file` come next if it
 /// names them.
 ///
 /// # Panics
-/// As [`message`], and where a message with a type is refused.
+/// As [`message`], and if a message with a type is refused.
 pub fn option(bytes: &[u8]) {
     let mut script = Script(bytes);
     let overload = script.u8() & 3;
@@ -44,7 +44,7 @@ pub fn option(bytes: &[u8]) {
     let header = [[2, 1, 6, 0].as_slice(), &[0; 40]].concat();
     let overloaded: &[u8] = if overload == 0 { &[] } else { &[52, 1, overload] };
     let payload = [&header, &sname, &file, [99, 130, 83, 99].as_slice(), overloaded, &[53, 1, 5], script.0].concat();
-    // A second message type that is cut short takes the first with it.
+    // A truncated second message type invalidates the first.
     let read = Message::decode(&payload).err();
     assert!(matches!(read, None | Some(BadMessage::NoMessageType)), "{read:?}");
     message(&payload);
@@ -74,7 +74,7 @@ fn is_what_the_model_reads(ours: &Result<Message, BadMessage>, modelled: &model:
     assert_eq!(options.client_id.as_deref(), modelled.option(code::CLIENT_ID).filter(|id| !id.is_empty()));
 }
 
-/// Checks what must hold of options, whatever the bytes were.
+/// Checks what must hold for options, whatever the bytes were.
 fn are_safe(options: &Options) {
     for list in [&options.routers, &options.dns, &options.ntp] {
         assert!(list.len() <= MAX_ADDRESSES && list.iter().all(|address| can_be_host(*address)), "{list:?}");

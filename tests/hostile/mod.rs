@@ -1,8 +1,8 @@
-//! The entry points for bytes from outside: frames, messages, options, requests; and for whole scripts of what may happen to
-//! a client and to the registry.
+//! The entry points for bytes from outside: frames, messages, options, requests; and for whole scripts of what can
+//! happen to a client and to the registry.
 //!
-//! Each function takes any bytes, and panics where what came out is not what it has to be. The fuzz targets of
-//! `tests/fuzz` and the properties of `tests/properties` drive the very same functions.
+//! Each function takes any bytes, and panics if the result is not what it must be. The fuzz targets of `tests/fuzz` and
+//! the properties of `tests/properties` drive the very same functions.
 
 mod client;
 mod frame;

@@ -1,5 +1,5 @@
-//! A life of the registry as the script has it: calls, hang-ups, outcomes, frames and kernel messages in any order, with ids
-//! that are known and ids that are not.
+//! The registry's life by the script: calls, hang-ups, outcomes, frames and kernel messages in any order, with known
+//! and unknown ids.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -25,12 +25,12 @@ use super::script::Script;
 
 /// Lets a registry live through a script.
 ///
-/// What bears an unknown id does nothing but be counted. A request is answered once, and in the end always. Frames leave
-/// by open sockets only, and sockets are closed once. A time-out that has come is done with when it is served. What one
-/// input makes is bounded.
+/// Inputs with an unknown id are only counted. A request is answered once, and always in the end. Frames leave by open
+/// sockets only, and sockets are closed once. A time-out that has passed is gone once it is served. The effects of one
+/// input are bounded.
 ///
 /// # Panics
-/// Where that is not so.
+/// If any of this does not hold.
 pub fn registry(bytes: &[u8]) {
     let mut life = Life::begin(Script(bytes));
     while !life.script.is_over() {
@@ -46,7 +46,7 @@ enum Socket {
     Closed,
 }
 
-/// An effect that waits for its outcome.
+/// An effect waiting for its outcome.
 #[derive(Clone, Debug)]
 enum Doing {
     Persist,
@@ -146,7 +146,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Hands an input in, and takes out what follows from it.
+    /// Hands in an input, and takes out its effects.
     fn input(&mut self, input: Input<'_>) {
         self.registry.handle(self.at(), input);
         self.drain();
@@ -157,7 +157,7 @@ impl<'a> Life<'a> {
         Now { boot: Instant::from_boot(self.now), wall }
     }
 
-    /// Takes the effects out. They are carried out only when the script says so, but for those that report nothing.
+    /// Takes out the effects. They are carried out only when the script says so, except for those that report nothing.
     fn drain(&mut self) -> usize {
         let mut drained = 0;
         while let Some(effect) = self.registry.poll_effect() {
@@ -241,7 +241,7 @@ impl<'a> Life<'a> {
         self.input(Input::Done { op, outcome });
     }
 
-    /// All that is under way ends well, and all answers come in.
+    /// Everything under way ends well, and all answers arrive.
     fn all_goes_well(&mut self) {
         for _ in 0..16 {
             if !self.doing.is_empty() {
@@ -252,7 +252,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Something that bears an id which was never given out.
+    /// Something with an id that was never given out.
     fn unknown(&mut self) {
         let op = OpId(1 << 40);
         let exchange = ExchangeId(1 << 40);
@@ -299,7 +299,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Wakes the registry until no time-out of the past is left.
+    /// Wakes the registry until no past time-out is left.
     fn serve(&mut self) {
         for _ in 0..64 {
             self.registry.handle_timeout(self.at());
@@ -312,7 +312,7 @@ impl<'a> Life<'a> {
         panic!("{:?} at {:?} has come and stays", self.registry.poll_timeout(), self.now);
     }
 
-    /// No wait is without an end: whatever fails from now on, each request is answered.
+    /// Every wait has an end: whatever fails from now on, each request is answered.
     fn finish(&mut self) {
         let well = self.script.flag();
         for _ in 0..2000 {
@@ -420,7 +420,7 @@ impl<'a> Life<'a> {
         Adoptee { add: self.add(), address: self.net(), mac: None }
     }
 
-    /// A record such as may be found, of this boot or another, sound or not.
+    /// A record such as a store may hold, of this boot or another, valid or not.
     fn record(&mut self) -> Record {
         let attachment = self.attachment();
         let mac = Mac([2, 0, 0, 0, 1, self.script.u8() % 3]);
@@ -432,7 +432,7 @@ impl<'a> Life<'a> {
             false => Link::Parent { ifindex: 3, mac, vlan: self.script.u8().into(), port: self.script.flag() },
         };
         let [t1, t2, end] = [(); 3].map(|()| self.script.duration());
-        // Drawn in the order that the corpus has.
+        // Drawn in the corpus's order.
         let address = self.net();
         let server = self.script.one(&[Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)]);
         let start = Instant::from_boot(self.script.duration());
@@ -469,7 +469,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What is found at a link where something is wrong.
+    /// A look at a link with something wrong.
     fn doubtful_view(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
         if self.script.flag() {
             return Err(self.link_cause());
@@ -523,7 +523,7 @@ impl<'a> Life<'a> {
     }
 }
 
-/// What is found at a link when all is as it should be.
+/// A look at a link with everything in order.
 fn view(target: &Target) -> LinkView {
     let number = |path: &PathBuf| path.to_string_lossy().bytes().last().unwrap_or_default() - b'0';
     let (cookie, ifindex, mac) = match target {

@@ -20,7 +20,8 @@ use self::http::add::Site;
 use self::http::client_id::MachineId;
 use self::http::cni::Asked;
 
-/// The daemon's map from CNI to the core, which is pure. It is the program's, no library's: so it is built in here.
+/// The daemon's map from CNI to the core, which is pure. It belongs to the program, not to a library, so it is built in
+/// here.
 #[path = "../../daemon/src/http"]
 mod http {
     pub(super) mod add;
@@ -34,14 +35,14 @@ mod http {
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
 
-/// Reads a request and carries it as far as the core: the bytes as the body of `POST /cni`, and as the network
+/// Reads a request and takes it as far as the core: the bytes as the body of `POST /cni`, and as the network
 /// configuration of each verb.
 ///
-/// What the core is asked for is within the core's bounds, and a client can say it; the answer is JSON, and so is the error,
-/// which stays short.
+/// The core's input is within its bounds, and a client can express it; the answer is JSON, and so is the error, which
+/// stays short.
 ///
 /// # Panics
-/// Where that is not so.
+/// If any of this does not hold.
 pub fn request(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
         answer(&request);
@@ -91,7 +92,7 @@ fn answer(request: &Request) {
     is_short(&asked.form.unanswered());
 }
 
-/// What a configuration makes a client say is all there, and in the form of RFC 2131 table 5.
+/// Everything that a configuration makes a client say is there, in the form of RFC 2131 table 5.
 fn can_be_said(add: &Add) {
     let client_id = add.client_id.resolve(MAC);
     let sender = Sender::new(MAC, &client_id, Arc::new(add.profile.clone()));
@@ -112,7 +113,7 @@ fn can_be_said(add: &Add) {
     assert_eq!([12, 60, 77, 81, 80].map(has), said, "{:?}", add.profile);
 }
 
-/// An error quotes what it is about, but not a megabyte of it.
+/// An error quotes its subject, but not a megabyte of it.
 fn is_short(error: &Error) {
     let json = to_json(error);
     assert!(json.len() < 4096, "{} bytes", json.len());

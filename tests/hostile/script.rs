@@ -1,4 +1,4 @@
-//! Bytes as a script: each choice takes some from the front. Past the end all choices are zero.
+//! Bytes as a script: each choice takes some from the front. Past the end, all choices are zero.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) struct Script<'a>(pub(super) &'a [u8]);
 
 impl<'a> Script<'a> {
-    /// Tells whether nothing is left.
+    /// Returns whether nothing is left.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_empty()
     }
@@ -34,7 +34,7 @@ impl<'a> Script<'a> {
         things[usize::from(self.u8()) % things.len()]
     }
 
-    /// Takes as many bytes as the next one says.
+    /// Takes as many bytes as the next byte says.
     pub(super) fn bytes(&mut self) -> &'a [u8] {
         let length = usize::from(self.u8());
         self.slice(length)
@@ -51,7 +51,7 @@ impl<'a> Script<'a> {
         self.array::<4>().into()
     }
 
-    /// Chooses a time from nothing to two years, all magnitudes alike.
+    /// Chooses a time from zero to two years, all magnitudes equally likely.
     pub(super) fn duration(&mut self) -> Duration {
         let micros = u64::from(self.u16()) << (self.u8() % 30);
         Duration::from_micros(micros)

@@ -95,7 +95,10 @@ fn an_unknown_url_is_told_so() -> Result<(), CallError> {
     for line in ["GET /", "POST /v2/cni", "GET /cni", "DELETE /v1/bindings", "POST /../../etc/passwd", "OPTIONS *"] {
         let (status, error) = scene.ask(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
         assert_eq!(status, 404, "{line}: {error}");
-        assert!(error["error"].as_str().is_some_and(|msg| msg.contains("no such thing")), "{line}: {error}");
+        assert!(
+            error["error"].as_str().is_some_and(|msg| msg.contains("nothing here by that name")),
+            "{line}: {error}"
+        );
     }
     // The incumbent's plugin.
     let (status, error) = scene.ask(b"CONNECT /_goRPC_ HTTP/1.0\n\n");

@@ -18,7 +18,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
     let nowhere = lab.home().socket().with_file_name("nowhere");
     lab.kill9()?;
     let refusal = lab.start_daemon_with(&Sight::Under(nowhere)).expect_err("no host's root is there").to_string();
-    assert!(refusal.contains("--host-prefix") && refusal.contains("is no directory"), "{refusal}");
+    assert!(refusal.contains("--host-prefix") && refusal.contains("is not a directory"), "{refusal}");
 
     // A directory that is not the host's root, and a mount namespace that has another /run/netns.
     for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {

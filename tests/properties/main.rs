@@ -1,5 +1,5 @@
-//! What comes from outside neither panics nor gets through unchecked: the entry points that the fuzz targets drive, with
-//! bytes by chance, with their corpus, and with a corpus that chance has damaged.
+//! What comes from outside neither panics nor gets through unchecked: the entry points that the fuzz targets drive,
+//! with random bytes, with their corpus, and with a randomly damaged corpus.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 
-/// A target's corpus: what it was given to begin with, and what it found.
+/// A target's corpus: its seeds, and what it found.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -46,7 +46,7 @@ fn bytes(target: &'static str, most: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    // The same bytes in each run: chance is the fuzzer's.
+    // The same bytes in each run: randomness is for the fuzzer.
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(1),

@@ -1,4 +1,4 @@
-//! The kernel: namespaces with their links and addresses, and what it tells of them.
+//! The kernel: namespaces with their links and addresses, and its news of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use crate::link::{Did, Wire};
 /// Where a link is: its namespace and its index there.
 pub(crate) type At = (Cookie, u32);
 
-/// The host's own namespace. It has one link a LAN, with indices from 2 on, and `lo`.
+/// The host's own namespace. It has one link per LAN, with indices from 2 on, and `lo`.
 pub(crate) const HOST: Cookie = Cookie(1);
 
 /// A namespace.
@@ -35,11 +35,11 @@ pub(crate) struct Applied {
     pub(crate) result: Result<LinkView, LinkCause>,
     /// Where.
     pub(crate) at: Option<At>,
-    /// The link came up by it.
+    /// Whether the link came up.
     pub(crate) raised: bool,
     /// The addresses before the first step and after each.
     pub(crate) addresses: Vec<Vec<Ipv4Net>>,
-    /// What the kernel tells of it.
+    /// The kernel's news of it.
     pub(crate) told: Vec<KernelEvent>,
 }
 
@@ -190,7 +190,7 @@ impl Kernel {
         done
     }
 
-    /// Changes a link by somebody else's hand, as far as the kernel lets him.
+    /// Changes a link as somebody else would, as far as the kernel allows.
     pub(crate) fn change(&mut self, at: At, step: &Step) -> Vec<KernelEvent> {
         let did = self.link_mut(at).and_then(|wire| wire.step(step).ok());
         did.map(|did| told(at, &did)).unwrap_or_default()
@@ -240,7 +240,7 @@ impl Kernel {
         }
     }
 
-    /// Counts a socket less in a namespace, which may be what it waited for to die.
+    /// Counts one socket less in a namespace, which may then die.
     pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelEvent> {
         let space = self.spaces.get_mut(&cookie)?;
         space.sockets -= 1;
@@ -256,12 +256,12 @@ impl Kernel {
         Some(KernelEvent::NetnsDied { cookie })
     }
 
-    /// Tells whether a namespace stays only because of sockets in it.
+    /// Returns whether only sockets keep a namespace.
     pub(crate) fn is_pinned(&self, cookie: Cookie) -> bool {
         self.spaces.get(&cookie).is_some_and(|space| space.doomed)
     }
 
-    /// Tells whether the daemon hears of a namespace.
+    /// Returns whether the daemon hears of a namespace.
     pub(crate) fn is_watched(&self, cookie: Cookie) -> bool {
         self.watched.contains(&cookie)
     }

@@ -20,9 +20,9 @@ pub(crate) struct Wire {
     pub(crate) mac: Mac,
     /// Its MTU.
     pub(crate) mtu: u32,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub(crate) up: bool,
-    /// Has carrier.
+    /// Whether it has carrier.
     pub(crate) carrier: bool,
     /// The addresses on it, in their order; each with whether it is another one's secondary.
     addresses: Vec<(Ipv4Net, bool)>,
@@ -60,7 +60,7 @@ impl Wire {
         &self.routes
     }
 
-    /// Tells whether an address is on it, with whatever prefix.
+    /// Returns whether an address is on it, with whatever prefix.
     pub(crate) fn has(&self, ip: Ipv4Addr) -> bool {
         self.addresses.iter().any(|(address, _)| address.addr() == ip)
     }
@@ -127,7 +127,7 @@ impl Wire {
     }
 }
 
-/// Tells whether two routes are the same to the kernel: the MTU is not of what it tells them apart by.
+/// Returns whether two routes are the same to the kernel, which does not compare their MTU.
 pub(crate) fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
     let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0));
     key(a) == key(b)

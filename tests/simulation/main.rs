@@ -41,7 +41,7 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// Runs one seed, and names it should it panic.
+/// Runs one seed, and names it if it panics.
 fn run_one(seed: u64, mutation: Option<Mutation>) -> Report {
     let run = || World::new(seed, mutation, Trace::Off).run();
     std::panic::catch_unwind(run).unwrap_or_else(|_| panic!("seed {seed} panicked: replay it with SEED={seed}"))

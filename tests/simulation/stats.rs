@@ -1,4 +1,4 @@
-//! What happened how often: a simulation in which nothing happens proves nothing.
+//! Counts of what happened: a simulation in which nothing happens proves nothing.
 
 use std::collections::BTreeMap;
 

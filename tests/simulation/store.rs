@@ -48,7 +48,7 @@ impl Store {
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
     }
 
-    /// Takes note that the daemon heard of a transaction's end.
+    /// Records that the daemon has heard the result of a transaction.
     pub(crate) fn heard(&mut self, op: OpId) {
         self.replaced.remove(&op);
     }
@@ -58,9 +58,9 @@ impl Store {
         self.durable.values().chain(self.replaced.values().flatten())
     }
 
-    /// Tells whether an event among those from `first` on, the last about its attachment, tells of another lease than the
-    /// record that the store has of it. By the time that an extension is written, its lease may be on
-    /// its way back, or gone; not so a new lease.
+    /// Returns whether an event among those from `first` on, the last about its attachment, tells of another lease than
+    /// the record that the store has of it. By the time an extension is written, its lease may be on its way back, or
+    /// gone; a new lease may not.
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
         let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);

@@ -20,9 +20,9 @@ use netns_fixtures::model::{Arp, Kind, Message, Packet, arp, code, decode, udp};
 pub(crate) enum Mutation {
     /// ADD is answered when the lease is given to the store, not when it is durable.
     ReplyBeforePersist,
-    /// A NAK is not heard.
+    /// A NAK is ignored.
     NakIgnored,
-    /// A caller that hangs up is not noticed; nor is it answered.
+    /// A caller that hangs up goes unnoticed, and is not answered.
     HangUpForgotten,
     /// A DEL that comes while its ADD is under way is answered, but does not cancel it.
     DelForgotten,
@@ -34,15 +34,15 @@ pub(crate) enum Mutation {
     StoreFailureIgnored,
     /// Every restart is taken for a reboot, so that leases are confirmed.
     RestartConfirms,
-    /// A namespace that dies is not noticed, nor is a link that goes.
+    /// A namespace that dies goes unnoticed, and so does a link that goes.
     DeathIgnored,
     /// A record is never removed.
     RecordKept,
     /// An interface is changed for a lease while that is on its way to the store.
     ApplyBeforePersist,
-    /// What a lease that is lost left on its interface stays there.
+    /// What a lost lease left on its interface stays there.
     ExpiryIgnored,
-    /// What an interface carries of a lease before is not written down, and forgotten by the next daemon.
+    /// What an interface carries of an earlier lease is not recorded, and the next daemon forgets it.
     FormerForgotten,
     /// An interface is left as it was when its lease changes.
     ChangeIgnored,
@@ -58,9 +58,9 @@ pub(crate) enum Mutation {
     EventFirst,
     /// Nothing of ARP is heard.
     ArpUnheard,
-    /// Until when a lease is kept is not written down.
+    /// The time until which a lease is kept is not recorded.
     GraceForgotten,
-    /// It is not heard who answers for an address that is about to be given back.
+    /// Whoever answers for an address that is about to be given back is not heard.
     ElsewhereUnheard,
     /// STATUS is answered whatever was found.
     StatusBlind,
@@ -68,9 +68,9 @@ pub(crate) enum Mutation {
     PortForgotten,
     /// What is not seen is believed to be gone.
     BlindnessBelieved,
-    /// That somebody took an address off is not written down.
+    /// That somebody took an address off is not recorded.
     RemovalForgotten,
-    /// That a link is set down is not noticed.
+    /// A link that is set down goes unnoticed.
     DownUnheard,
     /// Whoever claims an address is taken for a station that answers for every address.
     ClaimantsForgiven,
@@ -146,7 +146,7 @@ impl Subject {
         }
     }
 
-    /// Tells that time has passed.
+    /// Reports that time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Now) {
         self.answer_controls(now);
         self.registry.handle_timeout(now);

@@ -1,4 +1,4 @@
-//! What happened, in lines. Kept only when a seed is replayed.
+//! What happened, line by line. Kept only when a seed is replayed.
 
 use std::fmt;
 

@@ -182,7 +182,7 @@ impl Watch {
         self.silent.remove(&mac);
     }
 
-    /// Notes a request that is handed to the core.
+    /// Records a request that is handed to the core.
     pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
@@ -210,7 +210,7 @@ impl Watch {
         self.asked.values_mut().for_each(|asked| asked.due += asleep);
     }
 
-    /// Notes a hang-up that is handed to the core. Returns whether its request was still open.
+    /// Records a hang-up that is handed to the core; returns whether its request was still open.
     pub(crate) fn hung_up(&mut self, id: RequestId) -> bool {
         self.gone.insert(id);
         let asked = self.asked.remove(&id);
@@ -228,7 +228,7 @@ impl Watch {
         }
     }
 
-    /// Notes an outcome that is handed to the core.
+    /// Records an outcome that is handed to the core.
     pub(crate) fn done(&mut self, op: OpId, outcome: &Outcome, exchange: Option<ExchangeId>) {
         self.under_way.remove(&op);
         if let (Outcome::Opened(Ok(())), Some(exchange)) = (outcome, exchange) {
@@ -239,7 +239,7 @@ impl Watch {
         }
     }
 
-    /// Tells whether the core believes an exchange to be open.
+    /// Returns whether the core believes an exchange to be open.
     pub(crate) fn is_open(&self, exchange: ExchangeId) -> bool {
         self.exchanges.get(&exchange) == Some(&true)
     }
@@ -259,7 +259,7 @@ impl Watch {
         self.adopting.insert(client.as_bytes().to_vec(), until);
     }
 
-    /// Tells whether somebody waits for a client's lease.
+    /// Returns whether somebody waits for a client's lease.
     pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
         let ClientKey::Id(id) = client else { return false };
         let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
@@ -267,7 +267,7 @@ impl Watch {
             || self.adopting.get(id).is_some_and(|until| now < *until)
     }
 
-    /// Tells whether a call is waiting for its answer.
+    /// Returns whether a call is waiting for its answer.
     pub(crate) fn is_asked(&self) -> bool {
         !self.asked.is_empty()
     }
@@ -393,7 +393,7 @@ impl Watch {
     }
 }
 
-/// Tells whether sockets may be a conflict window's, which come beside others. Those of a RELEASE look the same, and those of
+/// Returns whether sockets may be a conflict window's, which come beside others. Those of a RELEASE look the same, and those of
 /// a renewal whose address is not on the interface.
 fn is_window(want: &Sockets) -> bool {
     matches!(want.arp, Hears::About(_)) && want.hold_port.is_none()

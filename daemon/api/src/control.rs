@@ -14,7 +14,7 @@ pub const BINDINGS: &str = "/v1/bindings";
 /// oldest `limit` events after number `after` (0), waiting until there is one for `wait` seconds (0).
 pub const EVENTS: &str = "/v1/events";
 
-/// The most events of one answer, and how many there are without a `limit`.
+/// The most events in one answer, and the default `limit`.
 pub const MAX_EVENTS: usize = 1_000;
 
 /// The longest `wait`, in seconds.
@@ -25,7 +25,7 @@ pub const MAX_WAIT: u64 = 60;
 pub struct Events {
     /// The events.
     pub events: Vec<Event>,
-    /// What the next question is to come `after`. It is less than what this one came after when the journal began anew.
+    /// The `after` of the next question. It is less than that of this one if the journal began anew.
     pub next_after: u64,
 }
 
@@ -44,17 +44,17 @@ pub struct Event {
     /// The address that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Net>,
-    /// The server that it came from, or goes to.
+    /// The server that it came from or goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Ipv4Addr>,
     /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
-    /// How often that happened in a row, where it was more than once: of renewals that change nothing the last stands for
-    /// all, under a number of its own.
+    /// How often it happened in a row, if more than once: the last of several renewals that change nothing stands for
+    /// all of them, under its own number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// When it was the first time.
+    /// When it first happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
@@ -64,15 +64,15 @@ pub struct Event {
 pub struct Bindings {
     /// The bindings.
     pub bindings: Vec<Binding>,
-    /// The containers that ran before the daemon knew of them and could not be adopted, in order of attachment.
+    /// Containers that were running already and could not be adopted, in order of attachment.
     #[serde(default)]
     pub not_adopted: Vec<NotAdopted>,
-    /// How often an answer or an option of one was refused since the daemon's start, by cause.
+    /// How often an answer, or an option in one, was refused since the daemon started, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u64>,
 }
 
-/// A container whose lease the daemon does not hold although it runs.
+/// A running container whose lease the daemon does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotAdopted {
     /// The container's attachment.
@@ -94,8 +94,8 @@ pub struct Binding {
     /// The leased address with its prefix; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Net>,
-    /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `KEPT` for its container to
-    /// return, or `RELEASING`.
+    /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `KEPT` until its container returns, or
+    /// `RELEASING`.
     pub state: String,
     /// The DHCP server; absent while there is no lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,13 +109,13 @@ pub struct Binding {
     /// Until the address must no longer be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_expiry: Option<u64>,
-    /// Until a lease that is `KEPT` goes back.
+    /// Until a lease that is `KEPT` is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_release: Option<u64>,
     /// What keeps a lease that is `RELEASING` from its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_up_by: Option<String>,
-    /// For how long something has.
+    /// For how long it has been held up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_held_up: Option<u64>,
     /// Where its packets go.

@@ -1,7 +1,7 @@
-//! The wire of leasehold: what its front doors and the daemon say to one another, as serde types.
+//! The wire of leasehold: what its front doors and the daemon say to each other, as serde types.
 //!
 //! Shared by the daemon and by the programs that talk to it, so it knows neither the core nor any I/O, and stays small:
-//! the shim links it. What a value *means* is decided elsewhere; here is only how it is written and read.
+//! the shim links it. What a value *means* is decided elsewhere; this is only how it is written and read.
 
 pub mod cni;
 pub mod control;
@@ -14,8 +14,8 @@ use serde::Serialize;
 /// Where the daemon listens unless told otherwise: the incumbent's path, so networks in the field work unchanged.
 pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
-/// The longest body of a request or of a spooled call, in bytes. A network configuration is some kilobytes; with
-/// the `prevResult` of a long chain some tens.
+/// The longest body of a request or of a spooled call, in bytes. A network configuration takes a few kilobytes, or some
+/// tens with the `prevResult` of a long chain.
 pub const MAX_BODY: usize = 1 << 20;
 
 /// How long an ADD may take when the configuration does not say.
@@ -25,14 +25,14 @@ pub const ADD_TIMEOUT: Duration = Duration::from_secs(30);
 /// sandbox four minutes.
 pub const MAX_ADD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Returns how long an ADD may take when its configuration says `ipam.timeout` seconds: what is not a positive number
-/// counts as unsaid.
+/// Returns how long an ADD may take when its configuration says `ipam.timeout` seconds: anything but a positive number
+/// counts as absent.
 pub fn add_timeout(seconds: Option<f64>) -> Duration {
     let said = seconds.filter(|s| *s > 0.0);
     said.map_or(ADD_TIMEOUT, |s| Duration::try_from_secs_f64(s).unwrap_or(MAX_ADD_TIMEOUT).min(MAX_ADD_TIMEOUT))
 }
 
-/// Writes a value of the wire.
+/// Writes a value as JSON.
 pub fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("the types of the wire have string keys only, so they always are JSON")
 }

@@ -1,8 +1,8 @@
-//! The spool: DELs that were asked while no daemon ran, as files beside the socket.
+//! The spool: DELs that came while no daemon ran, as files beside the socket.
 //!
 //! A spooled call is [`del`]'s request as JSON, in a file that appears whole under its name or not at all. Shims write,
-//! the daemon reads, and both forget the file once the call is done. What the file says and is called is here, so that
-//! both agree; who writes and reads is not.
+//! the daemon reads, and both forget the file once the call is done. The file's name and content are defined here, so
+//! that both agree; writing and reading are not.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::cni::{Env, Request};
 
-/// The most calls that wait for a daemon. It reads as many at once, and no configuration may fill a disk.
+/// The most calls that may wait for a daemon. It reads that many at once, and no configuration may fill a disk.
 pub const MAX_CALLS: usize = 65_536;
 
-/// The longest part of an attachment that is kept, in bytes. The daemon serves none that is longer.
+/// The longest part of an attachment that is kept, in bytes. The daemon serves no longer one.
 const MAX_PART: usize = 255;
 
-/// Returns what a daemon needs of a DEL: the attachment, and nothing else that a configuration says. `None` where
+/// Returns what a daemon needs of a DEL: the attachment, and nothing else from the configuration. `None` where
 /// `request` names no attachment.
 ///
 /// Shims of earlier versions kept the whole request, which reads the same.
@@ -40,7 +40,7 @@ fn part(text: Option<&str>) -> Option<String> {
 /// Returns the file in which a DEL of `request`'s attachment is kept for the daemon at `socket`.
 ///
 /// One attachment has one name, however often it is deleted. Its parts come from outside and may be anything, so the
-/// name bears their hash: for `/run/cni/dhcp.sock`, `/run/cni/dhcp.sock.del-` and 32 hexadecimal digits.
+/// name holds their hash: for `/run/cni/dhcp.sock`, `/run/cni/dhcp.sock.del-` and 32 hexadecimal digits.
 pub fn path(socket: &Path, request: &Request) -> PathBuf {
     socket.with_file_name(name(socket, ".del-", &digits(request)))
 }
@@ -84,7 +84,7 @@ fn name(socket: &Path, infix: &str, rest: &str) -> OsString {
     name
 }
 
-/// Hashes the attachment. A configuration that cannot be read stands for its own network.
+/// Hashes the attachment. An unreadable configuration stands for its own network.
 fn digits(request: &Request) -> String {
     let config: Value = serde_json::from_str(&request.config).unwrap_or_default();
     let parts = [
@@ -92,8 +92,8 @@ fn digits(request: &Request) -> String {
         request.env.container_id.as_deref().unwrap_or_default(),
         request.env.ifname.as_deref().unwrap_or_default(),
     ];
-    // FNV-1a with 128 bits: written down here it stays the same in every build, which std's hasher does not promise.
-    // NUL cannot be part of an environment variable, so it parts the parts.
+    // FNV-1a with 128 bits: written out here, it stays the same in every build, which std's hasher does not promise.
+    // NUL cannot be part of an environment variable, so it separates the parts.
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in parts.into_iter().flat_map(|part| part.bytes().chain([0])) {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_name_of_an_attachment_never_changes() {
-        // Written down: an older shim's file must be found by a newer daemon.
+        // Fixed: a newer daemon must find an older shim's file.
         assert_eq!(
             path(Path::new(SOCKET), &del("lan", "abc", "eth0")),
             Path::new("/run/cni/dhcp.sock.del-5d416efeea0b234eb9330f3d3b4862db"),

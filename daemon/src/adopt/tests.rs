@@ -123,13 +123,13 @@ fn the_daemons_defaults_are_those_of_an_add() {
 fn what_leads_to_no_container_says_why() {
     let with = |change: fn(&mut Value)| cached(CONFIG, change);
     let table = [
-        ("".to_owned(), "is no cached attachment"),
+        ("".to_owned(), "is not a cached attachment"),
         ("{}".to_owned(), "is of kind \"\""),
         // A result alone, as libcni before 0.8 wrote it.
         (r#"{"cniVersion": "0.4.0", "ips": []}"#.to_owned(), "is of kind \"\""),
         (with(|v| v["kind"] = "cniCacheV2".into()), "is of kind \"cniCacheV2\""),
-        (with(|v| v["containerId"] = Value::Null), "is no cached attachment"),
-        (with(|v| v["cniArgs"] = json!([["A"]])), "is no cached attachment"),
+        (with(|v| v["containerId"] = Value::Null), "is not a cached attachment"),
+        (with(|v| v["cniArgs"] = json!([["A"]])), "is not a cached attachment"),
         (with(|v| v["config"] = "!".into()), "has a network configuration that cannot be read"),
         (with(|v| v["config"] = "e30".into()), "has a network configuration that cannot be read"),
         (with(|v| v["config"] = "ew==".into()), "has a network configuration that cannot be read"),

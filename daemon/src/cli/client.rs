@@ -1,4 +1,4 @@
-//! One GET from the daemon: HTTP/1.1 over its Unix socket, one request a connection.
+//! One GET from the daemon: HTTP/1.1 over its Unix socket, one request per connection.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long the daemon may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest answer that is read: some ten thousand bindings are some megabytes.
+/// The longest answer that is read: ten thousand bindings take some megabytes.
 const MAX_ANSWER: u64 = 64 << 20;
 
 /// Why there is no answer.
@@ -18,7 +18,7 @@ pub(crate) enum ClientError {
     #[error("no leasehold daemon at {}: start it with `systemctl start leasehold` or `leasehold daemon`", .0.display())]
     NoDaemon(PathBuf),
     /// The socket is not for this user.
-    #[error("no permission to ask the daemon at {}: run as the user that runs it, mostly root", .0.display())]
+    #[error("no permission to ask the daemon at {}: use the user that runs it, usually root", .0.display())]
     Denied(PathBuf),
     /// The connection failed, or the daemon was silent for too long.
     #[error("daemon at {}", .socket.display())]
@@ -28,7 +28,7 @@ pub(crate) enum ClientError {
         /// What happened.
         source: io::Error,
     },
-    /// The daemon answered with another status than 200.
+    /// The daemon answered with a status other than 200.
     #[error("daemon at {} answered {status}: {body}", .socket.display())]
     Status {
         /// The daemon's socket.
@@ -38,8 +38,8 @@ pub(crate) enum ClientError {
         /// What it said, escaped.
         body: String,
     },
-    /// What came is no whole HTTP answer.
-    #[error("what answers at {} is no leasehold daemon: {reason}", .socket.display())]
+    /// What came is not a whole HTTP answer.
+    #[error("what answers at {} is not a leasehold daemon: {reason}", .socket.display())]
     NotHttp {
         /// The daemon's socket.
         socket: PathBuf,
@@ -73,7 +73,7 @@ fn exchange(socket: &Path, url: &str) -> io::Result<Vec<u8>> {
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer).map_err(|e| match e.kind() {
-        // What a read time-out of a Unix socket is called.
+        // This is how a Unix socket reports a read time-out.
         ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}")),
         _ => e,
     })?;
@@ -93,7 +93,7 @@ fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
     let named = |name: &str| head.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
     let said = named("content-length").ok_or("the answer has no length")?;
     let said: usize =
-        str::from_utf8(said).ok().and_then(|text| text.trim().parse().ok()).ok_or("the length is no number")?;
+        str::from_utf8(said).ok().and_then(|text| text.trim().parse().ok()).ok_or("the length is not a number")?;
     match body.get(..said) {
         Some(body) => Ok((head.code.unwrap_or_default(), body)),
         None => Err(format!("the answer ends after {} of {said} bytes", body.len())),

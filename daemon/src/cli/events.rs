@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::args::EventsArgs;
 use super::client::{self, ClientError};
 
-/// How long the daemon may let a question wait, in seconds. Less than the client's patience.
+/// How long the daemon may wait for events, in seconds. Less than the client's patience.
 const WAIT: u64 = 20;
 
-/// Between two tries to find a daemon again.
+/// The pause between two tries to find a daemon again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there are no events, or no more.
@@ -24,25 +24,25 @@ pub(crate) enum EventsError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The daemon's answer is no list of events.
-    #[error("the daemon's answer cannot be read: are daemon and command of the same version?")]
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Unreadable(#[from] serde_json::Error),
     /// They cannot be printed.
     #[error("cannot print")]
     Print(#[source] io::Error),
 }
 
-/// An answer, its events as values: fields that only a later daemon knows are shown too.
+/// An answer, with its events as values: fields known only to a later daemon are shown too.
 #[derive(Deserialize)]
 struct Answer {
     events: Vec<Value>,
     next_after: u64,
 }
 
-/// Prints the events that are asked for. A reader that has seen enough ends it.
+/// Prints the requested events. Ends when the reader has seen enough.
 pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), EventsError> {
     let (mut after, mut found, mut silent) = (args.after, false, false);
     loop {
-        // Nobody waits for events that are there already.
+        // Existing events need no waiting.
         let wait = if args.follow && found { WAIT } else { 0 };
         let answer = match ask(args, after, wait) {
             Err(EventsError::Client(error)) if args.follow && found && may_come_back(&error) => {
@@ -71,7 +71,7 @@ fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> 
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// Tells whether the next try may find a daemon: it is being restarted, or stopping.
+/// Returns whether the next try may find a daemon, because this one is restarting or stopping.
 fn may_come_back(error: &ClientError) -> bool {
     match error {
         ClientError::NoDaemon(_) | ClientError::Io { .. } | ClientError::NotHttp { .. } => true,
@@ -97,7 +97,7 @@ fn line(event: &Event) -> String {
     let run = event.times.zip(event.since.as_ref());
     let run = run.map(|(times, since)| format!(" ({times} times since {since})")).unwrap_or_default();
     let line = format!("{time} {attachment} {kind} {address} {server} {cause}{run}");
-    // Names come from callers and servers: none may move the cursor of a terminal. Quotes stay as they are.
+    // Names come from callers and servers: none may move a terminal's cursor. Quotes stay as they are.
     let parts: Vec<String> = line.trim_end().split(['"']).map(|part| part.escape_debug().to_string()).collect();
     parts.join("\"")
 }

@@ -15,15 +15,15 @@ pub(crate) enum ListError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The daemon's answer is not a list of bindings.
-    #[error("the daemon's answer cannot be read: are daemon and command of the same version?")]
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Unreadable(#[from] serde_json::Error),
 }
 
-/// Asks the daemon and returns what is to be printed.
+/// Asks the daemon and returns the text to print.
 pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
     let body = client::get(&args.socket, BINDINGS)?;
     if args.json {
-        // As a value, so that fields which only a later daemon knows are shown too.
+        // As a value, so that fields known only to a later daemon are shown too.
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         return Ok(format!("{value:#}\n"));
     }
@@ -31,12 +31,12 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
     Ok(table(&bindings) + &held_up(&bindings) + &unadopted(&not_adopted))
 }
 
-/// Says what keeps leases from their servers, below the table. Nothing where nothing does.
+/// Returns what holds up the return of leases, for below the table; empty if nothing does.
 fn held_up(bindings: &[Binding]) -> String {
     let mut text = String::new();
     for binding in bindings {
         let (Some(what), Some(seconds)) = (&binding.held_up_by, binding.seconds_held_up) else { continue };
-        let head = if text.is_empty() { "\nOn their way back to their servers, but held up:\n" } else { "" };
+        let head = if text.is_empty() { "\nBeing given back, but held up:\n" } else { "" };
         let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease ends by itself in {seconds} s)"));
         let line = format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default());
         writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
@@ -44,11 +44,11 @@ fn held_up(bindings: &[Binding]) -> String {
     text
 }
 
-/// Says which containers run without a lease that the daemon holds, below the table. Nothing where there is none.
+/// Returns the running containers whose leases the daemon does not hold, for below the table; empty if there are none.
 fn unadopted(not_adopted: &[NotAdopted]) -> String {
     let mut text = String::new();
     for NotAdopted { attachment, reason } in not_adopted {
-        let head = if text.is_empty() { "\nNot adopted, their leases are nobody's to renew:\n" } else { "" };
+        let head = if text.is_empty() { "\nNot adopted; nobody renews their leases:\n" } else { "" };
         let line = format!("{attachment}: {reason}");
         let shown: String = line.split('"').map(|part| part.escape_debug().to_string()).collect::<Vec<_>>().join("\"");
         writeln!(text, "{head}{shown}").expect("a String takes everything");
@@ -99,7 +99,7 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
         seconds(binding.seconds_to_expiry),
         binding.link.to_string(),
     ];
-    // Names come from callers and packets: none may move the cursor of a terminal.
+    // Names come from callers and packets: none may move a terminal's cursor.
     cells.map(|cell| cell.escape_debug().to_string())
 }
 
@@ -193,7 +193,7 @@ mod tests {
         let endless = Binding { seconds_to_expiry: None, ..waits("c3", "odd\u{1b}[2J") };
         assert_eq!(
             held_up(&[binding("c1"), waits("c2", "host link eth0 is not there"), endless]),
-            "\nOn their way back to their servers, but held up:\n\
+            "\nBeing given back, but held up:\n\
              lan/c2/eth0: for 312 s, host link eth0 is not there (the lease ends by itself in 3595 s)\n\
              lan/c3/eth0: for 312 s, odd\\u{1b}[2J\n"
         );
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(unadopted(&[]), "");
         assert_eq!(
             unadopted(&[not("c1", "no DHCP offer"), not("c2", "gone\u{1b}[2J")]),
-            "\nNot adopted, their leases are nobody's to renew:\nlan/c1/eth0: no DHCP offer\nlan/c2/eth0: gone\\u{1b}[2J\n"
+            "\nNot adopted; nobody renews their leases:\nlan/c1/eth0: no DHCP offer\nlan/c2/eth0: gone\\u{1b}[2J\n"
         );
     }
 

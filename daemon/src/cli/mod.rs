@@ -1,4 +1,4 @@
-//! The command line: what there is, and the operator's side of it.
+//! The command line, and the operator's commands.
 
 mod args;
 mod client;

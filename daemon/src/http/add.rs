@@ -17,7 +17,7 @@ use super::client_id::{self, MachineId};
 use super::named::{host_netns, lan, netns};
 use super::refusal::{bad_config, bad_env, quoted, refused};
 
-/// For how many seconds a lease is kept whose identity can return, where the network does not say.
+/// How many seconds to keep a lease whose identity can return, if the network does not say.
 const GRACE: u32 = 60;
 
 const HOST_NAME: u8 = 12;
@@ -31,7 +31,7 @@ const FQDN: u8 = 81;
 const CLASSLESS_ROUTES: u8 = 121;
 const MICROSOFT_ROUTES: u8 = 249;
 
-/// The longest host name, in bytes: a domain name's without its last dot (RFC 1035 §2.3.4).
+/// The longest host name, in bytes: that of a domain name without its last dot (RFC 1035 §2.3.4).
 const MAX_HOSTNAME: usize = 253;
 
 /// The longest template, in bytes.
@@ -40,11 +40,11 @@ const MAX_TEMPLATE: usize = 512;
 /// What is the same for all callers: the host, and how the daemon was started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
-    /// The host's identity, where it has one.
+    /// The host's identity, if it has one.
     pub(crate) machine_id: Option<MachineId>,
-    /// Whether servers are asked to answer by broadcast where a network says nothing or `auto`.
+    /// Whether to ask servers to answer by broadcast if a network says nothing or `auto`.
     pub(crate) broadcast: bool,
-    /// How long an ADD may take where a network does not say.
+    /// How long an ADD may take if a network does not say.
     pub(crate) add_timeout: Duration,
 }
 
@@ -66,8 +66,8 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
     let profile = profile(&ipam, provided, &Names { attachment: &attachment, args: &args })?;
     // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
-    // Nor does an answer to another hardware address than its own reach an interface, and whether the main plugin has given
-    // it the one that the runtime names is not known here.
+    // An answer to a hardware address other than its own does not reach an interface either, and it is not known here
+    // whether the main plugin has set the one that the runtime names.
     let chaddr = args::chaddr(&said)?;
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     let returns = by_option || ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, chaddr.is_some()));
@@ -85,14 +85,14 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
     })
 }
 
-/// Returns what the incumbent would send for `provide`: of each option the last value, where `fromArg` goes before
-/// `value`, and nothing where neither says anything.
+/// Returns what the incumbent would send for `provide`: the last value of each option, where `fromArg` wins over
+/// `value`, and nothing if neither says anything.
 fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>, Error> {
     let mut provided = BTreeMap::new();
     for entry in &ipam.provide {
         let option = entry.option;
         if option == RAPID_COMMIT || (option != CLIENT_ID && is_own(option)) {
-            let fault = format!("option {option} is the client's own to send, with or without");
+            let fault = format!("option {option} is for the client itself to send");
             return Err(bad_config("ipam.provide", fault));
         }
         let arg = entry.from_arg.as_deref().and_then(|key| Some((key, args.raw(key)?)));
@@ -108,7 +108,7 @@ fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>
     Ok(provided)
 }
 
-/// An option that `provide` names goes out with the bytes that it says, so 61 has no type byte put before it.
+/// An option in `provide` is sent with exactly the bytes given there, so 61 gets no type byte.
 fn client_id(
     ipam: &Ipam,
     provided: &mut BTreeMap<u8, &str>,
@@ -125,7 +125,7 @@ fn client_id(
     }
 }
 
-/// Refuses an option that a key of ours and `provide` both set: one of them would be sent in vain.
+/// Refuses an option that both a key of ours and `provide` set: one of them would have no effect.
 fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Result<(), Error> {
     if said && provided.contains_key(&option) {
         let fault = format!("ipam.provide sets option {option} too: leave one of them out");
@@ -134,11 +134,11 @@ fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Res
     Ok(())
 }
 
-/// Returns what the client says and wants, but for how it is answered and who adds which routes, where the main plugin has a
-/// say, and for how long its lease is kept, which its identity decides.
+/// Returns what the client says and wants, except for what depends on the main plugin (how it is answered, who adds
+/// which routes) or on the identity (how long its lease is kept).
 fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<Profile, Error> {
     once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
-    // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they go out as they are.
+    // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they are sent as they are.
     once("userClass", ipam.user_class.is_some(), USER_CLASS, &provided)?;
     once("hostname", ipam.hostname.is_some(), HOST_NAME, &provided)?;
     once("fqdn", ipam.fqdn.is_some(), FQDN, &provided)?;
@@ -207,8 +207,8 @@ fn length(profile: &Profile) -> usize {
     texts.chain(user_class).chain(name).chain(provide).chain(rapid_commit).map(|length| 2 + length).sum()
 }
 
-/// Returns the parameter request list where it is not the default one: that list, unless it is skipped, and what is asked
-/// for beside. 121 and 249 go before 3 and 33, which they replace (RFC 3442: MUST).
+/// Returns the parameter request list if it is not the default one: the default, unless skipped, and what else is asked
+/// for. 121 and 249 go before 3 and 33, which they replace (RFC 3442: MUST).
 fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     if *said == RequestList::default() {
         return None;
@@ -227,14 +227,14 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// What a container is called.
+/// The names of a container.
 struct Names<'a> {
     attachment: &'a Attachment,
     args: &'a Args<'a>,
 }
 
 impl Names<'_> {
-    /// Returns the host name that the configuration says, empty where it says that there is to be none.
+    /// Returns the host name from the configuration, empty if that asks for none.
     fn hostname(&self, ipam: &Ipam) -> Result<Option<String>, Error> {
         const KEY: &str = "ipam.hostname";
         let Some(template) = &ipam.hostname else { return Ok(None) };
@@ -242,7 +242,7 @@ impl Names<'_> {
         if template.is_empty() || is_hostname(&name) { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
     }
 
-    /// Returns the pod's name, where it can be a host's.
+    /// Returns the pod's name, if it is valid as a host name.
     fn default(&self, ipam: &Ipam) -> Option<String> {
         let pod = ipam.hostname.is_none().then(|| self.args.get("K8S_POD_NAME"))?;
         pod.filter(|pod| is_hostname(pod)).map(str::to_owned)
@@ -256,7 +256,7 @@ impl Names<'_> {
         if good { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
     }
 
-    /// Puts values in the place of `{pod}`, `{namespace}`, `{container}` and `{ifname}`.
+    /// Replaces `{pod}`, `{namespace}`, `{container}` and `{ifname}` with their values.
     fn expand(&self, key: &str, template: &str) -> Result<String, Error> {
         if template.len() > MAX_TEMPLATE {
             return Err(bad_config(key, format!("longer than {MAX_TEMPLATE} bytes")));
@@ -291,10 +291,10 @@ impl Names<'_> {
 }
 
 fn bad_name(key: &str, name: &str) -> Error {
-    bad_config(key, format!("{} is no host's name", quoted(name)))
+    bad_config(key, format!("{} is not a valid host name", quoted(name)))
 }
 
-/// Tells whether servers and their DNS can take `text` for a host's name.
+/// Returns whether servers and their DNS accept `text` as a host name.
 fn is_hostname(text: &str) -> bool {
     (1..=MAX_HOSTNAME).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))

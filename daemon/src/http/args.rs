@@ -1,4 +1,4 @@
-//! What a runtime says of one container beside its network's configuration: `CNI_ARGS`, `args` and `runtimeConfig`.
+//! What a runtime says about one container besides its network's configuration: `CNI_ARGS`, `args` and `runtimeConfig`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,10 +9,10 @@ use leasehold_core::wire::Mac;
 
 use super::refusal::{bad_env, quoted, refused};
 
-/// The pairs of `CNI_ARGS`; of several with one key the last, as Go's map has it.
+/// The pairs of `CNI_ARGS`; the last of several with one key, as in Go's map.
 ///
-/// Keys that mean nothing here are ignored, whether `IgnoreUnknown` is among them or not, and so is what is no pair: the
-/// incumbent does the same, `fromArg` may name any key, and other plugins of the chain are given the same text.
+/// Unknown keys are ignored, with or without `IgnoreUnknown`, and so is anything that is not a pair: the incumbent does
+/// the same, `fromArg` may name any key, and other plugins of the chain get the same text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Args<'a>(BTreeMap<&'a str, &'a str>);
 
@@ -21,22 +21,22 @@ impl<'a> Args<'a> {
         Self(text.unwrap_or_default().split(';').filter_map(|pair| pair.split_once('=')).collect())
     }
 
-    /// Returns a value, be it empty.
+    /// Returns a value, even if it is empty.
     pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
         self.0.get(key).copied()
     }
 
-    /// Returns a value that says something.
+    /// Returns a value that is not empty.
     pub(super) fn get(&self, key: &str) -> Option<&'a str> {
         self.raw(key).filter(|value| !value.is_empty())
     }
 }
 
-/// Returns the address that the runtime asks for: the first of IPv4 in `runtimeConfig.ips`, else in `args.cni.ips`, else
-/// in `IP` of `CNI_ARGS`, the newest convention first. Addresses of IPv6 are another protocol's.
+/// Returns the address that the runtime asks for: the first IPv4 address in `runtimeConfig.ips`, else in
+/// `args.cni.ips`, else in `IP` of `CNI_ARGS`, the newest convention first. IPv6 addresses are for another protocol.
 ///
 /// # Errors
-/// One of them all is no address of a host: 7, or 4 in `CNI_ARGS`.
+/// One of them is not a host address: 7, or 4 in `CNI_ARGS`.
 pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Option<Ipv4Addr>, Error> {
     let by_config = |key: &'static str, ips: Vec<String>| {
         let fault = move |text: &str| Error::new(Code::InvalidConfig, format!("{key}: {}", no_address(text)));
@@ -54,10 +54,10 @@ pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> 
 }
 
 fn no_address(text: &str) -> String {
-    format!("{} is no address of a host", quoted(text))
+    format!("{} is not a host address", quoted(text))
 }
 
-/// Reads an address, with a prefix or without, that a host can have.
+/// Reads an address that a host can have, with or without a prefix.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let ip = text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
@@ -65,11 +65,11 @@ fn address(text: &str) -> Option<IpAddr> {
     (!(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || broadcast)).then_some(ip)
 }
 
-/// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), and a
-/// server that knows its clients by it must know this one from the beginning.
+/// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), and
+/// a server that knows its clients by it must know this one from the start.
 pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
     let Some(text) = &said.mac else { return Ok(None) };
     let mac = text.replace('-', ":").parse().ok().filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());
-    let fault = || format!("runtimeConfig.mac: {} is no Ethernet address of an interface", quoted(text));
+    let fault = || format!("runtimeConfig.mac: {} is not an Ethernet address for an interface", quoted(text));
     mac.map(Some).ok_or_else(|| Error::new(Code::InvalidConfig, fault()))
 }

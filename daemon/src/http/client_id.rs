@@ -1,15 +1,15 @@
 //! Option 61: what each kind of `clientId` is made of.
 //!
-//! | kind | bytes | who is known again |
+//! | kind | bytes | who is recognised |
 //! |---|---|---|
 //! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the incumbent's bytes |
 //! | `mac` | 1, the hardware address (RFC 2132 §9.14) | the interface |
-//! | `pod` | 0, `namespace/name/interface` | the pod of a StatefulSet, over its lives |
+//! | `pod` | 0, `namespace/name/interface` | a StatefulSet's pod, in each of its lives |
 //! | `duid` | 255, IAID, DUID-UUID (RFC 4361 §6.1, RFC 6355) | the container, as one of this host |
-//! | `text:…` | 0, the text | whoever bears it |
-//! | `hex:…` | as they stand, type byte first | whoever bears them |
+//! | `text:…` | 0, the text | whoever sends it |
+//! | `hex:…` | as given, type byte first | whoever sends them |
 //!
-//! Type 0 is for identifiers that are no hardware address; dnsmasq's `id:` leaves it out when it compares.
+//! Type 0 is for identifiers that are not hardware addresses; dnsmasq's `id:` leaves it out when it compares.
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
@@ -32,7 +32,7 @@ impl MachineId {
     /// leasehold's own number, so that no other program derives the same identifier.
     const APPLICATION: [u8; 16] = 0x0c1d_5b02_9f4e_4a7b_a3d6_6e85_71f2_48c9_u128.to_be_bytes();
 
-    /// Reads the text of `/etc/machine-id`. A host that has not got its identity yet says so there, in a word.
+    /// Reads the text of `/etc/machine-id`. A host that has no identity yet has a word there instead.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.trim_end();
         let all_hex = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -40,7 +40,7 @@ impl MachineId {
         number.filter(|number| *number != 0).map(|number| Self(number.to_be_bytes()))
     }
 
-    /// Returns a UUID of this host that does not give the machine id away, which machine-id(5) wants kept from networks.
+    /// Returns a UUID of this host that does not reveal the machine id, which machine-id(5) wants kept from networks.
     /// `systemd-id128 machine-id --app-specific=0c1d5b029f4e4a7ba3d66e8571f248c9 --uuid` prints the same.
     fn uuid(self) -> [u8; 16] {
         let mut hmac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
@@ -58,8 +58,8 @@ impl MachineId {
 /// Returns how the attachment's client identifier is made.
 ///
 /// # Errors
-/// 7 where something is missing that the kind needs, or where the identifier does not fit option 61; 4 for a pod's name
-/// that is none.
+/// 7 if something that the kind needs is missing, or if the identifier does not fit option 61; 4 for an invalid pod
+/// name.
 pub(super) fn rule(
     kind: &Kind,
     attachment: &Attachment,
@@ -80,9 +80,9 @@ pub(super) fn rule(
     of_bytes(KEY, bytes)
 }
 
-/// Returns whether an identity may come back with another container. `fixed_mac`: the runtime names the hardware address.
+/// Returns whether an identity may return with another container. `fixed_mac`: the runtime sets the hardware address.
 ///
-/// The DUID's IAID is made of the container's id too, which engines give to a container that they start once more.
+/// The DUID's IAID depends on the container's id too, which engines keep when they restart a container.
 pub(super) fn returns(kind: &Kind, fixed_mac: bool) -> bool {
     match kind {
         Kind::Container => false,
@@ -91,7 +91,7 @@ pub(super) fn returns(kind: &Kind, fixed_mac: bool) -> bool {
     }
 }
 
-/// Returns the rule that is these bytes, which stand at `key`.
+/// Returns the rule for these bytes, which were given at `key`.
 pub(super) fn of_bytes(key: &str, bytes: Vec<u8>) -> Result<ClientIdRule, Error> {
     ClientId::new(bytes).map(ClientIdRule::Bytes).map_err(|fault| bad_config(key, fault))
 }
@@ -100,8 +100,8 @@ fn untyped(text: &str) -> Vec<u8> {
     std::iter::once(0).chain(text.bytes()).collect()
 }
 
-/// Returns the client identifier that the incumbent would send, so that a server knows its containers again: a type
-/// byte of 0, then at most 254 bytes of `container/network/interface`.
+/// Returns the client identifier that the incumbent would send, so that a server recognises its containers: a type byte
+/// of 0, then at most 254 bytes of `container/network/interface`.
 fn of_container(attachment: &Attachment) -> ClientId {
     let mut bytes = untyped(&path_of(attachment));
     bytes.truncate(255);
@@ -112,18 +112,18 @@ fn path_of(Attachment { network, container, ifname, .. }: &Attachment) -> String
     format!("{container}/{network}/{ifname}")
 }
 
-/// A name that could hold a slash could be taken for another pod's.
+/// A name with a slash could be taken for another pod's.
 fn of_pod(ifname: &str, args: &Args<'_>) -> Result<String, Error> {
     let name = |key| match args.get(key) {
         Some(name) if is_name(name) => Ok(name),
-        Some(_) => Err(bad_env("CNI_ARGS", format!("{key} is no name of Kubernetes"))),
+        Some(_) => Err(bad_env("CNI_ARGS", format!("{key} is not a valid Kubernetes name"))),
         None => Err(bad_config(KEY, format!("pod needs {key} in CNI_ARGS, which this runtime does not give"))),
     };
     Ok(format!("{}/{}/{ifname}", name("K8S_POD_NAMESPACE")?, name("K8S_POD_NAME")?))
 }
 
-/// The IAID tells the host's attachments apart. It is a hash, for there is nowhere to count them that all daemons of a
-/// host's life share; two that meet are refused as one identity of two holders.
+/// The IAID tells the host's attachments apart. It is a hash, because all daemons in a host's life share no place to
+/// count them; a collision is refused as one identity with two holders.
 fn of_host(attachment: &Attachment, machine: MachineId) -> Vec<u8> {
     const TYPE: u8 = 255;
     const DUID_UUID: [u8; 2] = [0, 4];
@@ -165,7 +165,7 @@ mod tests {
         let machine = MachineId::parse("0123456789abcdef0123456789abcdef\n").unwrap();
         let id = made(&Kind::Duid, "", Some(machine)).unwrap();
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Written down: servers know the host's containers by it.
+        // Fixed: servers know the host's containers by it.
         assert_eq!(hex, "ffc0bd90ab00043d88f6e59d324950a9ad84c20ebefb46");
         assert!(!hex.contains("0123456789abcdef"));
     }
@@ -176,7 +176,11 @@ mod tests {
         let table = [
             (Kind::Pod, "K8S_POD_NAME=web-0", "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
             (Kind::Pod, "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=", "ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS"),
-            (Kind::Pod, "K8S_POD_NAMESPACE=a/b;K8S_POD_NAME=c", "CNI_ARGS: K8S_POD_NAMESPACE is no name"),
+            (
+                Kind::Pod,
+                "K8S_POD_NAMESPACE=a/b;K8S_POD_NAME=c",
+                "CNI_ARGS: K8S_POD_NAMESPACE is not a valid Kubernetes name",
+            ),
             (Kind::Duid, "", "ipam.clientId: duid needs the host's /etc/machine-id"),
             (Kind::Hex(vec![1]), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
             (Kind::Text(String::new()), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),

@@ -1,4 +1,4 @@
-//! CNI's words to the core's and back: what a runtime may say, and how each failure is called in CNI.
+//! CNI's words to the core's and back: what a runtime may say, and how CNI names each failure.
 //!
 //! Pure: no socket, no file, no state.
 
@@ -25,11 +25,11 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     version: Version,
-    /// What an ADD's network says of routes.
+    /// What an ADD's network says about routes.
     profile: Profile,
     /// `ADD of lan/0123/eth0`, for errors.
     about: String,
-    /// The code of a daemon that stops first.
+    /// The code for a daemon that stops first.
     unanswered: Code,
 }
 
@@ -49,7 +49,7 @@ impl Verb {
     fn parse(command: Option<&str>) -> Result<Self, Error> {
         let word = command.ok_or_else(|| bad_env("CNI_COMMAND", "not set"))?;
         let verb = Self::ALL.into_iter().find(|verb| verb.as_str() == word);
-        verb.ok_or_else(|| bad_env("CNI_COMMAND", format!("{} is no verb that is served here", quoted(word))))
+        verb.ok_or_else(|| bad_env("CNI_COMMAND", format!("{} is not a supported verb", quoted(word))))
     }
 
     fn as_str(self) -> &'static str {
@@ -76,8 +76,8 @@ impl Asked {
     /// Reads a request.
     ///
     /// # Errors
-    /// The first fault found, in CNI's words: 6 for a configuration that is no JSON, 1 for its version and for a verb that
-    /// the version does not have (as Go's plugins answer), 7 for what it says, 4 for the environment.
+    /// The first fault found, in CNI's words: 6 for a configuration that is not JSON, 1 for its version and for a verb
+    /// that the version lacks (as Go's plugins answer), 7 for its content, 4 for the environment.
     pub(crate) fn parse(request: &Request, site: &Site) -> Result<Self, Error> {
         let verb = Verb::parse(request.env.command.as_deref())?;
         let config = Config::parse(&request.config).map_err(|e| undecodable("the network configuration", &e))?;
@@ -111,7 +111,8 @@ impl Asked {
                 profile = add.profile.clone();
                 (about, Call::Add(Box::new(add)))
             }
-            // Whatever else the configuration says: a DEL follows the ADD that it made fail, and has to succeed.
+            // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must
+            // succeed.
             Verb::Del => {
                 let attachment = attachment(request, config)?;
                 (of(&attachment), Call::Del { attachment })
@@ -151,7 +152,7 @@ impl Form {
         }
     }
 
-    /// Returns the error for a daemon that stops before it has an answer.
+    /// Returns the error for a daemon that stops before it has answered.
     pub(crate) fn unanswered(&self) -> Error {
         self.error(self.unanswered, "the leasehold daemon is stopping")
     }

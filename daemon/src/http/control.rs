@@ -8,7 +8,7 @@ use leasehold_core::effect::Row;
 use leasehold_core::identity::{Attachment, Door, Identity, Lan};
 use leasehold_core::link::Link;
 
-/// Writes all bindings, what could not become one, and what was refused of what came in.
+/// Writes all bindings, what could not be adopted, and counts of what was refused.
 pub(crate) fn bindings(
     rows: &[Row],
     not_adopted: &[(Attachment, String)],

@@ -21,7 +21,7 @@ pub(super) struct Question {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadQuestion {
     /// A parameter with this name is not known.
-    #[error("{0:.64} is no parameter: there are after, limit and wait")]
+    #[error("unknown parameter {0:.64}: there are after, limit and wait")]
     Unknown(String),
     /// A number was expected.
     #[error("{name}={value:.64}: expected a number from {least} to {most}")]
@@ -30,7 +30,7 @@ pub(super) enum BadQuestion {
         name: &'static str,
         /// What came.
         value: String,
-        /// The least that may come.
+        /// The smallest allowed number.
         least: u64,
         /// The most.
         most: u64,
@@ -53,12 +53,12 @@ impl Question {
         Ok(question)
     }
 
-    /// Tells whether it may be long until there is an answer.
+    /// Returns whether the answer may take long.
     pub(super) fn waits(&self) -> bool {
         !self.wait.is_zero()
     }
 
-    /// Reads the journal; where there is nothing yet, waits for as long as was asked.
+    /// Reads the journal; if there is nothing yet, waits for as long as asked.
     pub(super) async fn answer(self, mut journal: Journal) -> Result<control::Events, JournalError> {
         let (until, mut after) = (Instant::now() + self.wait, self.after);
         loop {
@@ -107,7 +107,7 @@ fn rfc3339(time: WallTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Returns year, month and day of the day that lies `days` after 1970-01-01, in the Gregorian calendar.
+/// Returns year, month and day of the day `days` after 1970-01-01, in the Gregorian calendar.
 ///
 /// Counts from 0000-03-01, so that the leap day is the last of its year, in eras of 400 years.
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -157,7 +157,7 @@ mod tests {
             ("limit=1001", "limit=1001: expected a number from 1 to 1000"),
             ("wait=-1", "wait=-1: expected a number from 0 to 60"),
             ("wait=61", "wait=61: expected a number from 0 to 60"),
-            ("sinc%65=3", "sinc%65 is no parameter: there are after, limit and wait"),
+            ("sinc%65=3", "unknown parameter sinc%65: there are after, limit and wait"),
         ];
         for (query, said) in table {
             assert_eq!(Question::parse(query).unwrap_err().to_string(), said);

@@ -1,24 +1,25 @@
-//! The front doors: HTTP/1.1 on Unix sockets, one request a connection, turned into the core's calls and back.
+//! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no state of a lease: [`cni`] (with [`add`], [`named`], [`args`], [`client_id`], [`refusal`] and
-//! [`result`]) and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the journal,
-//! [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
+//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`args`], [`client_id`], [`refusal`] and
+//! [`result`]) and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the
+//! journal, [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
-//! One channel bears everything, so one `recv` in the driver's loop hears every caller:
+//! One channel carries everything, so one `recv` in the driver's loop hears every caller:
 //! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
 //!   `Effect::Reply` for that id; then [`Reply::send`].
 //! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
-//!   `Input::HungUp`. Never comes before the request's `Asked`. It may cross an answer that was just sent: the id is
-//!   then unknown to driver and core, which drop it.
+//!   `Input::HungUp`. Never comes before the request's `Asked`. It may cross an answer just sent: the id is then
+//!   unknown to driver and core, which drop it.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
-//! The channel has no bound of its own and needs none: a request holds its place among [`MAX_OPEN`] from the accept
-//! until the connection is closed *and* the driver has dropped its `Reply`, so there are at most two events a place.
+//! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is
+//! closed *and* the driver has dropped its `Reply`, so there are at most two events per place.
 //!
-//! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Up to then callers wait in
-//! the backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which makes the shim
-//! ask the next daemon; the `HungUp`s that follow are an artefact of stopping, so the driver reads no more events then.
+//! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Until then callers wait in
+//! the backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which
+//! makes the shim ask the next daemon; the `HungUp`s that follow are a by-product of stopping, so the driver reads no
+//! more events then.
 
 mod add;
 mod args;
@@ -49,28 +50,28 @@ pub(crate) use spool::Spool;
 
 use crate::store::journal::Journal;
 
-/// Connections that are served at once, at most; those beyond wait in the socket's backlog.
+/// The most connections served at once; further ones wait in the socket's backlog.
 pub(crate) const MAX_OPEN: usize = 1024;
 
-/// Bytes of requests that are read at once; further requests wait in their sockets.
+/// The most bytes of requests read at once; further requests wait in their sockets.
 const MAX_READING: usize = 8 * MAX_BODY;
 
-/// Readers of the journal that wait for events at once: each holds a place.
+/// The most readers of the journal that wait for events: each holds a place.
 const MAX_WAITING: usize = 64;
 
 /// What the front doors tell the driver.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Someone asks.
+    /// A caller asks.
     Asked {
-        /// Names the request, in this run and never again.
+        /// The request's number, unique in this run.
         id: RequestId,
         /// What is asked.
         call: Call,
         /// Where the answer goes.
         reply: Reply,
     },
-    /// The caller went away before its answer.
+    /// The caller went away before it was answered.
     HungUp(RequestId),
 }
 
@@ -84,12 +85,12 @@ pub(crate) struct Reply {
 impl Reply {
     /// Answers the caller, if it is still there.
     pub(crate) fn send(self, answer: Answer) {
-        // A caller that is gone has said so itself: Event::HungUp.
+        // A caller that is gone has already sent Event::HungUp.
         let _ = self.answer.send(answer);
     }
 }
 
-/// What all front doors share: what they know of the host, the mint of request ids, the places, the ways to the driver
+/// What all front doors share: what they know of the host, the next request id, the places, and the ways to the driver
 /// and to the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
@@ -103,7 +104,7 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Returns the front doors' end, for as many connections at once as there are `places`, and the driver's end.
+    /// Returns the front doors' end, for `places` connections at once, and the driver's end.
     pub(crate) fn new(site: Site, journal: Journal, places: usize) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
@@ -112,7 +113,7 @@ impl Doors {
         (doors, driver)
     }
 
-    /// Mints an id, for a spooled call too.
+    /// Returns a new id, for spooled calls too.
     pub(crate) fn mint(&self) -> RequestId {
         RequestId(self.next.fetch_add(1, Ordering::Relaxed))
     }

@@ -7,12 +7,12 @@ use leasehold_core::identity::{Attachment, Door, Lan};
 
 use super::refusal::{bad_config, bad_env, quoted};
 
-/// The longest container id and network name, in bytes. The specification names no limit, but runtimes keep both in
-/// names of files.
+/// The longest container id and network name, in bytes. The specification has no limit, but runtimes put both into file
+/// names.
 const MAX_NAME: usize = 255;
 
-/// What [`is_name`] wants of them, in words.
-const NAME_RULE: &str = "it has to begin with a letter or digit and go on with these, \"_\", \".\" or \"-\"";
+/// The rule of [`is_name`], in words.
+const NAME_RULE: &str = "it must begin with a letter or digit, and hold only these, \"_\", \".\" and \"-\"";
 
 /// The longest path that the kernel takes (`PATH_MAX` with its NUL).
 const MAX_PATH: usize = 4095;
@@ -46,14 +46,15 @@ fn set<'a>(variable: &str, value: &'a Option<String>) -> Result<&'a str, Error> 
     value.as_deref().filter(|value| !value.is_empty()).ok_or_else(|| bad_env(variable, "not set"))
 }
 
-/// Tells whether `text` matches `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$` (CNI specification, "Parameters") and is not endless.
+/// Returns whether `text` matches `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$` (CNI specification, "Parameters") and is not too
+/// long.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
         && text.len() <= MAX_NAME
 }
 
-/// Tells whether the kernel takes `text` for a link's name of at most `max` bytes.
+/// Returns whether the kernel accepts `text` as a link's name of at most `max` bytes.
 fn is_link_name(text: &str, max: usize) -> bool {
     (1..=max).contains(&text.len())
         && !matches!(text, "." | "..")
@@ -69,13 +70,13 @@ pub(super) fn netns(request: &Request) -> Result<PathBuf, Error> {
     Ok(path.into())
 }
 
-/// Tells whether the namespace may be the host's own, in the two words for it that libcni knows.
+/// Returns whether the namespace may be the host's own, in either spelling that libcni knows.
 pub(super) fn host_netns(request: &Request) -> bool {
     request.env.netns_override.as_deref().is_some_and(|said| said == "1" || said.eq_ignore_ascii_case("true"))
 }
 
-/// Returns the wire that the network is on. A name that no link can have is none, and an alternative name of a link
-/// has up to 127 bytes.
+/// Returns the LAN that the network is on. A name that no link can have is ignored; an alternative name of a link has
+/// up to 127 bytes.
 pub(super) fn lan(config: &Config, network: &str) -> Lan {
     match config.parent_link().filter(|name| is_link_name(name, 127)) {
         Some(parent) => Lan::Link { parent: parent.to_owned(), vlan: config.parent_vlan() },
@@ -83,7 +84,7 @@ pub(super) fn lan(config: &Config, network: &str) -> Lan {
     }
 }
 
-/// Returns the host's link that has to be there before an ADD. A bridge has not: its main plugin makes it.
+/// Returns the host's link that must exist before an ADD. A bridge need not: its main plugin makes it.
 pub(super) fn standing_parent(config: &Config) -> Option<String> {
     let made = config.plugin.as_deref() == Some("bridge");
     config.parent_link().filter(|name| !made && is_link_name(name, 127)).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Errors for what a runtime says, which name the thing and the reason (CNI specification, "Error").
+//! Errors in a runtime's request, which name the place and the reason (CNI specification, "Error").
 
 use leasehold_api::cni::{BadKey, Code, Error};
 
@@ -17,7 +17,7 @@ pub(super) fn refused(bad: BadKey) -> Error {
     bad_config(&bad.key, bad.fault)
 }
 
-/// Returns the error for JSON that is not as it should be.
+/// Returns the error for JSON that is not as expected.
 pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Error {
     Error::new(Code::Decode, format!("{what} cannot be read: {}", cut(&error.to_string())))
 }
@@ -27,7 +27,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("{:?}", cut(text))
 }
 
-/// Cuts a text that may bear a megabyte from outside.
+/// Cuts a text that may hold a megabyte from outside.
 fn cut(text: &str) -> &str {
     text.char_indices().nth(160).map_or(text, |(end, _)| &text[..end])
 }

@@ -9,7 +9,7 @@ use leasehold_core::effect::Failure;
 use leasehold_core::link::LinkCause;
 use leasehold_core::plan;
 
-/// Returns what a lease means to a main plugin.
+/// Returns a lease in a main plugin's terms.
 pub(super) fn success(lease: &Lease, profile: &Profile) -> Success {
     let gateway = lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route);
     Success {
@@ -30,10 +30,10 @@ fn route(route: plan::Route) -> Route {
 
 /// The one table of failures and CNI's codes.
 ///
-/// What another try may mend is 11. That is so of a requested address that is not offered, too: it may be another
-/// client's, whose lease ends, say a pod's of which this one is the successor; or it may be outside of all pools for
-/// ever, but a client cannot tell which, and 7 would make a runtime give up on both. So it is of a GC that could not give
-/// all back: the next one goes on. A wrong namespace or interface name is the environment's (4). The specification has no
+/// What another try may fix is 11. That includes a requested address that is not offered: it may be another client's
+/// whose lease will end, such as the pod that this one succeeds; or it may be outside every pool, but a client cannot
+/// tell which, and 7 would make a runtime give up on both. It also includes a GC that could not give everything back:
+/// the next one goes on. A wrong namespace or interface name belongs to the environment (4). The specification has no
 /// code for a CHECK that finds a difference, so that is one of our own.
 pub(super) fn code(failure: &Failure) -> Code {
     match failure {
@@ -73,7 +73,7 @@ pub(super) fn code(failure: &Failure) -> Code {
     }
 }
 
-/// Says what happened; with code 4 the specification wants the variable named.
+/// Returns the message; with code 4 the specification wants the variable named.
 pub(super) fn message(failure: &Failure) -> String {
     let variable = match failure {
         Failure::Link { cause: LinkCause::NoLink(_), .. } => "CNI_IFNAME: ",
@@ -82,7 +82,7 @@ pub(super) fn message(failure: &Failure) -> String {
     };
     let hint = match failure {
         Failure::Link { cause: LinkCause::NoLink(_), .. } => {
-            ": the main plugin has to make it before it asks for an address; ptp, for one, makes it afterwards"
+            ": the main plugin must create it before it asks for an address; ptp, for one, creates it afterwards"
         }
         _ => "",
     };

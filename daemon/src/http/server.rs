@@ -1,4 +1,4 @@
-//! The HTTP server: accepts, bounds and times connections, and routes what they ask.
+//! The HTTP server: accepts, limits and times connections, and routes their requests.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::events::Question;
 use super::refusal::undecodable;
 use super::{Doors, Event, Reply, control};
 
-/// The longest head of a request, in bytes: hyper keeps a buffer of that size for a caller who waits.
+/// The longest head of a request, in bytes: hyper keeps a buffer of that size for each waiting caller.
 const MAX_HEAD: usize = 8192;
 /// From the accept to the end of the request's head.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
@@ -35,17 +35,17 @@ const HEAD_LIMIT: Duration = Duration::from_secs(5);
 const BODY_LIMIT: Duration = Duration::from_secs(5);
 /// From the answer to the end of its transfer.
 const WRITE_LIMIT: Duration = Duration::from_secs(2);
-/// After an accept that failed: it was for want of file descriptors or memory, and the next would fail too.
+/// The pause after a failed accept: it lacked file descriptors or memory, and the next would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the Go plugin shows of a refusal is its status line, so the sentence stands there.
+/// The Go plugin shows only the status line of a refusal, so the sentence goes there.
 const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
      in the runtime's plugin directory, replace the plugin dhcp of containernetworking by leasehold's";
 
-/// Serves the last listener that `listeners` brought, until that is closed. `socket` is their path: spooled calls lie
-/// beside it.
+/// Serves the latest listener from `listeners`, until that is closed. `socket` is their path: spooled calls are beside
+/// it.
 ///
-/// Callers who wait at an earlier listener are cut off, and ask again.
+/// Callers waiting at an earlier listener are cut off, and ask again.
 pub(crate) async fn serve(mut listeners: mpsc::UnboundedReceiver<UnixListener>, socket: PathBuf, doors: Doors) {
     let Some(mut listener) = listeners.recv().await else { return };
     let socket: Arc<Path> = socket.into();
@@ -83,7 +83,7 @@ async fn accept(listener: &UnixListener, doors: &Doors) -> (UnixStream, OwnedSem
     }
 }
 
-/// What is known of a connection before it speaks.
+/// What is known about a connection before it speaks.
 #[derive(Clone)]
 struct Caller {
     doors: Doors,
@@ -91,8 +91,8 @@ struct Caller {
     place: Arc<OwnedSemaphorePermit>,
 }
 
-/// Serves one request. Ends, at the latest, when a limit passes: while the request comes in, while the answer goes out,
-/// and between the two when the daemon stops (`stopping` closes).
+/// Serves one request. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or,
+/// between the two, when the daemon stops (`stopping` closes).
 async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
     let answered = Notify::new();
     let service = service_fn(|request| async {
@@ -130,7 +130,7 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
         (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
-            sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: no such thing is served here"))
+            sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: there is nothing here by that name"))
         }
     }
 }
@@ -156,15 +156,15 @@ struct Understood {
     spooled: PathBuf,
 }
 
-/// Reads a request, and makes of it what is needed: its text may be long, and many callers wait.
+/// Reads a request, and keeps only what is needed of it: its text may be long, and many callers wait.
 async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
     let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
-    // What is read at once has a bound; whoever comes in vain waits in its socket. All that have a part of it let go of it
-    // within BODY_LIMIT.
+    // The bytes read at once are bounded; others wait in their sockets. Whoever has a share gives it back within
+    // BODY_LIMIT.
     let room = caller.doors.reading.acquire_many(length as u32).await.expect("nobody closes it");
     let body = read(body).await?;
     let understood = serde_json::from_slice(&body)
-        .map_err(|e| undecodable("the request (does leasehold's plugin dhcp send it?)", &e))
+        .map_err(|e| undecodable("the request (is it from leasehold's dhcp plugin?)", &e))
         .and_then(|request: wire::Request| {
             let asked = Asked::parse(&request, &caller.doors.site)?;
             Ok(Understood { asked, spooled: spool::path(&caller.socket, &request) })
@@ -197,8 +197,8 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
 
 async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     let Understood { asked: Asked { call, form }, spooled } = understood;
-    // An ADD supersedes whatever DEL of its attachment was left, say by a shim that was killed before it could remove
-    // the file: a later start must not replay it against the new lease.
+    // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it
+    // could remove the file: a later start must not replay it against the new lease.
     if matches!(call, Call::Add(_)) {
         forget_spooled(&spooled);
     }
@@ -233,7 +233,7 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
         Ok(question) => question,
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
-    // A reader that waits may not take the last place from an ADD.
+    // A waiting reader must not take the last place from an ADD.
     let _waits = match question.waits().then(|| caller.doors.waiting.try_acquire()).transpose() {
         Ok(permit) => permit,
         Err(_) => return sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for events: try again later"),
@@ -244,7 +244,7 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
     }
 }
 
-/// Asks the driver; `None` when it stops instead of answering. Dropped before that, it tells the driver.
+/// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.
 async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     let id = caller.doors.mint();
     let (answer, waiting) = oneshot::channel();
@@ -256,7 +256,7 @@ async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     answer.ok()
 }
 
-/// Says on its drop that the caller hung up, unless disarmed.
+/// Reports on drop that the caller hung up, unless disarmed.
 struct HangUp<'a> {
     id: RequestId,
     events: Option<&'a mpsc::UnboundedSender<Event>>,
@@ -271,7 +271,7 @@ impl Drop for HangUp<'_> {
     }
 }
 
-/// Returns HTTP's word for CNI's, for people who use curl; the shim looks at success or not.
+/// Returns the HTTP status for a CNI code, for people who use curl; the shim only looks for success.
 fn status(code: Code) -> StatusCode {
     match code {
         Code::TryAgainLater | Code::NotAvailable | Code::Limited => StatusCode::SERVICE_UNAVAILABLE,

@@ -1,8 +1,8 @@
-//! Takes up the DELs that shims left beside the socket while no daemon answered: at the start, and while it runs, because
-//! the socket's file may be gone, or a start may have been too late for a shim that gave up.
+//! Takes up the DELs that shims left beside the socket while no daemon answered: at the start, and later too, because
+//! the socket's file may vanish, or a shim may have given up just before the start.
 //!
-//! The names are `leasehold_api::spool`'s. Nothing that lies there can keep the daemon from starting: what is no DEL is
-//! set aside, so that an operator finds it, and the oldest of that is not kept for ever.
+//! The names are `leasehold_api::spool`'s. Nothing there can keep the daemon from starting: what is not a DEL is set
+//! aside for an operator to find, and the oldest of those are not kept for ever.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -20,16 +20,16 @@ use tracing::{debug, info, warn};
 use super::add::Site;
 use super::cni::Asked;
 
-/// How long a call that failed rests before it is taken up again.
+/// How long a failed call rests before it is taken up again.
 const REST: Duration = Duration::from_secs(60);
 
-/// The most unreadable files that are kept for an operator to look at.
+/// The most unreadable files kept for an operator to look at.
 const MAX_SET_ASIDE: usize = 64;
 
-/// A shim writes its file in milliseconds: an unfinished one of this age has lost its writer.
+/// A shim writes its file in milliseconds: the writer of an unfinished one of this age is gone.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// Why a spooled file is no DEL.
+/// Why a spooled file is not a DEL.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
     /// The file could not be opened or read.
@@ -52,13 +52,13 @@ enum Unreadable {
     NotADel,
 }
 
-/// The spool of one socket, and how far its calls are.
+/// The spool of one socket, and the progress of its calls.
 #[derive(Debug)]
 pub(crate) struct Spool {
     socket: PathBuf,
     /// The files that were taken up: when to take them up again, `None` while they are under way.
     taken: HashMap<PathBuf, Option<Instant>>,
-    /// The directory could not be read the last time.
+    /// Whether the directory could not be read last time.
     blind: bool,
 }
 
@@ -68,9 +68,9 @@ impl Spool {
         Self { socket, taken: HashMap::new(), blind: false }
     }
 
-    /// Takes up the calls that lie there, each with its file, in order of their names.
+    /// Takes up the calls that are there, each with its file, in order of their names.
     ///
-    /// Each is to end with [`Self::done`]. Whatever is unreadable is set aside with a warning.
+    /// Each must end with [`Self::done`]. Whatever is unreadable is set aside with a warning.
     pub(crate) fn take_up(&mut self) -> Vec<(PathBuf, Call)> {
         let now = Instant::now();
         self.taken.retain(|_, again| again.is_none_or(|again| now < again));
@@ -103,18 +103,18 @@ impl Spool {
         calls
     }
 
-    /// Ends a call: its file goes, unless it failed. Then it is taken up again after a while.
+    /// Ends a call: removes its file, unless the call failed. Then it is taken up again after a while.
     pub(crate) fn done(&mut self, file: PathBuf, answer: &Answer) {
         if let Answer::Failed(failure) = answer {
-            warn!(file = %file.display(), %failure, again = ?REST, "spooled call failed and is kept");
+            warn!(file = %file.display(), %failure, again = ?REST, "spooled call failed: keeping it");
             self.taken.insert(file, Some(Instant::now() + REST));
             return;
         }
         match std::fs::remove_file(&file) {
-            // The shim that left it has asked again itself.
+            // The shim that left it has asked again.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
-                warn!(file = %file.display(), %error, "spooled call done, its file not removed");
+                warn!(file = %file.display(), %error, "spooled call done, but its file cannot be removed");
                 self.taken.insert(file, Some(Instant::now() + REST));
                 return;
             }
@@ -144,7 +144,7 @@ impl Spool {
 }
 
 fn read(path: &Path) -> Result<Call, Unreadable> {
-    // Not blocking, or a FIFO would hold up the start; and a link leads out of the directory.
+    // Without blocking, or a FIFO would hold up the start; and not through a link, which leads out of the directory.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
@@ -174,7 +174,7 @@ fn set_file_aside(socket: &Path, name: &OsStr, cause: &Unreadable) -> Option<Pat
             Some(aside)
         }
         Err(error) => {
-            warn!(path = %path.display(), %cause, %error, "cannot read a spooled call, nor set it aside");
+            warn!(path = %path.display(), %cause, %error, "cannot read a spooled call or set it aside");
             None
         }
     }

@@ -1,8 +1,8 @@
-//! What stands between the daemon and whoever reads its log: lines wait here for a thread of their own to write them.
+//! The queue between the daemon and the reader of its log: lines wait here for a separate thread to write them.
 //!
-//! A reader may stall (a full pipe, a terminal that was paused), and nothing else may wait for it. So the queue has an
-//! end: what does not fit is dropped and counted, and the log says so once it can be written again. `tracing-appender`
-//! does much of this, but brings six crates, bounds its queue by lines, which may be long, and leaves its count to us.
+//! A reader may stall (a full pipe, a paused terminal), and nothing else may wait for it. So the queue is bounded: what
+//! does not fit is dropped and counted, and the log says so once it can be written again. `tracing-appender` does much
+//! of this, but brings six crates, bounds its queue by lines, which may be long, and leaves its count to us.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The bytes that wait, at most: some five thousand lines. As many may be on their way out.
+/// The most bytes that wait: some five thousand lines. As many more may be on their way out.
 const ROOM: usize = 1 << 20;
 
-/// How long the end of the daemon waits for what it has logged.
+/// How long the daemon, when it ends, waits for its log to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// After a write for which a descriptor that does not block had no room.
+/// The pause after a write for which a non-blocking descriptor had no room.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The end at which lines come in. Each write is one line.
+/// The sending end. Each write is one line.
 #[derive(Clone)]
 pub(super) struct Queue(Arc<Shared>);
 
@@ -35,13 +35,13 @@ struct Shared {
 struct Waiting {
     lines: Vec<u8>,
     dropped: u64,
-    /// No line comes any more.
+    /// No more lines come.
     closed: bool,
-    /// All that came is written.
+    /// Everything has been written.
     done: bool,
 }
 
-/// Writes what is left when it is dropped, as far as somebody reads it.
+/// Writes what is left when dropped, as far as somebody reads it.
 #[must_use = "the log ends with it"]
 pub(crate) struct Flush(Arc<Shared>);
 
@@ -61,7 +61,7 @@ impl Shared {
     fn write_to(&self, mut sink: impl Write) {
         while let Some((lines, dropped)) = self.take() {
             if dropped > 0 {
-                // Waits its turn right behind what came before the gap.
+                // It goes right behind what came before the gap.
                 warn!(lines = dropped, "lines dropped from the log: nobody read what was written");
             }
             write_all(&mut sink, &lines);
@@ -80,7 +80,7 @@ impl Shared {
     }
 }
 
-/// Writes lines as long as that takes. What cannot be written is lost: there is no other place to say so.
+/// Writes lines for as long as it takes. What cannot be written is lost: there is nowhere else to say so.
 fn write_all(sink: &mut impl Write, mut lines: &[u8]) {
     while !lines.is_empty() {
         match sink.write(lines) {
@@ -127,7 +127,7 @@ impl Drop for Flush {
         waiting.closed = true;
         self.0.changed.notify_all();
         let unwritten = |waiting: &mut Waiting| !waiting.done;
-        // What is not written by now has no reader.
+        // What is still unwritten has no reader.
         let _ = self.0.changed.wait_timeout_while(waiting, PATIENCE, unwritten);
     }
 }
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that says what it was given, and takes it only when it is told to.
+    /// A reader that reports what it was given, and takes it only when told to.
     struct Reader {
         given: Sender<Vec<u8>>,
         turns: Receiver<()>,

@@ -14,7 +14,7 @@ pub(super) const LONGEST: usize = 2048;
 
 /// The UDP port of a DHCP client (RFC 2131 §4.1).
 pub(super) const CLIENT_PORT: u16 = 68;
-/// That of a server.
+/// The UDP port of a DHCP server.
 const SERVER_PORT: u16 = 67;
 
 // Offsets in a frame; those of UDP are without the IP header, whose length X holds.
@@ -36,10 +36,10 @@ const REPLY: u32 = 2;
 /// Fragment offset, time to live and protocol without the time to live (RFC 791 §3.1).
 const WITHOUT_TTL: u32 = 0x1fff_00ff;
 
-/// What tells frames that are ours from others.
+/// What distinguishes our frames from others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ours {
-    /// The hardware address by which answers name the client.
+    /// The hardware address by which answers name the client (chaddr).
     pub(super) chaddr: Mac,
     /// The link's Ethernet address.
     pub(super) own: Mac,
@@ -49,8 +49,8 @@ pub(super) struct Ours {
 
 /// Returns what picks out UDP to port 68 with `chaddr`, and of ARP for IPv4 what `hears` says.
 ///
-/// What is wrong with an answer is told, so the core hears that too: one to port 67, the first piece of one that is in
-/// pieces, and inside a namespace, where nobody else's comes, one to the link's own address with another chaddr.
+/// The core also gets to see wrong answers, so that it can say what is wrong: one to port 67, the first fragment of
+/// one, and, inside a namespace, where nobody else's arrive, one to the link's own address with another chaddr.
 pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
     let (accept, drop) = (program.end(LONGEST + 1), program.end(0));

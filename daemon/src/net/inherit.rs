@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Takes ownership of the first descriptor that systemd passes (`LISTEN_FDS`, sd_listen_fds(3)).
 ///
-/// Returns `None` when nothing was passed to this very process, or when it was taken before. An error says that more
-/// was passed than one descriptor, or that the environment makes no sense.
+/// Returns `None` if nothing was passed to this process, or if it was taken before. Fails if more than one descriptor
+/// was passed, or if the environment makes no sense.
 pub(crate) fn listen_fd() -> std::io::Result<Option<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let mut fds = sd_notify::listen_fds()?;

@@ -1,7 +1,7 @@
-//! What one exchange is to do: the frames that wait to be sent, and what it is to hear from then on.
+//! The orders of one exchange: frames to send, and what to hear from then on.
 //!
-//! A queue of its own because of its size: while a host's containers start, each of them has an exchange that only
-//! listens for conflicts, and tokio's channel takes more than a kilobyte for nothing.
+//! It has its own queue for the sake of size: while a host's containers start, each has an exchange that only listens
+//! for conflicts, and an empty tokio channel takes more than a kilobyte.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +16,7 @@ pub(super) fn outbox(places: usize) -> (Sender, Outbox) {
     (Sender(Arc::clone(&shared)), Outbox(shared))
 }
 
-/// What is to be done, in its turn.
+/// What to do, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Send a frame.
@@ -25,20 +25,20 @@ pub(super) enum Order {
     Hear(Hears),
 }
 
-/// A frame that is to be sent.
+/// A frame to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
-    /// Answered when it is sent, or cannot be.
+    /// The operation to answer when it is sent, or cannot be.
     pub(super) op: Option<OpId>,
     /// From its Ethernet header on.
     pub(super) frame: Vec<u8>,
 }
 
-/// The end that orders are put into. Dropping it closes the exchange once they are carried out.
+/// The sending end. Dropping it closes the exchange once its orders are carried out.
 #[derive(Debug)]
 pub(super) struct Sender(Arc<Shared>);
 
-/// The end that they are taken from.
+/// The receiving end.
 #[derive(Debug)]
 pub(super) struct Outbox(Arc<Shared>);
 
@@ -52,14 +52,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     orders: VecDeque<Order>,
-    /// Nothing more comes.
+    /// No more orders come.
     closed: bool,
-    /// Nobody takes any more.
+    /// Nobody takes orders any more.
     abandoned: bool,
 }
 
 impl Sender {
-    /// Puts an order in. Returns whether there was a place for it, and somebody to take it.
+    /// Adds an order. Returns whether there was room for it, and somebody to take it.
     pub(super) fn put(&self, order: Order) -> bool {
         let mut queue = self.0.queue();
         let fits = !queue.abandoned && queue.orders.len() < self.0.places;
@@ -70,16 +70,16 @@ impl Sender {
         fits
     }
 
-    /// Tells whether the exchange is over.
+    /// Returns whether the exchange is over.
     pub(super) fn is_abandoned(&self) -> bool {
         self.0.queue().abandoned
     }
 }
 
 impl Outbox {
-    /// Takes the next order, or waits for it; `None` when it is closed and empty.
+    /// Takes the next order, or waits for it; `None` when the queue is closed and empty.
     ///
-    /// May be dropped at any await: an order is taken in no other moment than when it is returned.
+    /// May be dropped at any await: an order is only taken at the moment it is returned.
     pub(super) async fn next(&mut self) -> Option<Order> {
         loop {
             {
@@ -95,7 +95,7 @@ impl Outbox {
         }
     }
 
-    /// Tells whether nothing more comes into it; what came is still to be sent.
+    /// Returns whether no more orders come; those that came are still to be carried out.
     pub(super) fn is_closed(&self) -> bool {
         self.0.queue().closed
     }

@@ -1,11 +1,12 @@
-//! Hearing of the paths of namespaces that go.
+//! Hearing when the paths of namespaces go.
 //!
-//! The kernel tells of a namespace's death when nothing holds it any more, and while an exchange is open its socket does. A
-//! container that ends without DEL in the seconds after its ADD would keep its lease, and answer ARP for its address, for as
-//! long as conflicts are listened for there. But whoever ends a container takes the path of its namespace away. So the
-//! directories with such paths are watched, all through one inotify instance, and a path that goes is a reason to look.
+//! The kernel reports a namespace's death once nothing holds it, and while an exchange is open its socket does. A
+//! container that ends without DEL in the seconds after its ADD would keep its lease, and answer ARP for its address,
+//! as long as the exchange listens for conflicts there. But whoever ends a container removes the path of its namespace.
+//! So the directories with such paths are watched, all through one inotify instance, and a path that goes is a reason
+//! to look.
 //!
-//! Nothing goes audibly from `/proc`: of an exchange in a namespace that is known by a process, that process is watched.
+//! `/proc` reports no removals: for an exchange in a namespace known by a process, that process is watched instead.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-/// The directories that are watched, for as long as they are there.
+/// The watched directories, while they exist.
 #[derive(Debug)]
 pub(super) struct Paths(pub(super) Arc<Inotify>);
 
@@ -25,7 +26,7 @@ pub(super) struct Paths(pub(super) Arc<Inotify>);
 pub(super) enum Heard {
     /// Files of these names have gone.
     Gone(HashSet<OsString>),
-    /// More than could be kept.
+    /// More than the kernel could queue.
     TooMuch,
     /// Nothing more.
     Nothing,
@@ -36,14 +37,14 @@ impl Paths {
         Ok(Self(Arc::new(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?)))
     }
 
-    /// Hears from now on of what goes from a directory. The kernel knows one that is watched already.
+    /// Watches a directory for removals from now on. The kernel recognises one that is already watched.
     pub(super) fn watch(&self, directory: &OwnedFd) -> nix::Result<()> {
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let goes = AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_ONLYDIR;
         self.0.add_watch(path.as_str(), goes).map(drop)
     }
 
-    /// Returns what has gone since.
+    /// Returns what has gone since the last call.
     pub(super) fn hear(&self) -> nix::Result<Heard> {
         match self.0.read_events() {
             Ok(events) if events.iter().any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW)) => {

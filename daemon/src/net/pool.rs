@@ -1,8 +1,8 @@
-//! Threads for what may block: path look-ups, setns, netlink under the kernel's lock.
+//! Threads for what may block: path lookups, setns, netlink under the kernel's lock.
 //!
-//! Each piece of work ends within the pool's limit as far as its asker can tell. Work that is still waiting by then is
-//! taken out; a thread that hangs in it (a path on a dead file server) is written off and replaced, and goes when it
-//! comes back. It must not matter then what it brings: see [`Pool::run`].
+//! To its caller, each piece of work ends within the pool's limit. Work that is still waiting by then is withdrawn; a
+//! thread that hangs in it (a path on a dead file server) is written off and replaced, and ends when it comes back.
+//! What it brings then must not matter: see [`Pool::run`].
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,16 +19,16 @@ use tracing::warn;
 
 use super::netns::{Host, Worker};
 
-/// Threads that hang at most. When as many do, those that are left are not replaced any more.
+/// The most threads that may hang. Once that many do, no more are replaced.
 const MOST_STUCK: usize = 32;
-/// A worker's deepest call is a path look-up: its buffers are on the heap.
+/// Enough: a worker's deepest call is a path lookup, whose buffers are on the heap.
 const STACK: usize = 128 * 1024;
 
 /// A few threads and the work that waits for them. The threads end when the last handle goes.
 #[derive(Clone, Debug)]
 pub(super) struct Pool(Arc<Handle>);
 
-/// Ends the threads when dropped: they themselves hold only what is shared.
+/// Ends the threads when dropped: they hold only what is shared.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads that take work, written-off ones not counted.
+    /// Threads that take work, not counting those written off.
     alive: usize,
     stuck: usize,
     closed: bool,
@@ -53,20 +53,20 @@ type Tell = Box<dyn FnOnce() + Send>;
 
 struct Job {
     ticket: Arc<Ticket>,
-    /// Returns what tells the result.
+    /// Returns what will give the result.
     work: Box<dyn FnOnce(&mut Worker) -> Tell + Send>,
 }
 
-/// How far a piece of work is, as both its asker and its thread see it.
+/// The progress of a piece of work, shared by its caller and its thread.
 #[derive(Debug)]
 struct Ticket(AtomicU8);
 
 const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
 const DONE: u8 = 2;
-/// The asker gave up before a thread took it.
+/// The caller gave up before a thread took it.
 const WITHDRAWN: u8 = 3;
-/// The asker gave up on the thread that has it.
+/// The caller gave up on the thread that has it.
 const WRITTEN_OFF: u8 = 4;
 
 impl Ticket {
@@ -85,7 +85,7 @@ impl Pool {
         Ok(Self(Arc::new(handle)))
     }
 
-    /// Hands work to a thread now, and returns what will tell its result.
+    /// Hands work to a thread now, and returns what will give its result.
     ///
     /// A result that comes after the limit is dropped on the thread that brings it, back in the host's namespace.
     /// Must be called from the host's namespace: a missing thread is started by the caller.
@@ -132,7 +132,7 @@ impl Shared {
         queue.jobs.push_back(job);
         self.arrived.notify_one();
         if let Err(error) = self.top_up(&mut queue) {
-            warn!(%error, alive = queue.alive, "no further worker thread");
+            warn!(%error, alive = queue.alive, "cannot start another worker thread");
         }
     }
 
@@ -158,7 +158,7 @@ impl Shared {
             queue.alive -= 1;
             warn!(stuck = queue.stuck, "a worker thread hangs and is replaced");
             if let Err(error) = self.top_up(&mut queue) {
-                warn!(%error, alive = queue.alive, "no further worker thread");
+                warn!(%error, alive = queue.alive, "cannot start another worker thread");
             }
         }
     }
@@ -195,14 +195,14 @@ impl std::fmt::Debug for Shared {
 fn serve(shared: &Arc<Shared>) {
     let mut worker = Worker::new(Arc::clone(&shared.host));
     while let Some(job) = shared.next() {
-        // A panic is a mistake of ours. It costs the one piece of work: the thread is back in its own namespace.
+        // A panic is a bug of ours. It costs that one piece of work: the thread is back in its own namespace.
         let told = catch_unwind(AssertUnwindSafe(|| (job.work)(&mut worker)));
         let written_off = !job.ticket.moves(TAKEN, DONE);
         let leaving = written_off || worker.is_stranded();
         if leaving {
             shared.leave(written_off);
         }
-        // Told last, so that whoever hears it finds this thread counted out.
+        // Sent last, so that whoever gets it finds this thread no longer counted.
         if let Ok(tell) = told {
             tell();
         }

@@ -4,8 +4,8 @@
 //! So threads close them, as many as there is work for: 16 of them close about 1,000 sockets a second. What a thread had on its
 //! stack and took from the heap is not given back when it ends.
 //!
-//! The queue has no bound of its own and needs none: whatever waits in it was an open socket before, so the limit on
-//! open files bounds it, and refusing a socket could only mean to leak it.
+//! The queue needs no bound of its own: whatever waits in it is an open socket, so the limit on open files bounds it,
+//! and to refuse a socket could only mean to leak it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,20 +17,20 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 
-/// Threads at most.
+/// The most threads.
 const MOST: usize = 16;
-/// Threads that stay when there is nothing to close.
+/// The threads that stay when there is nothing to close.
 const FEWEST: usize = 1;
-/// How long a thread beyond the fewest waits for work before it ends.
+/// How long an extra thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(2);
 /// Enough for a thread that only calls `close`.
 const STACK: usize = 64 * 1024;
 
-/// Where packet sockets are left to be closed. The threads end when the last of these goes and all is closed.
+/// Closes packet sockets. The threads end when the last handle goes and all is closed.
 #[derive(Clone, Debug)]
 pub(super) struct Reaper(Arc<Handle>);
 
-/// Ends the threads when dropped: they themselves hold only what is shared.
+/// Ends the threads when dropped: they hold only what is shared.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -57,7 +57,7 @@ impl Reaper {
         Ok(Self(Arc::new(Handle(shared))))
     }
 
-    /// Takes a socket to be closed soon, and its places to be given back then. Never waits.
+    /// Takes a socket to close soon, and its places to give back then. Never waits.
     pub(super) fn close(&self, socket: OwnedFd, places: Option<OwnedSemaphorePermit>) {
         let shared = &self.0.0;
         shared.queue().sockets.push_back((socket, places));
@@ -77,7 +77,7 @@ impl Shared {
         self.queue.lock().expect("nothing panics while it holds the queue")
     }
 
-    /// Waits for a socket to close; `None` when this thread is one too many.
+    /// Waits for a socket to close; `None` if this thread is one too many.
     fn next(&self) -> Option<(OwnedFd, Option<OwnedSemaphorePermit>)> {
         let mut queue = self.queue();
         loop {
@@ -110,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// Claims a place for one more thread where sockets wait and nobody is free.
+    /// Claims a place for one more thread if sockets wait and no thread is free.
     fn wants_another(&self) -> bool {
         let mut queue = self.queue();
         let wanted = queue.sockets.len() > queue.idle && queue.threads < MOST;
@@ -126,14 +126,14 @@ fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
 
 /// Closes sockets until there is too little to do.
 ///
-/// A thread is started by another of its kind, never by whoever leaves a socket: that may be a worker inside a
-/// container's namespace, and a thread that was born there would keep the namespace alive.
+/// Such a thread is started by another of its kind, never by the caller: that may be a worker inside a container's
+/// namespace, and a thread born there would keep the namespace alive.
 fn serve(shared: &Arc<Shared>) {
     while let Some((socket, places)) = shared.next() {
         if shared.wants_another()
             && let Err(error) = spawn(shared)
         {
-            warn!(%error, "no further thread to close sockets");
+            warn!(%error, "cannot start another thread to close sockets");
             shared.queue().threads -= 1;
         }
         drop(socket);

@@ -1,12 +1,12 @@
 //! Which number means which namespace.
 //!
-//! The kernel names namespaces by numbers (nsid) in its news, and uses them again at once. So which cookie a number
-//! means must change at the right place *between* messages. That place is marked in the stream itself: the number is
-//! asked for on the watching socket, and the kernel queues its answer between the messages before and after. When that
-//! answer is read, all that the number's former owner ever said has been read too. With one exception: the kernel gives
-//! a dead namespace's number free just before it tells of the death, so that the news may come after the next owner's
-//! registration. Hence "number n is gone" is only a reason to look: a number that is free, or a path that no longer
-//! leads to the cookie, decides.
+//! In its news the kernel names namespaces by numbers (nsid), which it reuses at once. So which cookie a number means
+//! must change at the right place *between* messages. That place is marked in the stream itself: the number is asked
+//! for on the watching socket, and the kernel queues its answer between the messages before and after. When that answer
+//! is read, everything from the number's former owner has been read too. With one exception: the kernel frees a dead
+//! namespace's number just before it reports the death, so that report may come after the next owner's registration. So
+//! "number n is gone" is only a reason to look: what decides is a number that is free, or a path that no longer leads
+//! to the cookie.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -30,11 +30,11 @@ use super::paths::Paths;
 /// Some 10,000 messages. The default holds about a hundred, which one burst of containers overruns.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 
-/// The watch's end that workers use.
+/// The workers' end of the watch.
 #[derive(Debug)]
 pub(super) struct Registrar {
     pub(super) socket: Arc<Socket>,
-    /// The socket's address: answers to our questions bear it.
+    /// The socket's address, which answers to our questions carry.
     pub(super) port: u32,
     pub(super) paths: Paths,
     book: Mutex<Book>,
@@ -43,7 +43,7 @@ pub(super) struct Registrar {
 /// Which number means which namespace.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// The host's own namespace, if it is listened to: its messages bear no number.
+    /// The host's own namespace, if it is watched: its messages carry no number.
     own: Option<Cookie>,
     named: HashMap<i32, Named>,
     /// Cookies that are in `named` or in `asked`.
@@ -60,12 +60,12 @@ struct Named {
     checking: Checking,
 }
 
-/// Whether it is being found out if a namespace lives.
+/// Whether a check that a namespace is alive is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checking {
     No,
     Yes,
-    /// And there was a further reason meanwhile: look again.
+    /// It is, and there has been a further reason since: look again.
     Again,
 }
 
@@ -82,11 +82,11 @@ impl Registrar {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         if let Err(error) = sockopt::RcvBufForce.set(&socket, &RECEIVE_BUFFER) {
-            warn!(%error, "the kernel's news may be lost in a burst: no large receive buffer without CAP_NET_ADMIN");
+            warn!(%error, "kernel notifications may be lost in a burst: a large receive buffer takes CAP_NET_ADMIN");
             sockopt::RcvBuf.set(&socket, &RECEIVE_BUFFER)?;
         }
         if let Err(error) = socket.set_listen_all_namespaces(true) {
-            warn!(%error, "changes of links inside containers go unheard: that takes CAP_NET_BROADCAST");
+            warn!(%error, "changes of links inside containers go unnoticed: hearing of them takes CAP_NET_BROADCAST");
         }
         for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_NSID] {
             socket.add_membership(group)?;
@@ -94,9 +94,9 @@ impl Registrar {
         Ok(Arc::new(Self { socket: Arc::new(socket), port, paths: Paths::new()?, book: Mutex::default() }))
     }
 
-    /// Makes the watch tell of the namespace that `ns` is the file of, from the calling thread's next step on.
+    /// Makes the watch report on the namespace whose file is `ns`, from the calling thread's next step on.
     ///
-    /// A namespace that cannot be heard is no reason not to work in it; that is logged.
+    /// One that cannot be watched can still be worked in; that is logged.
     pub(super) fn register<F: AsFd>(&self, cookie: Cookie, path: &Path, ns: &F) {
         let mut book = self.book();
         if book.known.contains(&cookie) {
@@ -118,18 +118,18 @@ impl Registrar {
         }
     }
 
-    /// Makes the watch tell of the host's own namespace too.
+    /// Makes the watch report on the host's own namespace too.
     pub(super) fn register_own(&self, cookie: Cookie) {
         self.book().own = Some(cookie);
     }
 
-    /// Tells whether questions are open though the socket is empty: the kernel had no room for the answers.
+    /// Returns whether questions are open although the socket is empty: the kernel had no room for the answers.
     pub(super) fn lacks_answers(&self) -> bool {
         let mut book = self.book();
         if book.asked.is_empty() {
             return false;
         }
-        // No question is added while the book is held, so what is open now and not in the queue never comes.
+        // No question is added while the book is held, so an answer that is not in the queue now never comes.
         let mut peek = [0; 1];
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let empty = self.socket.recv(&mut &mut peek[..], flags).is_err();
@@ -152,8 +152,8 @@ fn nsid_request(kind: fn(NsidMessage) -> RouteNetlinkMessage, attributes: Vec<Ns
 }
 
 impl Book {
-    /// Takes the answer to a question: from here on `nsid` means what was asked about. Tells who meant it before, and
-    /// whether an answer was lost.
+    /// Takes the answer to a question: from here on `nsid` means what was asked about. Returns what it meant before,
+    /// and whether an answer was lost.
     pub(super) fn answered(&mut self, token: u32, nsid: Option<i32>) -> (Option<Cookie>, bool) {
         let mut lost = false;
         while let Some(asked) = self.asked.pop_front() {
@@ -190,7 +190,7 @@ impl Book {
         self.named.iter().filter(|(_, named)| is_named(named)).map(|(nsid, _)| *nsid).collect()
     }
 
-    /// Returns what to look at to find out whether `nsid` lives, unless that is under way.
+    /// Returns what to check to find out whether `nsid` is alive, unless that is under way.
     pub(super) fn check(&mut self, nsid: i32) -> Option<(Cookie, PathBuf)> {
         let named = self.named.get_mut(&nsid)?;
         named.checking = match named.checking {
@@ -200,7 +200,7 @@ impl Book {
         (named.checking == Checking::Yes).then(|| (named.cookie, named.path.clone()))
     }
 
-    /// Takes the result of a check. Tells whether to look again.
+    /// Takes the result of a check, and returns whether to look again.
     pub(super) fn checked(&mut self, nsid: i32, cookie: Cookie) -> bool {
         let Some(named) = self.named.get_mut(&nsid).filter(|named| named.cookie == cookie) else {
             return false;
@@ -208,7 +208,7 @@ impl Book {
         std::mem::replace(&mut named.checking, Checking::No) == Checking::Again
     }
 
-    /// Forgets a dead namespace. Tells whether it was known.
+    /// Forgets a dead namespace, and returns whether it was known.
     pub(super) fn buried(&mut self, nsid: i32, cookie: Cookie) -> bool {
         let known = self.cookie(Some(nsid)) == Some(cookie);
         if known {

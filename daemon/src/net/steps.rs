@@ -1,7 +1,7 @@
-//! Changing a link, one step after the other: set up, MTU, addresses, routes.
+//! Changing a link, step by step: set up, MTU, addresses, routes.
 //!
-//! Every step may be taken twice. What is there already, or not there any more, is as good as done: who took a step and
-//! then died takes it again.
+//! Every step may be taken twice. What is already there, or no longer there, counts as done: a daemon that took a step
+//! and then died takes it again.
 
 use std::net::Ipv4Addr;
 
@@ -19,8 +19,8 @@ use nix::libc;
 use super::netlink::{Netlink, NetlinkError, Which};
 
 impl Netlink {
-    /// Takes `steps` in order, and returns what the link then looks like. `goes_on` hears how many were taken, before each and
-    /// after the last; when it says no, nobody waits for the rest, which is left.
+    /// Takes `steps` in order, and returns what the link then looks like. `goes_on` is told how many were taken, before
+    /// each and after the last; once it returns false, nobody waits for the rest, which is left.
     pub(super) fn apply(
         &mut self,
         which: Which<'_>,
@@ -28,7 +28,7 @@ impl Netlink {
         steps: &[Step],
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
-        // A link that is not Ethernet is left as it is. By index it was looked at before.
+        // A link that is not Ethernet is left as it is. One named by its index was looked at before.
         let index = match which {
             Which::Index(index) => index,
             Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
@@ -77,7 +77,7 @@ impl Netlink {
         if address.prefix_len() < 31 {
             request.attributes.push(AddressAttribute::Broadcast(address.broadcast()));
         }
-        // Without NLM_F_REPLACE one that is there is left as it is: its flags and lifetimes may be somebody's wish.
+        // Without NLM_F_REPLACE an existing one is left as it is: somebody may want its flags and lifetimes.
         unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE))
     }
 
@@ -86,10 +86,10 @@ impl Netlink {
         unless(libc::EADDRNOTAVAIL, self.change(RouteNetlinkMessage::DelAddress(request), 0))
     }
 
-    /// Adds a route, unless it is there, by whatever program.
+    /// Adds a route, unless some program has already added it.
     ///
-    /// NLM_F_APPEND puts it behind those that have the same destination and metric, over another link or not, where the
-    /// default is to refuse and NLM_F_REPLACE would take theirs away.
+    /// NLM_F_APPEND puts it after those with the same destination and metric, over any link; the default is to refuse,
+    /// and NLM_F_REPLACE would remove theirs.
     fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
         if self.routes(index, route)?.iter().any(|(_, there)| *there == scope(route)) {
             return Ok(());
@@ -103,10 +103,10 @@ impl Netlink {
         unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(request), NLM_F_CREATE | NLM_F_APPEND))
     }
 
-    /// Removes a route, whatever program made it.
+    /// Removes a route, whichever program added it.
     ///
-    /// To the kernel a request without a metric means the first with any. So it is asked what there is, and told each
-    /// by all that it said of it.
+    /// To the kernel a request without a metric means the first route with any. So it is asked for the routes, and each
+    /// is removed by its full description.
     fn remove_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
         for (protocol, scope) in self.routes(index, route)? {
             let mut request = route_message(index, route);
@@ -117,9 +117,9 @@ impl Netlink {
         Ok(())
     }
 
-    /// Returns, of each route of the main table that is this one, which sort of program made it, and its scope: main plugins
-    /// that are told none make on-link routes of global scope. Those that the kernel makes for an address belong to that
-    /// address, and do not count.
+    /// Returns the protocol and the scope of each route in the main table that matches this one: main plugins that are
+    /// given no scope add on-link routes of global scope. Routes that the kernel adds for an address belong to that
+    /// address and do not count.
     fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<(RouteProtocol, RouteScope)>, NetlinkError> {
         let mut request = RouteMessage::default();
         request.header.address_family = AddressFamily::Inet;
@@ -143,7 +143,7 @@ impl Netlink {
     }
 }
 
-/// Takes one of the kernel's refusals for success.
+/// Takes one of the kernel's refusals as success.
 fn unless(errno: i32, asked: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
     match asked {
         Err(NetlinkError::Kernel { errno: refusal, .. }) if refusal == errno => Ok(()),
@@ -185,12 +185,12 @@ fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
     message
 }
 
-/// Returns the scope that a route is made with: only what has that of a link can lead to another one's next hop.
+/// Returns the scope to give a route: only one with link scope can lead to another route's next hop.
 fn scope(route: &LinkRoute) -> RouteScope {
     if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link }
 }
 
-/// What is read of a message about an IPv4 route.
+/// What is used of a message about an IPv4 route.
 #[derive(Debug)]
 struct RouteAnswer {
     destination: Ipv4Net,
@@ -204,8 +204,8 @@ struct RouteAnswer {
 impl RouteAnswer {
     const HEADER: usize = 12;
 
-    /// Reads a `struct rtmsg` and the attributes behind it; `None` for one that no step makes: another family, table,
-    /// type or TOS, several next hops, or one that is an object of its own.
+    /// Reads a `struct rtmsg` and its attributes; `None` for a route that no step adds: another family, table, type or
+    /// TOS, several next hops, or a next hop object.
     fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
         let header = RouteHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a route without a header"))?;
         if header.address_family != AddressFamily::Inet

@@ -13,15 +13,15 @@ use tracing::debug;
 
 use super::netns::Worker;
 
-/// Whether frames that a bridge carries go through iptables, in the namespace of who reads it.
+/// Whether frames that a bridge carries go through iptables, in the reader's namespace.
 const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
-/// The UDP sockets of the namespace of the thread that reads it.
+/// The UDP sockets of the reading thread's namespace.
 const UDP_SOCKETS: &str = "/proc/thread-self/net/udp";
 /// The UDP port of a DHCP server (RFC 2131 §4.1).
 const SERVER_PORT: u16 = 67;
-/// How long iptables may be silent. It does not wait for others unless it is told to.
+/// How long iptables may be silent. It waits for others only if told to.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More than the policy and the rules of any chain that is to be read.
+/// More than the policy and rules of any chain worth reading.
 const LONGEST: u64 = 64 * 1024;
 
 /// Looks at a container's link, at the host's link that is its LAN, and at the host.
@@ -34,7 +34,7 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
         carrier: own.as_ref().map(|view| view.carrier),
         received: own.as_ref().map(|view| view.received),
         bridge_nf,
-        // A policy that nothing passes says nothing.
+        // A policy that no frame meets says nothing.
         forward_drop: (bridge_nf == Some(true)).then(forward_policy).flatten().map(|policy| policy == "DROP"),
         server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
         parent_is_bridge,
@@ -44,7 +44,7 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
     survey
 }
 
-/// Reads a setting that is on or off; `None` where the kernel does not have it.
+/// Reads a setting that is on or off; `None` if the kernel does not have it.
 fn setting(path: &str) -> Option<bool> {
     match fs::read_to_string(path).ok()?.trim() {
         "0" => Some(false),
@@ -53,31 +53,31 @@ fn setting(path: &str) -> Option<bool> {
     }
 }
 
-/// Tells whether a table of sockets (proc_net_tcp.txt) has one on the server's port.
+/// Returns whether a table of sockets (proc_net_tcp.txt) has one on the server's port.
 fn serves(table: &str) -> bool {
     let port = format!(":{SERVER_PORT:04X}");
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
 }
 
-/// Asks iptables for the policy of FORWARD, in the calling thread's namespace; `None` when it does not say.
+/// Asks iptables for the policy of FORWARD, in the calling thread's namespace; `None` if it does not say.
 fn forward_policy() -> Option<String> {
     let (ours, its) = UnixStream::pair().ok()?;
     ours.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut iptables = Command::new("iptables");
     iptables.args(["-S", "FORWARD"]).stdin(Stdio::null()).stdout(OwnedFd::from(its)).stderr(Stdio::null());
     let mut running = iptables.spawn().ok()?;
-    // The command has the other end of ours too: reading would not end before it is dropped.
+    // The command holds the writing end too: reading would not end until it is dropped.
     drop(iptables);
     let mut said = String::new();
     let read = ours.take(LONGEST).read_to_string(&mut said);
-    // One that has ended does not mind.
+    // One that has already ended does not mind.
     let _ = running.kill();
     let ended = running.wait();
     debug!(?read, ?ended, "asked iptables");
     policy_of(&said)
 }
 
-/// Returns the policy that `iptables -S FORWARD` says: `-P FORWARD DROP`.
+/// Returns the policy that `iptables -S FORWARD` prints: `-P FORWARD DROP`.
 fn policy_of(said: &str) -> Option<String> {
     said.lines().find_map(|line| line.strip_prefix("-P FORWARD ")).map(|policy| policy.trim().to_owned())
 }

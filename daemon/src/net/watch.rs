@@ -1,10 +1,10 @@
 //! Hearing of namespaces, links and addresses, in every namespace that the core has looked at, through one socket.
 //!
-//! With `NETLINK_LISTEN_ALL_NSID` a netlink socket gets the messages of every namespace that has a number in ours (its
-//! nsid). A worker that is inside a namespace registers it; from then on its number stands for its cookie here.
+//! With `NETLINK_LISTEN_ALL_NSID` a netlink socket gets the messages of every namespace that has a number (nsid) in
+//! ours. A worker inside a namespace registers it; from then on its number stands for its cookie here.
 //!
-//! When messages are lost the numbers mean nothing any more. All are forgotten, and the core is told: it looks at
-//! everything again, which registers it again.
+//! Once messages are lost, the numbers mean nothing. All are forgotten, and the core is told: it looks at everything
+//! again, which registers it again.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -30,17 +30,18 @@ use super::ready::Ready;
 use super::registrar::Registrar;
 use super::{Alarm, NetEvent, News};
 
-/// Messages that are read at a stretch, before other tasks of the loop have their turn.
+/// The most messages read at a stretch, before other tasks of the loop have their turn.
 const BATCH: u32 = 32;
-/// News that a message bears at most: a link's Ethernet address, that it is down, and its carrier.
+/// The most events from one message: a link's Ethernet address, that it is down, and its carrier.
 const NEWS: u32 = 3;
-/// News that the driver has not taken yet, at most. Whoever floods a namespace with changes fills the socket's buffer.
+/// The most events that the driver has not taken yet. Whoever floods a namespace with changes fills the socket's
+/// buffer.
 const UNTAKEN: usize = 1024;
 /// Several times what the socket holds.
 const MOST_DEAF: usize = 100_000;
 const NETNSA_NSID: u16 = 1;
 
-/// The watch's end that the loop runs.
+/// The loop's end of the watch.
 pub(super) struct Watch {
     socket: Ready<Arc<Socket>>,
     paths: Ready<Arc<Inotify>>,
@@ -49,7 +50,8 @@ pub(super) struct Watch {
 
 /// What one `recvmsg` brought.
 enum Read {
-    /// A datagram of that length, from the namespace of that number; `None` is our own, or the kernel's answer.
+    /// A datagram of that length, from the namespace of that number; `None` is our own namespace, or the kernel's
+    /// answer.
     Datagram(usize, Option<i32>),
     Nothing,
     Lost(Errno),
@@ -64,12 +66,12 @@ impl Watch {
         Ok(Self { socket, paths, teller: Teller { registrar, pool, events, places } })
     }
 
-    /// Reads and tells, for ever.
+    /// Reads and reports, for ever.
     pub(super) async fn run(self) {
         tokio::join!(self.hear_kernel(), self.hear_paths());
     }
 
-    /// Doubts the namespaces whose paths go.
+    /// Checks the namespaces whose paths went.
     async fn hear_paths(&self) {
         loop {
             let heard = match self.paths.wait().await {
@@ -89,7 +91,7 @@ impl Watch {
                 }
                 Ok(Heard::TooMuch) => self.teller.lost(&mut self.teller.room(1).await),
                 Ok(Heard::Nothing) => {}
-                Err(error) => return warn!(%error, "paths of namespaces that go are not heard of any more"),
+                Err(error) => return warn!(%error, "cannot watch paths of namespaces any more"),
             }
         }
     }
@@ -114,7 +116,7 @@ impl Watch {
                         }
                     }
                     Read::Lost(errno) => {
-                        warn!(%errno, "the kernel's news were lost; everything is looked at again");
+                        warn!(%errno, "kernel notifications were lost; looking at everything again");
                         self.teller.registrar.book().forget();
                         deaf = Deaf::Since(0);
                     }
@@ -134,9 +136,10 @@ impl Watch {
     }
 }
 
-/// Whether the kernel has lost a message for us, and how many of those before it were read since.
+/// Whether the kernel has lost a message for us, and how many earlier ones have been read since.
 ///
-/// It puts no more messages into the socket until that is read empty. Only then is a new look of use, and the core told.
+/// The kernel puts no more messages into the socket until it is read empty. Only then is a new look of use, and the
+/// core told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deaf {
     No,
@@ -144,7 +147,7 @@ enum Deaf {
 }
 
 impl Deaf {
-    /// Counts a message. Where messages come as fast as they are read, the core is told now and then nevertheless.
+    /// Counts a message. If messages come as fast as they are read, the core is still told now and then.
     fn for_too_long(&mut self) -> bool {
         match self {
             Self::No => false,
@@ -161,13 +164,13 @@ fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
     let got = match recvmsg::<NetlinkAddr>(socket.as_raw_fd(), &mut parts, Some(control), MsgFlags::MSG_DONTWAIT) {
         Ok(got) => got,
         Err(Errno::EAGAIN) => return Read::Nothing,
-        // ENOBUFS above all: the socket's buffer was full when something was to be told.
+        // Mostly ENOBUFS: the socket's buffer was full when the kernel had something to say.
         Err(errno) => return Read::Lost(errno),
     };
     if got.flags.contains(MsgFlags::MSG_TRUNC) {
         return Read::Lost(Errno::EMSGSIZE);
     }
-    // The kernel's port is 0. Another process may send us what it likes.
+    // The kernel's port is 0. Another process may send us anything.
     if got.address.is_some_and(|from| from.pid() != 0) {
         return Read::Datagram(0, None);
     }
@@ -192,7 +195,7 @@ struct Teller {
     places: Arc<Semaphore>,
 }
 
-/// Places for news that may be told.
+/// Room for events.
 type Room = OwnedSemaphorePermit;
 
 impl Teller {
@@ -200,17 +203,17 @@ impl Teller {
         Arc::clone(&self.places).acquire_many_owned(places).await.expect("nobody closes it")
     }
 
-    /// Tells of one thing. Without room too: that two messages came as one is no reason to keep one back.
+    /// Reports one event, even without room: two events in one message are no reason to hold one back.
     fn tell(&self, event: KernelEvent, room: &mut Room) {
         trace!(?event, "kernel event");
-        // A driver that is gone wants to know nothing.
+        // The driver may be gone.
         let _ = self.events.send(NetEvent::Kernel(News { event, _place: room.split(1) }));
     }
 
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
         let payload = message.payload();
         match message.message_type() {
-            // A container's numbers are its own affair, and by what port and token it asks for them is its choice.
+            // A container's numbers are its own affair, and it may ask for them by any port and token.
             libc::RTM_NEWNSID | NLMSG_ERROR | libc::RTM_DELNSID if from.is_some() => {}
             libc::RTM_NEWNSID if message.port_number() == self.registrar.port && message.sequence_number() != 0 => {
                 self.answered(message.sequence_number(), nsid_in(payload), room);
@@ -240,7 +243,7 @@ impl Teller {
     }
 
     fn link(&self, kind: u16, cookie: Cookie, link: &LinkAnswer, room: &mut Room) {
-        // A bridge tells with a family of its own, and RTM_DELLINK, that a port has left it.
+        // A bridge reports a port that has left it by RTM_DELLINK with the bridge family.
         if link.family != AddressFamily::Unspec {
             return;
         }
@@ -262,7 +265,7 @@ impl Teller {
         let (former, lost) = self.registrar.book().answered(token, nsid);
         debug!(?nsid, token, ?former, "a namespace is watched");
         if let Some(cookie) = former {
-            // Its number is another's: it is dead, whether or not that was told.
+            // Its number is another's now: it is dead, whether or not that was reported.
             self.tell(KernelEvent::NetnsDied { cookie }, room);
         }
         if lost {
@@ -276,7 +279,7 @@ impl Teller {
         match (message.sequence_number(), Errno::from_raw(code.saturating_neg())) {
             // It has a number already.
             (0, Errno::EEXIST) => {}
-            (0, errno) => warn!(%errno, "a namespace gets no number, so nothing is heard of it"),
+            (0, errno) => warn!(%errno, "a namespace gets no number, so its changes go unnoticed"),
             (token, errno) => {
                 debug!(%errno, token, "a namespace's number cannot be asked for");
                 self.answered(token, None, room);
@@ -288,7 +291,7 @@ impl Teller {
         }
     }
 
-    /// Looks whether the namespace of that number lives, and tells if not.
+    /// Checks whether the namespace of that number is alive, and reports if not.
     fn doubt(&self, number: i32) {
         let Some((cookie, path)) = self.registrar.book().check(number) else { return };
         let look = self.pool.run(move |worker| worker.find(number, &path, cookie));
@@ -297,7 +300,7 @@ impl Teller {
         tokio::spawn(async move {
             let _alarm = alarm;
             let found = look.await.unwrap_or(Found::Unclear);
-            debug!(?cookie, number, ?found, "a namespace's number was given free");
+            debug!(?cookie, number, ?found, "a namespace's number was freed");
             match found {
                 Found::Alive if teller.registrar.book().checked(number, cookie) => teller.doubt(number),
                 Found::Alive => {}
@@ -311,7 +314,7 @@ impl Teller {
         });
     }
 
-    /// Tells that anything may have happened.
+    /// Reports that anything may have happened.
     fn lost(&self, room: &mut Room) {
         self.registrar.book().forget();
         self.tell(KernelEvent::Missed, room);

@@ -23,32 +23,32 @@ const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
 const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unreadable");
 /// Facts about the file itself.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-/// Key of [`META`]: the format of this file.
+/// The key in [`META`] for the format of this file.
 const FORMAT_KEY: &str = "format";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
 const CACHE: usize = 128 << 10;
-/// The bytes of a record that is written only to see whether it could be: twice as many as one mostly has.
+/// The size of a record that is only written as a trial: twice that of a usual one.
 const TRIAL: usize = 1024;
-/// After a commit that failed the next one comes no sooner than this, and twice as long after each further failure: it
-/// opens the file again, which reads all of it.
+/// The pause after a failed commit, which doubles with each further failure: the next one reopens the file, which reads
+/// all of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest such pause: so much longer an ADD waits to hear that the disk is full.
+/// The longest such pause: an ADD may wait that much longer to hear that the disk is full.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A change in the shape in which it is written.
+/// A change in the form in which it is written.
 pub(super) enum Encoded {
     /// A record.
     Put(u64, Vec<u8>),
-    /// A record goes.
+    /// A record is removed.
     Remove(u64),
     /// An event.
     Note(Box<Event>),
 }
 
 impl Encoded {
-    /// Encodes a change. Fails for a path that is not UTF-8: JSON has no way to write it.
+    /// Encodes a change. Fails for a path that is not UTF-8, which JSON cannot express.
     pub(super) fn new(change: Change) -> Result<Self, serde_json::Error> {
         Ok(match change {
             Change::Put(BindingId(id), record) => Self::Put(id, serde_json::to_vec(&record)?),
@@ -57,7 +57,7 @@ impl Encoded {
         })
     }
 
-    /// Returns what shows whether there is room: a record that goes again with the same commit.
+    /// Returns a trial of whether there is room: a record that is added and removed in one commit.
     pub(super) fn trial() -> Vec<Self> {
         vec![Self::Put(u64::MAX, vec![0; TRIAL]), Self::Remove(u64::MAX)]
     }
@@ -79,13 +79,13 @@ pub(super) struct LeaseFile {
     failure: Option<Failure>,
     last_event: u64,
     runs: Runs,
-    /// Every record that was in it at the start was read.
+    /// Whether every record that was in it at the start was read.
     is_whole: bool,
-    /// It was not there at the start, and could not be made.
+    /// Whether it did not exist at the start and could not be created.
     is_missing: bool,
 }
 
-/// A commit that failed.
+/// A failed commit.
 struct Failure {
     pause: Duration,
     next_try: Instant,
@@ -95,9 +95,9 @@ struct Failure {
 enum Unusable {
     /// Its contents are wrong: it is set aside.
     Damaged(String),
-    /// Written by a later leasehold.
+    /// It was written by a later leasehold.
     Newer(u64),
-    /// The file may be whole, but cannot be worked with now.
+    /// The file may be intact, but cannot be used now.
     Failed(Box<redb::Error>),
 }
 
@@ -110,7 +110,7 @@ impl LeaseFile {
                 let aside = set_aside(&path)?;
                 tracing::error!(
                     file = %path.display(), %reason, kept = %aside.display(),
-                    "lease file damaged: set aside, starting without leases",
+                    "lease file damaged: set aside; starting without leases",
                 );
                 open_checked(&path)
             }
@@ -118,14 +118,14 @@ impl LeaseFile {
         };
         let (database, contents) = match opened {
             Ok((database, contents)) => {
-                // A new file is durable only when its name is.
+                // A new file is durable only once its name is.
                 sync_dir(&path)?;
                 (Some(database), contents)
             }
             Err(Unusable::Failed(error)) if is_for_want_of_writing(&error) => {
                 tracing::error!(
                     file = %path.display(), %error,
-                    "lease file cannot be written: leases are held as they stand, and ADDs refused, until it can be",
+                    "lease file cannot be written: until it can be, leases are held as they stand and ADDs refused",
                 );
                 let (_copy, contents) = read_copy(&path).map_err(|why| refuse(&path, why))?;
                 (None, contents)
@@ -145,19 +145,19 @@ impl LeaseFile {
         self.last_event
     }
 
-    /// Tells whether every record that was in it at the start was read.
+    /// Returns whether every record that was in it at the start was read.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Returns how long the next commit is to wait.
+    /// Returns how long the next commit must wait.
     pub(super) fn pause(&self) -> Duration {
         self.failure
             .as_ref()
             .map_or(Duration::ZERO, |failure| failure.next_try.saturating_duration_since(Instant::now()))
     }
 
-    /// Carries a reading out and answers it.
+    /// Carries out a read and answers it.
     pub(super) fn read(&mut self, reading: Reading) {
         let read = |database: &Database| guarded(|| reading.carry_out(database)).map_err(|error| cause(&error));
         let result = self.database().and_then(read);
@@ -169,13 +169,13 @@ impl LeaseFile {
 
     /// Makes changes durable, in order, all or none.
     ///
-    /// A failure to flush is a failure, though the changes may be read back: what the kernel could not write it keeps in
-    /// memory as if it had, so reading proves nothing.
+    /// A failure to flush is a failure, even if the changes can be read back: the kernel keeps what it could not write
+    /// in memory as if it had, so reading proves nothing.
     pub(super) fn commit(&mut self, changes: &[Encoded]) -> Result<(), StoreCause> {
         if changes.is_empty() {
             return Ok(());
         }
-        // Those of a failed commit are forgotten.
+        // The runs of a failed commit are forgotten.
         let mut runs = std::mem::take(&mut self.runs);
         let write = |database: &Database| guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e));
         match self.database().and_then(write) {
@@ -203,13 +203,14 @@ impl LeaseFile {
                 self.is_missing = false;
                 database
             }
-            // Never made anew here: a file that vanished is a failure, not an empty store.
+            // Never created here: a file that vanished is a failure, not an empty store.
             None => guarded(|| Ok(Builder::new().set_cache_size(CACHE).open(&self.path)?)).map_err(|e| cause(&e))?,
         };
         Ok(self.database.insert(database))
     }
 
-    /// Moves records that did not parse out of the way, in the file. Without room for that they stay where they are.
+    /// Moves records that did not parse out of the way, within the file. If there is no room for that, they stay where
+    /// they are.
     fn keep_aside(&mut self, unreadable: Vec<(u64, Vec<u8>)>) -> Result<(), StoreError> {
         if unreadable.is_empty() {
             return Ok(());
@@ -231,7 +232,7 @@ impl LeaseFile {
             .map_err(|e| cause(&e))
         });
         if let Err(cause) = moved {
-            tracing::error!(file = %self.path.display(), %cause, "unreadable records not moved");
+            tracing::error!(file = %self.path.display(), %cause, "cannot move unreadable records");
             self.database = None;
         }
         Ok(())
@@ -245,7 +246,7 @@ struct Contents {
     last_event: u64,
 }
 
-/// Opens or makes, checks and reads the file. One that is not made whole is not left there.
+/// Opens or creates, checks and reads the file. Leaves no file that could not be created whole.
 fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
     let was_there = path.exists();
     let opened = checked(path, || {
@@ -254,13 +255,13 @@ fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
         Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)
     });
     if opened.is_err() && !was_there {
-        // It may not be there; the first error is the one to tell.
+        // It may not be there; the first error is the one to report.
         let _ = fs::remove_file(path);
     }
     opened
 }
 
-/// Makes the file that there was no room for at the start. It is no new one where somebody has put one there since.
+/// Creates the file that could not be created at the start. Fails if somebody has put one there since.
 fn make(path: &Path) -> Result<Database, StoreCause> {
     let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
     match open_checked(path).map_err(|why| refuse(path, why)) {
@@ -273,7 +274,7 @@ fn make(path: &Path) -> Result<Database, StoreCause> {
     }
 }
 
-/// Reads a file that cannot be written, from a copy in memory: redb wants to write even where it only reads.
+/// Reads a file that cannot be written, from a copy in memory: redb writes even when it only reads.
 fn read_copy(path: &Path) -> Result<(Database, Contents), Unusable> {
     checked(path, || {
         let bytes = match fs::read(path) {
@@ -287,7 +288,7 @@ fn read_copy(path: &Path) -> Result<(Database, Contents), Unusable> {
     })
 }
 
-/// Returns whether all that keeps the file from being used is that nothing can be written there.
+/// Returns whether the only obstacle is that nothing can be written there.
 fn is_for_want_of_writing(error: &redb::Error) -> bool {
     use ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     let kinds = [ReadOnlyFilesystem, PermissionDenied, StorageFull, QuotaExceeded];
@@ -312,7 +313,7 @@ fn checked(path: &Path, open: impl FnOnce() -> Result<Database, Unusable>) -> Re
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
 }
 
-/// Returns the format of the file; a new file is given ours.
+/// Returns the format of the file; a new file gets ours.
 fn agree_on_format(database: &Database) -> Result<u64, redb::Error> {
     let txn = database.begin_write()?;
     let found = {
@@ -377,14 +378,15 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
 }
 
-/// Tells wrong contents from a device that cannot be worked with.
+/// Distinguishes wrong contents from an unusable device.
 fn judge(error: impl Into<redb::Error>) -> Unusable {
     let error = error.into();
     match &error {
         redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
             Unusable::Failed(Box::new(error))
         }
-        // A file of another redb is whole, only not for us; `DatabaseAlreadyOpen` is somebody else's open file.
+        // A file of another redb version is intact, only not for us; `DatabaseAlreadyOpen` means somebody else has it
+        // open.
         redb::Error::UpgradeRequired(_) | redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => {
             Unusable::Failed(Box::new(error))
         }
@@ -408,7 +410,7 @@ fn cause(error: &redb::Error) -> StoreCause {
     }
 }
 
-/// Renames the file to a name that says what it is and that is not taken.
+/// Renames the file to an unused name that says what it is.
 fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let seconds = unix_seconds();
     let aside = (seconds..)

@@ -1,7 +1,7 @@
 //! The journal of events: the latest ones, numbered in order for as long as the file lives.
 //!
-//! Of a run of events that say the same of an attachment ([`Event::continuing`]) the last stands for all; the numbers of
-//! the others stay empty.
+//! The last of a run of events that say the same about an attachment ([`Event::continuing`]) stands for all; the
+//! numbers of the others stay unused.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,12 +17,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::Job;
 
-/// Number to event as JSON. A file of before this table is read as one without events, and an older leasehold leaves
-/// the table alone: it needs no format of its own.
+/// Number to event as JSON. A file older than this table is read as one without events, and an older leasehold leaves
+/// the table alone, so it needs no format of its own.
 const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
-/// So many are kept.
+/// How many events are kept.
 pub(crate) const KEPT: u64 = 10_000;
-/// The most that are read at once, so that a reader holds up no transaction for more than a millisecond or two.
+/// The most events read at once, so that a reader holds up no transaction for more than a millisecond or two.
 pub(crate) const MOST: usize = 1_000;
 
 /// An event with its number.
@@ -39,11 +39,11 @@ pub(crate) struct Numbered {
 pub(crate) struct Read {
     /// The events, in order.
     pub(crate) events: Vec<Numbered>,
-    /// The number of the last one that was looked at: the next reading comes after it.
+    /// The number of the last event looked at: the next read starts after it.
     pub(crate) next_after: u64,
 }
 
-/// What is to be read.
+/// What to read.
 #[derive(Debug)]
 pub(super) struct Reading {
     after: u64,
@@ -76,8 +76,8 @@ impl Journal {
 
     /// Reads the oldest events after number `after`, at most `limit` and [`MOST`].
     ///
-    /// No event has a number below one that was told before, unless the file was set aside; then numbers begin anew, and
-    /// who asks for what is after the last event gets all from the first on.
+    /// Numbers only grow, unless the file was set aside; then they begin anew, and a reader that asks for what comes
+    /// after the last event gets everything from the first on.
     pub(crate) async fn read(&self, after: u64, limit: usize) -> Result<Read, JournalError> {
         let (answer, read) = oneshot::channel();
         let reading = Reading { after, limit: limit.min(MOST), answer };
@@ -85,13 +85,13 @@ impl Journal {
         read.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::Failed)
     }
 
-    /// Waits until there is an event after number `after`; at once where there is one, or where numbers began anew.
+    /// Waits until there is an event after number `after`; returns at once if there is one, or if numbers began anew.
     pub(crate) async fn wait(&mut self, after: u64) -> Result<(), JournalError> {
         self.last.wait_for(|last| *last != after).await.map(|_| ()).map_err(|_| JournalError::Closed)
     }
 }
 
-/// The last event of each attachment that the next may stand for too, as far as this process wrote it: the hash of the
+/// The last event of each attachment, written by this process, that the next one may stand for: the hash of the
 /// attachment to the event's number. After a restart a new run begins.
 #[derive(Debug, Default)]
 pub(super) struct Runs(HashMap<u64, u64>);
@@ -106,7 +106,7 @@ impl Runs {
 
 /// Adds events, and drops the oldest beyond [`KEPT`]. Returns the number of the last.
 ///
-/// When it fails, or the transaction does, `runs` is worth nothing any more.
+/// If it or the transaction fails, `runs` is no longer valid.
 pub(super) fn append(txn: &WriteTransaction, events: &[&Event], runs: &mut Runs) -> Result<u64, redb::Error> {
     let mut table = txn.open_table(EVENTS)?;
     let mut number = table.last()?.map_or(0, |(number, _)| number.value());
@@ -156,7 +156,7 @@ impl Reading {
         let _ = self.answer.send(result);
     }
 
-    /// Reads what is asked for. An event that a later leasehold wrote, or that is damaged, is left out.
+    /// Reads what is asked for. Leaves out an event that a later leasehold wrote, or that is damaged.
     pub(super) fn carry_out(&self, database: &Database) -> Result<Read, redb::Error> {
         let table = match database.begin_read()?.open_table(EVENTS) {
             Ok(table) => table,

@@ -1,4 +1,4 @@
-//! The state directory, and the lock that makes it one daemon's.
+//! The state directory, and the lock that reserves it for one daemon.
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
@@ -12,26 +12,26 @@ use tracing::{error, info, warn};
 use super::StoreError;
 use crate::lock::{Lock, LockError};
 
-/// Between two tries for a directory that another daemon has.
+/// The pause between two tries for a directory that another daemon has.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The lock on a state directory, held as long as the value lives.
 ///
-/// redb locks its file too, but gives the lock up while the file is reopened after a failure, and does not say who
-/// holds it.
+/// redb locks its file too, but gives the lock up while it reopens the file after a failure, and does not say who holds
+/// it.
 #[derive(Debug)]
 pub(crate) struct DirLock {
-    /// `None` where there is no file, and nobody can make one.
+    /// `None` if there is no file and nobody can create one.
     _lock: Option<Lock>,
 }
 
 impl DirLock {
-    /// Makes the directory (0700) if it is missing, and locks it. An existing directory is not changed.
+    /// Creates the directory (0700) if it is missing, and locks it. An existing directory is not changed.
     ///
-    /// Waits for another daemon that works there, and says which: one that stops, or that this one is to take over from.
+    /// Waits for another daemon that works there, and says which: one that is stopping, or that this one is to replace.
     pub(crate) async fn take(dir: &Path) -> Result<Self, StoreError> {
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
-            // Said with what it is to hold.
+            // Logged with the other faults.
             Err(error) if has_no_room(&error) => {}
             made => made.map_err(|source| StoreError::Directory { doing: "create", path: dir.to_owned(), source })?,
         }
@@ -41,7 +41,7 @@ impl DirLock {
             match Lock::try_take(&path) {
                 Ok(lock) => {
                     if named.is_some() {
-                        info!(state_dir = %dir.display(), "state directory free");
+                        info!(state_dir = %dir.display(), "the state directory is free");
                     }
                     return Ok(Self { _lock: Some(lock) });
                 }
@@ -56,7 +56,7 @@ impl DirLock {
                     sleep(PAUSE).await;
                 }
                 Err(LockError::Io(error)) if has_no_room(&error) => {
-                    error!(state_dir = %dir.display(), %error, "state directory not locked: no file can be made there");
+                    error!(state_dir = %dir.display(), %error, "cannot lock the state directory: no file can be created there");
                     return Ok(Self { _lock: None });
                 }
                 Err(source) => return Err(StoreError::Lock { path, source }),
@@ -65,7 +65,7 @@ impl DirLock {
     }
 }
 
-/// Returns whether a file system that cannot be written, or is full, is all that is wrong.
+/// Returns whether the only fault is a file system that is full or cannot be written.
 fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

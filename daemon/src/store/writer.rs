@@ -1,4 +1,4 @@
-//! The writer thread: takes what waits, commits it as one, answers each; then reads for whoever asks.
+//! The writer thread: takes all waiting jobs, commits them as one, answers each; then carries out the reads.
 
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -11,23 +11,23 @@ use tokio::sync::watch;
 use super::file::{Encoded, LeaseFile};
 use super::{Job, Persisted};
 
-/// The most jobs that are taken together: bounds what the first of them waits for the others.
+/// The most jobs taken together: bounds how long the first of them waits for the others.
 const GROUP: usize = 512;
 
 /// All that the thread has.
 pub(super) struct Writer {
     pub(super) file: LeaseFile,
-    /// Where the ends of transactions go.
+    /// Where the results of transactions go.
     pub(super) events: UnboundedSender<Persisted>,
     /// Where the number of the last event goes.
     pub(super) last_event: watch::Sender<u64>,
 }
 
 impl Writer {
-    /// Runs until it is told to end, and what was asked for before is done.
+    /// Runs until told to end, with all earlier jobs done.
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(first) = queue.recv() {
-            // After a failure: what comes meanwhile shares the next try.
+            // After a failure, what comes meanwhile shares the next try.
             thread::sleep(self.file.pause());
             let (mut writes, mut readings, mut closing) = (Vec::new(), Vec::new(), false);
             for job in std::iter::once(first).chain(queue.try_iter()).take(GROUP) {
@@ -38,7 +38,7 @@ impl Writer {
                 }
             }
             for persisted in self.commit(writes) {
-                // Nobody listens any more while the daemon stops; what is queued is written all the same.
+                // While the daemon stops nobody listens any more; what is queued is still written.
                 let _ = self.events.send(persisted);
             }
             self.last_event.send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
@@ -55,7 +55,7 @@ impl Writer {
         let mut encoded = Vec::with_capacity(group.len());
         for (op, changes) in group {
             let result = match changes.into_iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
-                // Whoever writes nothing asks whether it could.
+                // A transaction without changes asks whether writing is possible.
                 Ok(nothing) if nothing.is_empty() => {
                     encoded.extend(Encoded::trial());
                     Ok(())
@@ -64,7 +64,7 @@ impl Writer {
                     encoded.append(&mut changes);
                     Ok(())
                 }
-                Err(error) => Err(StoreCause::Failed(format!("record cannot be written as JSON: {error}"))),
+                Err(error) => Err(StoreCause::Failed(format!("cannot write the record as JSON: {error}"))),
             };
             answers.push(Persisted { op, result });
         }

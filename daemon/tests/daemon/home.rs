@@ -16,17 +16,17 @@ use tempfile::TempDir;
 
 pub(crate) const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// How long anything may take before it counts as never.
+/// How long anything may take before it counts as failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The directories of one daemon, and where it reports its readiness.
+/// The directories of one daemon, and the socket where it reports readiness.
 pub(crate) struct Home {
     pub(crate) dir: TempDir,
     pub(crate) notify: UnixDatagram,
 }
 
 impl Home {
-    /// `None` where namespaces cannot be made: the test is skipped then, which on CI is a failure.
+    /// `None` if namespaces cannot be made: the test is then skipped, which is a failure on CI.
     pub(crate) fn new() -> Option<Self> {
         let unshare = Command::new("unshare").args(["--map-root-user", "--net", "true"]).status();
         if !unshare.is_ok_and(|status| status.success()) {
@@ -48,7 +48,7 @@ impl Home {
         self.dir.path().join("cni/dhcp.sock")
     }
 
-    /// What stands for libcni's cache of running containers.
+    /// The stand-in for libcni's cache of running containers.
     pub(crate) fn cache(&self) -> PathBuf {
         self.dir.path().join("cache")
     }
@@ -90,8 +90,8 @@ impl Home {
         daemon
     }
 
-    /// Starts a daemon with a socket at `path` that is passed as systemd does it: descriptor 3, and a LISTEN_PID that is
-    /// the daemon's own.
+    /// Starts a daemon with a socket at `path`, passed as systemd does: as descriptor 3, with the daemon's own
+    /// LISTEN_PID.
     pub(crate) fn activated(&self, path: &Path, before: impl FnOnce()) -> Daemon {
         let listener = UnixListener::bind(path).unwrap();
         before();
@@ -103,7 +103,7 @@ impl Home {
         self.ready(shell)
     }
 
-    /// What the daemon tells the service manager next.
+    /// Returns what the daemon tells the service manager next.
     pub(crate) fn told(&self) -> Option<String> {
         let mut bytes = [0; 4096];
         let length = self.notify.recv(&mut bytes).ok()?;
@@ -137,7 +137,7 @@ impl Daemon {
         kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
     }
 
-    /// Reads the log to its end, which is the daemon's end.
+    /// Reads the log to its end, when the daemon ends.
     pub(crate) fn log(&mut self) -> String {
         let mut log = Vec::new();
         self.0.stderr.take().unwrap().read_to_end(&mut log).unwrap();
@@ -190,7 +190,7 @@ pub(crate) fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// A namespace with an interface that nobody answers on; gone when dropped.
+/// A namespace with an interface where nobody answers; it goes when dropped.
 pub(crate) struct Silence(pub(crate) Pid);
 
 impl Drop for Silence {
@@ -199,8 +199,7 @@ impl Drop for Silence {
     }
 }
 
-/// Starts a daemon with so many open files, and beside it, in a namespace that it may enter, an interface that nobody
-/// answers on.
+/// Starts a daemon with a limit of open files and, in a namespace that it may enter, an interface where nobody answers.
 pub(crate) fn with_silence(home: &Home, files: u32) -> (Daemon, Silence) {
     let mut shell = Command::new("unshare");
     // The namespace belongs to the same user namespace as the daemon, so the daemon may enter it.
@@ -216,7 +215,7 @@ pub(crate) fn with_silence(home: &Home, files: u32) -> (Daemon, Silence) {
     (daemon, Silence(Pid::from_raw(pid.trim().parse().unwrap())))
 }
 
-/// Reads a daemon's log until it says something.
+/// Reads a daemon's log until a text appears.
 pub(crate) fn said(log: &mut impl BufRead, what: &str) -> String {
     let mut lines = String::new();
     while !lines.contains(what) {

@@ -1,4 +1,4 @@
-//! Starting, stopping, and what is said of it.
+//! Starting, stopping, and what the daemon says about it.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! What a host lacks, or does not do.
+//! What a host may lack or fail to do.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::home::*;
 
-/// What a process has in memory, in KiB.
+/// The memory of a process, in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -24,7 +24,7 @@ fn resident(pid: u32) -> u64 {
 fn a_log_that_nobody_reads_holds_nothing_up() {
     let Some(home) = Home::new() else { return };
     let mut daemon = home.start();
-    // A small pipe, and more lines than it takes.
+    // A small pipe, and more lines than fit.
     let pipe = daemon.0.stderr.as_ref().unwrap();
     fcntl(pipe, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     for _ in 0..100 {
@@ -112,7 +112,7 @@ fn a_missing_mount_and_a_missing_capability_are_told_apart() {
     let answer = home.ask(&add("c1", &format!("/proc/{}/ns/net", other.0)));
     assert!(answer.contains("takes CAP_SYS_PTRACE"), "{answer}");
 
-    // As `ip netns` leaves it where its mount does not come through.
+    // As `ip netns` leaves it if its mount does not come through.
     let bare = home.dir.path().join("netns");
     fs::write(&bare, "").unwrap();
     fs::set_permissions(&bare, fs::Permissions::from_mode(0o000)).unwrap();

@@ -1,6 +1,6 @@
-//! The program as an operator meets it: starting, stopping, and what it says when it cannot.
+//! The program as an operator sees it: starting, stopping, and what it says when it cannot.
 //!
-//! Each daemon runs in a network namespace of its own, so that nothing of the host's is touched.
+//! Each daemon runs in its own network namespace, so the host is not touched.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 mod home;

@@ -1,4 +1,4 @@
-//! The socket, who has it, and what is left beside it.
+//! The socket, who has it, and the files beside it.
 
 use std::fs;
 use std::io::BufReader;
@@ -68,9 +68,9 @@ fn a_second_daemon_waits_for_the_first_and_takes_over() {
     let (third, mut third_log) = begin(&other);
     said(&mut third_log, &waiting);
     third.signal(Signal::SIGTERM);
-    said(&mut third_log, "stopped before it began");
+    said(&mut third_log, "stopped before it started");
     assert!(!other.exists());
-    // Whoever asks the socket meanwhile is answered, so that what replaces daemons goes on.
+    // Callers are answered meanwhile, so that whatever replaces daemons can go on.
     assert!(home.list(&[]).status.success());
     assert_eq!(fs::read_to_string(&pid_file).unwrap(), first.pid().to_string());
 
@@ -145,7 +145,8 @@ fn a_spooled_del_is_carried_out_at_the_start() {
     let file = spool::path(&home.socket(), &request);
     fs::write(&file, serde_json::to_vec(&request).unwrap()).unwrap();
     let _daemon = home.start();
-    // The list is asked after the spooled call, so its answer says that the loop has turned; the file follows at once.
+    // The list is requested after the spooled call, so its answer shows that the loop has turned; the file goes right
+    // after.
     assert!(home.list(&[]).status.success());
     let deadline = Instant::now() + PATIENCE;
     while file.exists() {

@@ -1,4 +1,4 @@
-//! The state directory, and what else is written.
+//! The state directory, and the other files that are written.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -56,7 +56,7 @@ fn store_half(path: &Path) {
 fn a_daemon_without_leases_looks_for_containers_that_run() {
     let Some(home) = Home::new() else { return };
     fs::create_dir(home.cache()).unwrap();
-    // A container of containerd's that has ended long ago, and a file of which nothing can be made.
+    // A container of containerd that ended long ago, and an unusable file.
     let ended = include_str!("../../src/adopt/ctr.json").replace("/proc/15021/", "/proc/4194304/");
     fs::write(home.cache().join("lan-default-c1-eth0"), ended).unwrap();
     fs::write(home.cache().join("broken"), "{").unwrap();
@@ -98,7 +98,7 @@ fn the_process_id_is_in_its_file_while_the_daemon_runs() {
     command.arg("--pid-file").arg(&file);
     let daemon = home.ready(command);
     assert_eq!(fs::read_to_string(&file).unwrap(), daemon.pid().to_string());
-    // One that may not run does not touch it.
+    // A daemon that must not run does not touch it.
     let mut second = home.command();
     second.env("LEASEHOLD_STATE_DIR", home.dir.path().join("other"));
     let (status, _) = Daemon(second.arg("--pid-file").arg(&file).spawn().unwrap()).ended();

@@ -11,7 +11,7 @@ use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::Process;
 
-/// containerd on a host's namespace.
+/// containerd in a host's namespace.
 #[derive(Debug)]
 pub struct Containerd {
     host: Netns,
@@ -46,7 +46,7 @@ impl Engine for Containerd {
     }
 
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error> {
-        // Its cgroup is named after it, which no sandbox hides.
+        // Its cgroup is named after it, and a sandbox does not hide cgroups.
         let id = format!("{id}-{}", self.host.sandbox().keeper());
         let (socket, root) = (self.dir.join("sock"), self.dir.join("rootfs"));
         let (socket, root) = (socket.to_string_lossy(), root.to_string_lossy());

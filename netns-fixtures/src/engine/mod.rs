@@ -1,5 +1,5 @@
-//! Container engines, which call CNI plugins as nobody imagined. What they see at `/etc/cni`, `/usr/lib/cni` and
-//! `/var/lib` is their sandbox's own.
+//! Container engines, which call CNI plugins in ways that nobody imagined. They see their sandbox's own `/etc/cni`,
+//! `/usr/lib/cni` and `/var/lib`.
 
 mod containerd;
 mod podman;
@@ -16,7 +16,7 @@ use crate::error::{Doing, Error};
 use crate::need::Need;
 use crate::netns::Netns;
 
-/// An engine on a host's namespace, with one CNI network and containers of busybox alone.
+/// An engine in a host's namespace, with one CNI network and busybox containers only.
 pub trait Engine: Sized {
     /// What it needs.
     const NEEDS: &[Need];
@@ -24,20 +24,20 @@ pub trait Engine: Sized {
     /// Starts it with `network`, a CNI configuration, as its only network, and `plugin` as the IPAM plugin `dhcp`.
     fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error>;
 
-    /// Runs a command of busybox in a container of its own to its end, and returns what it printed.
+    /// Runs a busybox command in a new container to its end, and returns what it printed.
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error>;
 }
 
 /// Where engines look for CNI plugins.
 const PLUGINS: &str = "/usr/lib/cni";
 
-/// Puts a plugin in the place of the IPAM plugin `dhcp`, for the sandbox's processes, as an administrator does.
+/// Replaces the IPAM plugin `dhcp` with a plugin, for the sandbox's processes, as an administrator would.
 pub fn install_plugin(host: &Netns, plugin: &Path) -> Result<(), Error> {
     host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/dhcp")], "").map(drop)
 }
 
-/// Makes a host ready for an engine: the network and the plugins where it looks, a root file system for its containers.
-/// Returns the directory that the last is in, as `rootfs`.
+/// Prepares a host for an engine: the network and the plugins where it looks, and a root file system for its
+/// containers, as `rootfs` in the returned directory.
 fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<PathBuf, Error> {
     let dir = host.sandbox().dir(name)?;
     // Read before anything covers it.
@@ -52,13 +52,13 @@ fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<P
     }
     install_plugin(host, &plugin)?;
     host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
-    // The first in the order of names is the one that counts.
+    // The first by name is the one that counts.
     host.run_command("tee", &["/etc/cni/net.d/10-lan.conflist"], &network_list(network).to_string())?;
     make_root(&dir)?;
     Ok(dir)
 }
 
-/// Returns a list of the one plugin that a configuration is of.
+/// Returns a list with the one plugin of a configuration.
 fn network_list(network: &Value) -> Value {
     let mut plugin = network.clone();
     let (version, name) = (plugin["cniVersion"].take(), plugin["name"].take());

@@ -11,13 +11,13 @@ use crate::error::Error;
 use crate::need::Need;
 use crate::netns::Netns;
 
-/// Podman on a host's namespace.
+/// Podman in a host's namespace.
 #[derive(Debug)]
 pub struct Podman {
     host: Netns,
     dir: PathBuf,
     network: String,
-    /// Its containers' cgroup, from the root of all, which no sandbox hides.
+    /// Its containers' cgroup, from the root of all: a sandbox does not hide cgroups.
     cgroup: String,
 }
 
@@ -57,7 +57,7 @@ impl Podman {
         Ok(self.container(&["--detach", "--name", name], &["sleep", "1000000"])?.trim().to_owned())
     }
 
-    /// Runs a command of busybox in a container that runs, and returns what it printed.
+    /// Runs a busybox command in a running container, and returns what it printed.
     pub fn exec(&self, name: &str, command: &[&str]) -> Result<String, Error> {
         self.podman(&[&["exec", name, "/bin/busybox"], command].concat())
     }
@@ -68,7 +68,7 @@ impl Podman {
     }
 
     fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
-        // Its own limits are higher than what a container without CAP_SYS_RESOURCE may ask for.
+        // Its own limits are higher than a container without CAP_SYS_RESOURCE may ask for.
         let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
         let place = ["--cgroups", "no-conmon", "--cgroup-parent", &self.cgroup, "--network", &self.network];
         self.podman(&[&["run"], how, &limits, &place, &["localhost/busybox:latest", "/bin/busybox"], command].concat())
@@ -92,7 +92,7 @@ impl Podman {
 
 impl Drop for Podman {
     fn drop(&mut self) {
-        // A group that is in use stays, and most controllers have none.
+        // A group in use stays, and most controllers have none.
         cgroup::remove(self.cgroup.trim_start_matches('/'));
     }
 }

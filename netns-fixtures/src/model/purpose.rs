@@ -41,7 +41,7 @@ impl Purpose {
         }
     }
 
-    /// Tells whether the client speaks from its leased address.
+    /// Returns whether the client speaks from its leased address.
     pub(super) fn speaks_as_leased(self) -> bool {
         matches!(self, Self::Renew | Self::Rebind | Self::Release)
     }
@@ -51,12 +51,12 @@ impl Purpose {
         matches!(self, Self::Renew | Self::Rebind)
     }
 
-    /// Tells whether the message goes to one server alone.
+    /// Returns whether the message goes to one server alone.
     pub(super) fn unicast(self) -> bool {
         matches!(self, Self::Renew | Self::Release)
     }
 
-    /// Tells whether the client only gives something back.
+    /// Returns whether the client only gives something back.
     pub(super) fn gives_back(self) -> bool {
         matches!(self, Self::Decline | Self::Release)
     }

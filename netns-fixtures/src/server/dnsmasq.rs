@@ -17,13 +17,14 @@ pub struct DnsmasqConfig {
     pub ifname: String,
     /// The addresses.
     pub pool: RangeInclusive<Ipv4Addr>,
-    /// The lease time; two minutes at least.
+    /// The lease time, at least two minutes.
     pub lease_time: Duration,
-    /// T1 and T2, where they are not to be dnsmasq's own.
+    /// T1 and T2, unless dnsmasq's own.
     pub timers: Option<(Duration, Duration)>,
-    /// Whether it does what it does of itself: ping an address for three seconds before it offers it, and serve nobody meanwhile.
+    /// Whether it behaves as by default: it pings an address for three seconds before offering it, and serves nobody
+    /// meanwhile.
     pub ping: bool,
-    /// Whether it tells of every option, or of every message alone.
+    /// Whether it logs every option, or only every message.
     pub verbose: bool,
     /// More arguments: `--dhcp-option=...`.
     pub more: Vec<String>,
@@ -60,7 +61,7 @@ pub struct DnsmasqProgram;
 pub type Dnsmasq = Server<DnsmasqProgram>;
 
 impl Dnsmasq {
-    /// Drops every ACK that it sends from now on, with nftables. It gives its leases out all the same.
+    /// Drops every ACK that it sends from now on, with nftables. It still grants its leases.
     pub fn lose_acks(&self) -> Result<(), Error> {
         // Its first option is the message type: 8 bytes of UDP, 240 of the message, code and length before the value.
         let rules =
@@ -81,7 +82,7 @@ impl Program for DnsmasqProgram {
         let (first, last) = (config.pool.start(), config.pool.end());
         let seconds = config.lease_time.as_secs();
         let mut command = Command::new("dnsmasq");
-        // Debug mode stays in the foreground and as the user that it is, which a user namespace wants.
+        // In debug mode it stays in the foreground and keeps its user, as a user namespace requires.
         command
             .args(["--conf-file=/dev/null", "--no-daemon", "--log-facility=-"])
             .args(config.verbose.then_some("--log-dhcp"))
@@ -103,7 +104,7 @@ impl Program for DnsmasqProgram {
 
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error> {
         let text = String::from_utf8_lossy(file);
-        // A `duid` line is the server's own, for DHCPv6.
+        // A `duid` line is the server's own DUID, for DHCPv6.
         text.lines().filter(|line| !line.starts_with("duid")).map(parse_lease).collect()
     }
 }

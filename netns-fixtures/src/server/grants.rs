@@ -16,7 +16,7 @@ pub struct Grants {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
-    /// T1 and T2, where the server is to name them.
+    /// T1 and T2, if the server is to send them.
     pub timers: Option<(Duration, Duration)>,
     /// The router (3).
     pub router: Ipv4Addr,
@@ -46,7 +46,7 @@ impl Default for Grants {
 }
 
 impl Grants {
-    /// Returns what option 121 is for the routes (RFC 3442), empty without routes.
+    /// Returns the value of option 121 for the routes (RFC 3442), empty without routes.
     pub(super) fn classless_routes(&self) -> Vec<u8> {
         let route = |(to, via): &(Ipv4Net, Ipv4Addr)| {
             let significant = usize::from(to.prefix_len().div_ceil(8));

@@ -1,5 +1,5 @@
-//! ISC's dhcpd. Its leases may last seconds. One that is renewed in the first quarter of its time it extends by
-//! nothing (`dhcp-cache-threshold`).
+//! ISC's dhcpd. Its leases may last seconds. It does not extend one that is renewed in the first quarter of its time
+//! (`dhcp-cache-threshold`).
 
 use std::fmt::Write;
 use std::process::Command;
@@ -35,7 +35,7 @@ impl Program for IscProgram {
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error> {
         let text = String::from_utf8_lossy(file);
         let records = text.split("\nlease ").skip(1).map(|record| record.split("\n}").next().unwrap_or(record));
-        // A lease that was never given out has no client.
+        // A lease that was never granted has no client.
         records.filter(|record| record.contains("hardware ethernet ")).map(parse_lease).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Kea's DHCPv4 server. Its leases may last seconds, and its lease file gets a line for every change, if there is to be one.
+//! Kea's DHCPv4 server. Its leases may last seconds, and its lease file, if it has one, gets a line for every change.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -20,13 +20,13 @@ pub struct KeaConfig {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
-    /// T1 and T2, where the server is to name them.
+    /// T1 and T2, if the server is to send them.
     pub timers: Option<(Duration, Duration)>,
     /// Options, as Kea's configuration has them: `{"name": "routers", "data": "10.7.0.1"}`.
     pub options: Vec<Value>,
-    /// Addresses kept for one hardware address each.
+    /// Addresses reserved for one hardware address each.
     pub reservations: Vec<(Mac, Ipv4Addr)>,
-    /// Whether leases go into the lease file. Else they live in memory alone, and the file stays empty.
+    /// Whether leases go into the lease file; otherwise they live in memory only, and the file stays empty.
     pub persist: bool,
 }
 
@@ -125,7 +125,7 @@ fn parse_lease(line: &str) -> Result<Lease, Error> {
         client_id: fields[2].to_owned(),
         began: Some(expires.saturating_sub(lifetime)),
         expires,
-        // 1 is declined, 2 is expired and taken back.
+        // 1 is declined, 2 is expired and reclaimed.
         held: state == 0 && lifetime > 0,
     })
 }

@@ -1,7 +1,7 @@
 //! DHCP servers: the real ones, one file each, as children with a generated configuration and a readable lease file.
 //!
-//! [`Grants`] say what a server gives out in words that all of them know; `DnsmasqConfig` and `KeaConfig` add what only
-//! one of them does.
+//! [`Grants`] say what a server gives out in terms that all share; `DnsmasqConfig` and `KeaConfig` add what only one of
+//! them has.
 
 mod dnsmasq;
 mod grants;

@@ -76,7 +76,7 @@ impl ModelServer {
         self.shared.lock().server.violations().to_vec()
     }
 
-    /// Does something to the server: another configuration, a restart.
+    /// Changes the server: another configuration, a restart.
     pub fn with<T>(&self, change: impl FnOnce(&mut Server) -> T) -> T {
         change(&mut self.shared.lock().server)
     }
@@ -112,7 +112,7 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // Its panic was printed; a second one here would hide it.
+        // Its panic has been printed; a second one here would hide it.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -170,7 +170,7 @@ impl Serve {
         }
     }
 
-    /// Takes in a datagram, if one has come. The inner value is its answer.
+    /// Takes a datagram, if one has come. The inner value is its answer.
     fn receive(&self) -> Result<Option<Option<Reply>>, Error> {
         let mut payload = [0; 2048];
         let mut control = nix::cmsg_space!(nix::libc::in_pktinfo);

@@ -15,9 +15,9 @@ use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
 use crate::wait::{until_file, until_found};
 
-/// A program that serves DHCP: how it is told what to do, and how its lease file is read.
+/// A DHCP server's program: how to configure it, and how to read its lease file.
 pub trait Program: Debug {
-    /// What it gives out, and what else only this program knows.
+    /// What it gives out, and what only this program has.
     type Config: Clone + Debug + Default + From<Grants>;
     /// Its name.
     const NAME: &str;
@@ -25,15 +25,15 @@ pub trait Program: Debug {
     const NEEDS: &[Need];
     /// The shortest lease that it grants.
     const SHORTEST: Duration;
-    /// Whether it answers a RENEW of what is not the client's with a NAK, or not at all.
+    /// Whether it answers a RENEW of an address that is not the client's with a NAK, or not at all.
     const REFUSES_RENEWALS: bool;
-    /// A line that it says when it is about to serve.
+    /// A line that it writes when it is about to serve.
     const READY: &str;
 
     /// Returns the command that serves on [`Lan::IFNAME`] in the foreground.
     fn command(config: &Self::Config, place: &Place) -> Result<Command, Error>;
 
-    /// Reads a whole lease file: every record, oldest first. The last one of an address is what holds.
+    /// Reads a whole lease file: every record, oldest first. The last one of an address counts.
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error>;
 }
 
@@ -61,8 +61,8 @@ impl Place {
         Ok(path)
     }
 
-    /// Returns a copy of a program, which no AppArmor profile knows: Debian's profiles let these servers use no files but
-    /// the system's own.
+    /// Returns a copy of a program, which no AppArmor profile covers: Debian's profiles only let these servers use the
+    /// system's own files.
     pub fn unconfined(&self, program: &str) -> Result<PathBuf, Error> {
         let original = Need::program(program).ok_or_else(|| Error::NotBuilt(program.into()))?;
         let copy = self.file(program);
@@ -80,13 +80,13 @@ pub struct Lease {
     pub address: Ipv4Addr,
     /// The client's hardware address, as text.
     pub mac: String,
-    /// The client identifier as the server writes it (`01:02:...`), empty when it writes none.
+    /// The client identifier as the server writes it (`01:02:...`), empty if it writes none.
     pub client_id: String,
-    /// When it began, in seconds since the epoch, where the server writes that.
+    /// When it began, in seconds since the epoch, if the server writes that.
     pub began: Option<u64>,
     /// When it ends, in seconds since the epoch.
     pub expires: u64,
-    /// Whether a client holds it: it is given out, and was not released.
+    /// Whether a client holds it: it was granted, and not released.
     pub held: bool,
 }
 
@@ -112,8 +112,8 @@ impl<P: Program> Server<P> {
         Ok(server)
     }
 
-    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, as one
-    /// does that takes over.
+    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, as for a
+    /// takeover.
     pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
         let mut server = Self::new(netns, self.config.clone())?;
         fs::copy(self.place.lease_file(), server.place.lease_file()).doing(|| "copy the lease file".to_owned())?;
@@ -141,7 +141,7 @@ impl<P: Program> Server<P> {
         self.launch()
     }
 
-    /// Forgets all leases of a server that is stopped.
+    /// Forgets all leases of a stopped server.
     pub fn forget_leases(&mut self) -> Result<(), Error> {
         self.place.write("leases", "").map(drop)
     }
@@ -151,7 +151,7 @@ impl<P: Program> Server<P> {
         P::read(&self.settled_lease_file()?)
     }
 
-    /// Returns the leases that are held, each as it last became.
+    /// Returns the leases that are held, each in its latest state.
     pub fn leases(&self) -> Result<Vec<Lease>, Error> {
         Ok(held(&self.history()?))
     }
@@ -189,12 +189,12 @@ impl<P: Program> Server<P> {
         self.wait_for("release of all leases", DEADLINE, |history| held(history).is_empty().then_some(()))
     }
 
-    /// Returns what it says, all runs but the present one forgotten.
+    /// Returns its output in the current run.
     pub fn log(&self) -> Option<&Log> {
         self.process.as_ref().map(Process::log)
     }
 
-    /// Waits until it has said a line with `text`.
+    /// Waits until it has written a line with `text`.
     ///
     /// # Panics
     /// While it is stopped.
@@ -210,14 +210,14 @@ impl<P: Program> Server<P> {
         let command = P::command(&self.config, &self.place)?;
         let mut process = Process::start(&self.netns, P::NAME, command)?;
         process.wait_for_line(P::READY)?;
-        // Some say so a little too early; but then they go on to their first wait.
+        // Some write it a little too early, but then go on to their first wait.
         at_rest(Some(&process), || Ok(true), |_| true)?;
         self.process = Some(process);
         Ok(())
     }
 
-    /// Returns the lease file as it is while the server is not writing it. Some servers empty it for every change and write it
-    /// anew, and what is seen of it meanwhile must not pass for leases given back.
+    /// Returns the lease file as it is while the server is not writing it. Some servers empty it and rewrite it for
+    /// every change, and what it shows meanwhile must not look like leases given back.
     fn settled_lease_file(&self) -> Result<Vec<u8>, Error> {
         let read = || read(&self.place.lease_file());
         at_rest(self.process.as_ref(), read, |before| read().is_ok_and(|after| after == *before))
@@ -228,7 +228,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Error> {
     fs::read(file).doing(|| format!("read {}", file.display()))
 }
 
-/// Takes a look while a process is at rest, as `still` confirms afterwards.
+/// Looks while a process is at rest, as `still` confirms afterwards.
 fn at_rest<T>(
     process: Option<&Process>,
     look: impl Fn() -> Result<T, Error>,

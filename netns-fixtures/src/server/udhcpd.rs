@@ -1,5 +1,5 @@
-//! busybox's udhcpd, the server of small devices. It knows clients by their hardware address alone, and keeps silent on a
-//! RENEW or REBIND of a lease that it does not know.
+//! busybox's udhcpd, the server of small devices. It knows clients by their hardware address alone, and does not answer
+//! a RENEW or REBIND of an unknown lease.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -29,7 +29,7 @@ impl Program for UdhcpdProgram {
 
     fn command(config: &Grants, place: &Place) -> Result<Command, Error> {
         let mut command = Command::new("busybox");
-        // It asks by ARP before it offers, and waits for an answer for a millisecond.
+        // It asks by ARP before it offers, and waits a millisecond for an answer.
         command.args(["udhcpd", "-f", "-a", "1"]).arg(place.write("udhcpd.conf", &config_text(config, place))?);
         Ok(command)
     }

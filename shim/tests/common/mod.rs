@@ -1,4 +1,4 @@
-//! The plugin's binary, and a daemon for it to meet that says what each test wants.
+//! The plugin's binary, and a stand-in daemon that answers as each test wants.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,7 +30,7 @@ impl Place {
         UnixListener::bind(self.socket()).unwrap()
     }
 
-    /// A configuration that leads to the socket, with `timeout` seconds for the daemon.
+    /// A configuration that points at the socket, with `timeout` seconds for the daemon.
     pub(crate) fn config(&self, timeout: f64) -> Value {
         json!({
             "cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0",
@@ -38,7 +38,7 @@ impl Place {
         })
     }
 
-    /// The names of all files in the directory but the socket.
+    /// The names of all files in the directory except the socket.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.directory()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -63,7 +63,7 @@ pub(crate) fn plugin(verb: &str) -> Command {
 
 pub(crate) fn start(command: &mut Command, stdin: impl AsRef<[u8]>) -> Child {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The plugin may have had enough before the end.
+    // The plugin may stop reading before the end.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_ref());
     child
 }

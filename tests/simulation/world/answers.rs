@@ -13,8 +13,8 @@ use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
 use crate::watch::Rule;
 
-/// A namespace that died is noticed within this where no message is lost: the sockets of conflict detection keep it for up to
-/// a dozen seconds.
+/// A namespace that died is noticed within this time if no message is lost: the sockets of conflict detection keep it
+/// for up to a dozen seconds.
 const NOTICED: Micros = 20 * SECOND;
 
 impl World {

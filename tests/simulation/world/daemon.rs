@@ -38,7 +38,7 @@ impl World {
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
-        // What the start does not name is of a daemon before.
+        // What the start does not name belongs to an earlier daemon.
         self.published.clear();
         let (records, adoptees) = (self.store.records(), self.adoptees());
         let boot = BootId(format!("boot-{}", self.boot));
@@ -454,7 +454,7 @@ fn brief_call(call: &Call) -> String {
     }
 }
 
-/// Tells whether a frame is DHCP: for those that count.
+/// Returns whether a frame is DHCP: for those that count.
 pub(super) fn is_dhcp(frame: &[u8]) -> bool {
     message_of(frame).is_some()
 }

@@ -134,7 +134,7 @@ impl World {
                 }
             }
             "mask" => {
-                // What is a host's address in the one is so in the other.
+                // An address that a host can have in one is one in the other.
                 let prefix = if config.subnet.prefix_len() == 22 { 21 } else { 22 };
                 let subnet = Ipv4Net::new(config.routers[0], prefix).expect("a prefix length").trunc();
                 // A server beyond a router must not seem to be on the link.

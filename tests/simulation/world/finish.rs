@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Tells whether an interface has an address with another mask by choice (`onChange: keep`): a lease put it there that came
+    /// Returns whether an interface has an address with another mask by choice (`onChange: keep`): a lease put it there that came
     /// after the ADD, and the daemon has told that its mask was changed since.
     fn keeps_another_mask(&self, index: usize, told: Ipv4Net) -> bool {
         let actor = &self.actors[index];
@@ -203,7 +203,7 @@ impl World {
         self.actors[index].excused |= lapsed && self.may_lapse || changed;
     }
 
-    /// Tells whether an address was granted to a client until a time that has passed.
+    /// Returns whether an address was granted to a client until a time that has passed.
     pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId) -> bool {
         let key = (lan, address, Some(ClientKey::Id(client_id.as_bytes().to_vec())));
         let over =
@@ -211,7 +211,7 @@ impl World {
         over(self.granted.get(&key)) || over(self.heard.get(&key))
     }
 
-    /// Tells whether a server has granted an address to a client, and the lease has not ended.
+    /// Returns whether a server has granted an address to a client, and the lease has not ended.
     pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &[u8]) -> bool {
         let (now, key) = (self.model_time(), ClientKey::Id(client_id.to_vec()));
         let servers = self.segments[lan].honest().iter().filter_map(|station| station.server());

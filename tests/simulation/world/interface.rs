@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Somebody else than plugins and the daemon changes an interface.
+    /// Somebody other than plugins and the daemon changes an interface.
     fn meddle(&mut self, index: usize, at: At, steps: &[Step]) {
         for step in steps {
             self.change(at, step);
@@ -239,7 +239,7 @@ impl World {
         } else if let Some(route) = missing {
             format!("no route {route:?}, but {:?}", wire.routes())
         } else if let Some(route) = excess {
-            format!("a route of before, {route:?}")
+            format!("an earlier route, {route:?}")
         } else if let Some(mtu) = wrong_mtu {
             format!("an MTU of {}, not {mtu}", wire.mtu)
         } else {

@@ -62,7 +62,7 @@ impl Excuse {
 const CLAIMED: u64 = 60 * SECOND;
 
 impl World {
-    /// Takes note of a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
+    /// Records a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());
         let xid = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some(message.xid);
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Takes note of whether a client's REQUEST, which a server granted, was granted by another too.
+    /// Records whether a client's REQUEST, which a server granted, was granted by another too.
     fn took_in(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
         if !matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
             self.unnamed.remove(&grant);
@@ -193,7 +193,7 @@ impl World {
         known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
     }
 
-    /// Tells whether a record of a client's lease is durable.
+    /// Returns whether a record of a client's lease is durable.
     fn is_written(&self, (_, server, address, key): &Grant) -> bool {
         let of_client = |record: &Record| {
             let lease = &record.lease;
@@ -292,7 +292,7 @@ pub(super) fn is_leaving(row: &Row) -> bool {
     matches!(row.state, "KEPT" | "RELEASING")
 }
 
-/// Tells whether two servers granted one address of a LAN to one client.
+/// Returns whether two servers granted one address of a LAN to one client.
 fn is_twin((lan, server, address, client): &Grant, other: &Grant) -> bool {
     (lan, address, client) == (&other.0, &other.2, &other.3) && *server != other.1
 }

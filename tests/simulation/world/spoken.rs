@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// Notes that a server's message reached its client.
+    /// Records that a server's message reached its client.
     pub(super) fn heard(&mut self, lan: usize, bytes: &[u8]) {
         let payload = bytes.get(42..).unwrap_or_default();
         let Ok(message) = Message::decode(payload) else { return };

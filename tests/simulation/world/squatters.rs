@@ -59,7 +59,7 @@ impl Squatted {
         self.asked.clear();
     }
 
-    /// Tells whether the squatter with this Ethernet address answers. Every other one is sleepy: it misses the first question
+    /// Returns whether the squatter with this Ethernet address answers. Every other one is sleepy: it misses the first question
     /// of each exchange, so that it is heard of only when its address is in use.
     fn is_awake(&mut self, mac: Mac, exchange: ExchangeId) -> bool {
         mac.0[5] & 1 == 0 || !self.asked.insert(exchange)
@@ -78,7 +78,7 @@ impl World {
         self.deliver(exchange, reply, FrameMeta::default());
     }
 
-    /// Tells whether a frame declines an address that is in use, or that the store has a lease of.
+    /// Returns whether a frame declines an address that is in use, or that the store has a lease of.
     pub(super) fn declines_in_use(&self, frame: &[u8]) -> bool {
         let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Decline));
         let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else { return false };
@@ -88,7 +88,7 @@ impl World {
         self.actors.iter().any(told) || self.store.durable.values().any(bound)
     }
 
-    /// Takes note of who has got which address, by the events from `first` on.
+    /// Records who has got which address, by the events from `first` on.
     pub(super) fn note_leases(&mut self, first: usize) {
         let hears = self.plan.link_faults == 0 && self.plan.flapping == 0 && self.plan.blindness == 0;
         for event in &self.store.events[first..] {

@@ -291,12 +291,12 @@ fn the_runtimes_hardware_address_is_the_clients() {
 #[test]
 fn what_is_wrong_with_one_container_is_said() {
     let table = [
-        ("", "IP=here", 4, "CNI_ARGS: IP=\"here\" is no address of a host"),
-        ("", "IP=10.0.0.1,224.0.0.1", 4, "CNI_ARGS: IP=\"224.0.0.1\" is no address of a host"),
-        (r#", "args": {"cni": {"ips": ["x"]}}"#, "", 7, "args.cni.ips: \"x\" is no address of a host"),
-        (r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#, "", 7, "runtimeConfig.ips: \"0.0.0.0\" is no address of a host"),
+        ("", "IP=here", 4, "CNI_ARGS: IP=\"here\" is not a host address"),
+        ("", "IP=10.0.0.1,224.0.0.1", 4, "CNI_ARGS: IP=\"224.0.0.1\" is not a host address"),
+        (r#", "args": {"cni": {"ips": ["x"]}}"#, "", 7, "args.cni.ips: \"x\" is not a host address"),
+        (r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#, "", 7, "runtimeConfig.ips: \"0.0.0.0\" is not a host address"),
         (r#", "runtimeConfig": {"ips": [7]}"#, "", 7, "runtimeConfig.ips[0]: it has to be a string, not a number"),
-        (r#", "runtimeConfig": {"mac": "02:00"}"#, "", 7, "runtimeConfig.mac: \"02:00\" is no Ethernet address"),
+        (r#", "runtimeConfig": {"mac": "02:00"}"#, "", 7, "runtimeConfig.mac: \"02:00\" is not an Ethernet address"),
         (r#", "runtimeConfig": {"mac": "01:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
         (r#", "runtimeConfig": {"mac": "00:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
     ];
@@ -338,8 +338,8 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
             r#"{"userClass": "a", "provide": [{"option": "77", "value": "x"}]}"#,
             "ipam.userClass: ipam.provide sets option 77 too",
         ),
-        (r#"{"provide": [{"option": "53", "value": "x"}]}"#, "ipam.provide: option 53 is the client's own"),
-        (r#"{"provide": [{"option": "80", "value": "x"}]}"#, "ipam.provide: option 80 is the client's own"),
+        (r#"{"provide": [{"option": "53", "value": "x"}]}"#, "ipam.provide: option 53 is for the client itself"),
+        (r#"{"provide": [{"option": "80", "value": "x"}]}"#, "ipam.provide: option 80 is for the client itself"),
         (
             r#"{"provide": [{"option": "61", "value": "x"}]}"#,
             "ipam.provide: option 61: a client identifier has at least 2 bytes",
@@ -347,8 +347,8 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         (r#"{"hostname": "{pod}"}"#, "ipam.hostname: {pod} needs K8S_POD_NAME in CNI_ARGS"),
         (r#"{"fqdn": "{host}.example.net"}"#, "ipam.fqdn: {host} is not {pod}, {namespace}, {container} or {ifname}"),
         (r#"{"hostname": "{container"}"#, "ipam.hostname: a { without its }"),
-        (r#"{"hostname": "a b"}"#, "ipam.hostname: \"a b\" is no host's name"),
-        (r#"{"fqdn": "a..b"}"#, "ipam.fqdn: \"a..b\" is no host's name"),
+        (r#"{"hostname": "a b"}"#, "ipam.hostname: \"a b\" is not a valid host name"),
+        (r#"{"fqdn": "a..b"}"#, "ipam.fqdn: \"a..b\" is not a valid host name"),
         (&long("vendorClass", 256), "ipam.vendorClass: longer than 255 bytes"),
         (&long("userClass", 255), "ipam.userClass: longer than 254 bytes"),
         (&much, "ipam: the options to send are 504 bytes long, a message has room for 441"),

@@ -10,7 +10,7 @@ use super::super::client_id::MachineId;
 use super::super::cni::Asked;
 use super::lease;
 
-/// Keys outside of `ipam` that mean something somewhere, so that values meet the code that reads them.
+/// Keys outside `ipam` that mean something somewhere, so that values reach the code that reads them.
 const KEYS: [&str; 34] = [
     "cniVersion",
     "name",
@@ -109,7 +109,7 @@ fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<Stri
     prop::collection::vec((key, inner), 0..8).prop_map(|pairs| pairs.into_iter().collect())
 }
 
-/// A value that is right more often than not, key by key, so that several are read before one is refused.
+/// Values that are valid more often than not, key by key, so that several are read before one is refused.
 fn ipam() -> impl Strategy<Value = Value> {
     let good = [
         ("priority", json!(7)),

@@ -251,7 +251,7 @@ fn an_error_speaks_the_version_of_its_configuration() {
     assert_eq!(parse(&unread).unwrap_err().cni_version.as_str(), "1.1.0");
 }
 
-/// Main plugins before CNI 1.1.0 refuse a router outside the subnet: the daemon puts these routes on itself.
+/// Main plugins before CNI 1.1.0 refuse a router outside the subnet: the daemon adds these routes itself.
 #[test]
 fn a_lease_becomes_a_result_without_routes_that_a_main_plugin_would_refuse() {
     let asked = parse(&request("ADD")).unwrap();

@@ -21,7 +21,7 @@ use super::cni::Asked;
 const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth0",
                          "ipam": {"type": "dhcp"}}"#;
 
-/// A request with everything that it wants.
+/// A complete request.
 fn request(verb: &str) -> Request {
     Request {
         env: Env {
@@ -52,7 +52,7 @@ fn add(request: &Request) -> Add {
     }
 }
 
-/// A lease with everything that a server may give.
+/// A lease with everything that a server can give.
 fn lease() -> Lease {
     Lease {
         address: "192.0.2.10/24".parse().unwrap(),

@@ -18,7 +18,7 @@ use super::super::{Doors, Event, MAX_OPEN, Reply, Site, serve};
 use super::{lease, request};
 use crate::store::Store;
 
-/// A server on a socket of its own, with the test in the driver's place.
+/// A server on its own socket, with the test in the driver's place.
 struct Server {
     _directory: tempfile::TempDir,
     socket: PathBuf,
@@ -46,7 +46,7 @@ impl Server {
         UnixStream::connect(&self.socket).await.unwrap()
     }
 
-    /// Sends `bytes` as they are.
+    /// Sends `bytes` unchanged.
     async fn say(&self, bytes: impl AsRef<[u8]>) -> UnixStream {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_ref()).await.unwrap();
@@ -61,7 +61,7 @@ impl Server {
     }
 }
 
-/// What came back, whole.
+/// Everything that came back.
 struct Response {
     status: String,
     head: String,
@@ -167,7 +167,7 @@ async fn a_request_that_is_too_large_is_refused() {
     let mut stream = server.say("POST /cni HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     for _ in 0..=MAX_BODY / 0x10000 {
-        // The server may have had enough before the last chunk.
+        // The server may stop reading before the last chunk.
         if stream.write_all(chunk.as_bytes()).await.is_err() {
             break;
         }
@@ -226,7 +226,7 @@ async fn an_answered_request_does_not_hang_up() {
     reply.send(Answer::Deleted);
     let response = response(stream).await;
     assert_eq!((response.status.as_str(), response.body.as_str()), ("HTTP/1.1 200 OK", ""));
-    // The shim wants a length, an empty answer's too.
+    // The shim wants a length, even for an empty answer.
     assert!(response.head.contains("\r\ncontent-length: 0"), "{}", response.head);
     assert!(response.head.contains("\r\nconnection: close"), "{}", response.head);
     assert!(server.events.try_recv().is_err());
@@ -325,7 +325,7 @@ async fn an_add_or_a_finished_del_removes_the_spooled_del_of_its_attachment() {
     assert!(!file.exists());
 }
 
-/// Notes an event with this cause; who reads after this finds it.
+/// Writes an event with this cause; later readers find it.
 fn note(server: &Server, cause: &str) {
     let event = CoreEvent {
         wall: WallTime::from_epoch(Duration::from_secs(1)),

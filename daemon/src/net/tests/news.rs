@@ -357,7 +357,7 @@ fn lost_news_are_told_and_another_look_hears_again() {
     });
 }
 
-/// Tells whether a netlink socket in this namespace has lost a message.
+/// Returns whether a netlink socket in this namespace has lost a message.
 fn something_was_dropped() -> bool {
     let sockets = std::fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
     let drops = sockets.lines().next().unwrap().split_whitespace().position(|title| title == "Drops").unwrap();
