@@ -1,5 +1,5 @@
 //! The documents against the code: the map names every folder, and every key, flag, variable, event and capability of the
-//! code stands in its table, and no other does. What a document points at is there.
+//! code stands in its table, and no other does. What a document points at, and what its walks pass through, is there.
 
 use std::collections::BTreeSet;
 
@@ -195,6 +195,22 @@ fn what_a_document_points_at_is_there() {
             assert!(!ours || root().join(path).exists(), "{document} names {path}, which is not there");
         }
     }
+}
+
+#[test]
+fn what_a_walk_passes_through_is_there() {
+    let text = read(ARCHITECTURE);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut passed = 0;
+    for (before, after) in text.match_indices("` (`").map(|(at, _)| (&text[..at], &text[at + "` (".len()..])) {
+        let file = before.rsplit('`').next().unwrap_or_default();
+        let functions = quoted(after.split(')').next().unwrap_or_default());
+        for function in functions.iter().filter(|_| file.ends_with(".rs")) {
+            assert!(read(file).contains(&format!("fn {function}")), "{ARCHITECTURE}: there is no {function} in {file}");
+            passed += 1;
+        }
+    }
+    assert!(passed > 20, "the walks name {passed} functions");
 }
 
 /// Returns the anchor that a heading gets.
