@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_core::dhcpv4::lease::Dns;
+use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};

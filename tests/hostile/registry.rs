@@ -447,7 +447,7 @@ impl<'a> Life<'a> {
                 taken: self.script.flag(),
                 mtu_due: address.addr().octets()[3] % 2 == 1,
                 routes_due: address.addr().octets()[3] % 4 > 1,
-                displaced: address.addr().octets()[3].is_multiple_of(3).then_some(address).into_iter().collect(),
+                displaced: address.addr().octets()[3].is_multiple_of(3).then_some(address.into()).into_iter().collect(),
             })
         });
         Record {
@@ -482,7 +482,7 @@ impl<'a> Life<'a> {
             mtu: self.script.u32(),
             up: self.script.flag(),
             carrier: self.script.flag(),
-            addresses: (0..self.script.u8() % 3).map(|_| self.net()).collect(),
+            addresses: (0..self.script.u8() % 3).map(|_| self.net().into()).collect(),
             bridge: self.script.flag(),
             received: self.script.u32().into(),
             ..right
@@ -515,8 +515,8 @@ impl<'a> Life<'a> {
             1 => KernelEvent::LinkGone { cookie, ifindex },
             2 if ifindex == 3 => KernelEvent::Down { cookie, ifindex },
             2 => KernelEvent::Carrier { cookie, ifindex, up: self.script.flag() },
-            3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address() },
-            4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address() },
+            3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address().into() },
+            4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address().into() },
             5 => KernelEvent::Ethernet { cookie, ifindex, mac: Mac([2, 0, 0, 0, 1, self.script.u8()]) },
             _ => KernelEvent::Missed,
         }
@@ -542,7 +542,7 @@ fn view(target: &Target) -> LinkView {
         mtu: 1500,
         up: true,
         carrier: true,
-        addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24)).to_vec(),
+        addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24).into()).to_vec(),
         bridge: false,
         macvlan: false,
         received: 0,

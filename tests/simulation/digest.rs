@@ -64,7 +64,7 @@ impl Digest {
     pub(crate) fn answer(&mut self, at: u64, id: RequestId, answer: &Answer) {
         self.line(format_args!("{at} answer {} {}", id.0, code_of(answer)));
         match answer {
-            Answer::Leased(lease) => self.line(format_args!("{}", lease.address)),
+            Answer::Leased { lease, .. } => self.line(format_args!("{}", lease.address)),
             Answer::Bindings { rows, .. } => {
                 for row in rows {
                     let address = row.lease.as_ref().map(|lease| lease.address.to_string()).unwrap_or_default();
@@ -120,7 +120,7 @@ fn state_of(state: RecordState) -> &'static str {
 
 fn code_of(answer: &Answer) -> u32 {
     match answer {
-        Answer::Leased(_) => 1,
+        Answer::Leased { .. } => 1,
         Answer::Deleted => 2,
         Answer::Checked => 3,
         Answer::Collected => 4,

@@ -151,7 +151,7 @@ impl Kernel {
             mtu: wire.mtu,
             up: wire.up,
             carrier: wire.carrier,
-            addresses: wire.addresses(),
+            addresses: wire.addresses().into_iter().map(Into::into).collect(),
             bridge: false,
             macvlan: false,
             received: 0,
@@ -274,7 +274,7 @@ impl Kernel {
 
 /// Returns what the kernel tells of a step.
 fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelEvent> {
-    let came = did.came.iter().map(|address| KernelEvent::AddressAdded { cookie, ifindex, address: *address });
-    let went = did.went.iter().map(|address| KernelEvent::AddressGone { cookie, ifindex, address: *address });
+    let came = did.came.iter().map(|address| KernelEvent::AddressAdded { cookie, ifindex, address: (*address).into() });
+    let went = did.went.iter().map(|address| KernelEvent::AddressGone { cookie, ifindex, address: (*address).into() });
     came.chain(went).collect()
 }

@@ -1,13 +1,13 @@
-//! A link as the kernel has it, with the rules by which addresses and routes go when others go.
+//! A link as the kernel has it, of IPv4 alone, with the rules by which addresses and routes go when others go.
 //!
 //! * An address whose subnet and prefix length another one on the link has is its secondary (`__inet_insert_ifa`), and goes
 //!   with it (`inet_del_ifa`, `promote_secondaries` is 0).
 //! * A route needs its next hop on the link: in the subnet of an address, or behind a route without a next hop.
 //! * With the last address of a link all its routes go, and when it is set down (`fib_disable_ip`).
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::link::{LinkRoute, Step};
 use leasehold_core::wire::Mac;
 
@@ -71,8 +71,9 @@ impl Wire {
         match step {
             Step::Up => did.raised = !std::mem::replace(&mut self.up, true),
             Step::Mtu(mtu) => self.mtu = *mtu,
-            Step::AddAddress(address) => did.came = self.add_address(*address).then_some(address.addr()),
-            Step::RemoveAddress(address) => did.went = self.remove_address(*address),
+            Step::AddAddress(IpNet::V4(address)) => did.came = self.add_address(*address).then_some(address.addr()),
+            Step::RemoveAddress(IpNet::V4(address)) => did.went = self.remove_address(*address),
+            Step::AddAddress(IpNet::V6(_)) | Step::RemoveAddress(IpNet::V6(_)) => return Err("no IPv6 here"),
             Step::AddRoute(route) => self.add_route(route)?,
             Step::RemoveRoute(route) => self.routes.retain(|there| !is_route(there, route)),
         }
@@ -121,8 +122,9 @@ impl Wire {
         Ok(())
     }
 
-    fn reaches(&self, hop: Ipv4Addr) -> bool {
-        let in_subnet = self.addresses.iter().any(|(address, _)| address.prefix_len() < 32 && address.contains(&hop));
+    fn reaches(&self, hop: IpAddr) -> bool {
+        let has = |address: &Ipv4Net| address.prefix_len() < 32 && IpNet::from(*address).contains(&hop);
+        let in_subnet = self.addresses.iter().any(|(address, _)| has(address));
         in_subnet || self.routes.iter().any(|route| route.via.is_none() && route.destination.contains(&hop))
     }
 }
@@ -141,7 +143,7 @@ fn of_one_subnet(a: &Ipv4Net, b: &Ipv4Net) -> bool {
 fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
     let net = |text: &str| text.parse::<Ipv4Net>().expect("an address");
     let route = |to: &str, via: Option<&str>| LinkRoute {
-        destination: net(to),
+        destination: net(to).into(),
         via: via.map(|via| via.parse().expect("an address")),
         metric: None,
         mtu: None,
@@ -150,15 +152,15 @@ fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
     let default = route("0.0.0.0/0", Some("10.0.0.1"));
     assert!(wire.step(&Step::AddRoute(default.clone())).is_err(), "the next hop is nowhere");
     for address in ["10.0.0.5/24", "10.0.0.6/24", "10.0.0.6/32", "172.16.0.1/16"] {
-        wire.step(&Step::AddAddress(net(address))).expect("an address is never refused");
+        wire.step(&Step::AddAddress(net(address).into())).expect("an address is never refused");
     }
     wire.step(&Step::AddRoute(default)).expect("the next hop is on the link");
-    let did = wire.step(&Step::RemoveAddress(net("10.0.0.5/24"))).expect("nor is its removal");
+    let did = wire.step(&Step::RemoveAddress(net("10.0.0.5/24").into())).expect("nor is its removal");
     assert_eq!(did.went, ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse::<Ipv4Addr>().expect("an address")));
     assert_eq!(wire.addresses(), [net("10.0.0.6/32"), net("172.16.0.1/16")]);
     assert_eq!(wire.routes().len(), 1, "a route outlives the subnet of its next hop");
     for address in ["10.0.0.6/32", "172.16.0.1/16"] {
-        wire.step(&Step::RemoveAddress(net(address))).expect("an address can go");
+        wire.step(&Step::RemoveAddress(net(address).into())).expect("an address can go");
     }
     assert!(wire.routes().is_empty());
 }

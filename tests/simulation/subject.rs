@@ -230,7 +230,7 @@ impl Subject {
             if self.dropped.remove(id) {
                 return None;
             }
-            if let (Mutation::ReleaseUnderHolder, Answer::Leased(lease)) = (mutation, answer) {
+            if let (Mutation::ReleaseUnderHolder, Answer::Leased { lease, .. }) = (mutation, answer) {
                 self.let_releases_go(lease.ip());
             }
         }
@@ -365,7 +365,11 @@ impl Subject {
         if record.state == RecordState::Bound && record.former.is_some() {
             self.last_op += 1;
             let (op, target) = (OpId(self.last_op), Target::Known(record.link.clone()));
-            self.own.push_back(Effect::Apply { op, target, steps: vec![Step::AddAddress(record.lease.address)] });
+            self.own.push_back(Effect::Apply {
+                op,
+                target,
+                steps: vec![Step::AddAddress(record.lease.address.into())],
+            });
         }
     }
 
@@ -380,7 +384,7 @@ impl Subject {
         let Change::Put(_, record) = change else { return };
         let waits = self.adds.iter().find(|(_, attachment)| **attachment == record.attachment);
         let Some((id, _)) = waits.filter(|_| record.state == RecordState::Bound) else { return };
-        let (id, answer) = (*id, Answer::Leased(Box::new(record.lease.clone())));
+        let (id, answer) = (*id, Answer::leased(record.lease.clone(), &record.profile));
         self.adds.remove(&id);
         self.dropped.insert(id);
         self.own.push_back(Effect::Reply { id, answer });

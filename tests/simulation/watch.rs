@@ -371,10 +371,10 @@ impl Watch {
         };
         self.over(Some(&asked));
         match (&asked.call, answer) {
-            (Call::Add(add), Answer::Leased(_)) if asked.overtaken => {
+            (Call::Add(add), Answer::Leased { .. }) if asked.overtaken => {
                 Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
             }
-            (Call::Add(add), Answer::Leased(lease)) => {
+            (Call::Add(add), Answer::Leased { lease, .. }) => {
                 let durable = store.known().any(|record| {
                     let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
                     // Times are not in the answer: an extension may wait for the store.

@@ -82,25 +82,26 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     (
         "registry",
         &[
-            "registry", "binding", "outbox", "backoff", "conflict", "dhcpv4", "wire", "effect", "silence", "event",
-            "record", "identity", "link", "time",
+            "registry", "binding", "outbox", "backoff", "conflict", "grant", "dhcpv4", "wire", "effect", "silence",
+            "event", "record", "identity", "link", "time",
         ],
     ),
     (
         "binding",
         &[
-            "binding", "outbox", "backoff", "plan", "conflict", "dhcpv4", "wire", "effect", "silence", "event",
-            "record", "identity", "link", "time",
+            "binding", "outbox", "backoff", "plan", "conflict", "grant", "dhcpv4", "wire", "effect", "silence",
+            "event", "record", "identity", "link", "time",
         ],
     ),
     ("outbox", &["outbox", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"]),
-    ("plan", &["dhcpv4", "link", "time"]),
+    ("plan", &["grant", "dhcpv4", "link"]),
+    ("grant", &["dhcpv4", "time"]),
     ("failure", &["dhcpv4", "wire", "silence", "identity", "link"]),
-    ("effect", &["failure", "dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
+    ("effect", &["failure", "grant", "dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
     ("event", &["identity", "time"]),
     ("silence", &["identity"]),
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),

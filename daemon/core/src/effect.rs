@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-use crate::dhcpv4::lease::{Dns, Lease};
+use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
+use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
@@ -331,8 +332,13 @@ pub struct Adoptee {
 /// An answer to a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To `Add`: the lease, durable.
-    Leased(Box<Lease>),
+    /// To `Add`: the lease, durable, and what of it the caller is told.
+    Leased {
+        /// The lease.
+        lease: Box<Lease>,
+        /// What it gives the interface, but for the routes that the daemon adds itself.
+        grant: Box<Grant>,
+    },
     /// To `Del`: the attachment holds nothing any more.
     Deleted,
     /// To `Check`: all as it was told.
@@ -352,6 +358,14 @@ pub enum Answer {
     },
     /// To any: it could not be done.
     Failed(Failure),
+}
+
+impl Answer {
+    /// Returns the answer to an ADD that has a lease.
+    pub fn leased(lease: Lease, profile: &Profile) -> Self {
+        let grant = Grant::v4(&lease, profile).told(profile);
+        Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
+    }
 }
 
 /// One binding as `list` shows it. Durations count from the time of the answer.

@@ -55,6 +55,7 @@ pub mod dhcpv4;
 pub mod effect;
 pub mod event;
 mod failure;
+pub mod grant;
 pub mod identity;
 pub mod link;
 mod outbox;

@@ -1,10 +1,10 @@
 //! Links: where a binding's packets go, what the shell finds there, what it may do there, and how that fails.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::wire::Mac;
@@ -146,8 +146,8 @@ pub struct LinkView {
     pub up: bool,
     /// Whether it has carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// The IPv4 addresses on it.
-    pub addresses: Vec<Ipv4Net>,
+    /// The addresses on it, of the families that are looked for.
+    pub addresses: Vec<IpNet>,
     /// Whether it is a bridge.
     pub bridge: bool,
     /// Whether it is a macvlan.
@@ -164,9 +164,9 @@ pub enum Step {
     /// Sets its MTU, in bytes.
     Mtu(u32),
     /// Puts an address on it, with its broadcast address. One that is there already is success.
-    AddAddress(Ipv4Net),
+    AddAddress(IpNet),
     /// Takes an address off it. One that is not there is success.
-    RemoveAddress(Ipv4Net),
+    RemoveAddress(IpNet),
     /// Adds a route over it to the main table, behind others to the same destination with the same metric. One that is there
     /// already is success.
     AddRoute(LinkRoute),
@@ -206,9 +206,9 @@ impl fmt::Display for Step {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRoute {
     /// Where it leads.
-    pub destination: Ipv4Net,
+    pub destination: IpNet,
     /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
-    pub via: Option<Ipv4Addr>,
+    pub via: Option<IpAddr>,
     /// The lower goes first; `None` is 0.
     pub metric: Option<u32>,
     /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
@@ -382,7 +382,7 @@ pub enum KernelEvent {
         /// The link's index in it.
         ifindex: u32,
         /// The address.
-        address: Ipv4Addr,
+        address: IpAddr,
     },
     /// An address went from a link.
     AddressGone {
@@ -391,7 +391,7 @@ pub enum KernelEvent {
         /// The link's index in it.
         ifindex: u32,
         /// The address.
-        address: Ipv4Addr,
+        address: IpAddr,
     },
     /// Messages were lost: anything may have happened.
     Missed,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
@@ -70,7 +70,7 @@ pub struct Former {
     pub routes_due: bool,
     /// Addresses of others that the kernel takes off with one of these, and that are to be put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub displaced: Vec<Ipv4Net>,
+    pub displaced: Vec<IpNet>,
 }
 
 /// Whether a lease is held or on its way back.

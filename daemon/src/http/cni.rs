@@ -4,7 +4,6 @@
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
-use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Answer, Call};
 
 use super::add::{Site, add};
@@ -25,8 +24,6 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     version: Version,
-    /// What an ADD's network says about routes.
-    profile: Profile,
     /// `ADD of lan/0123/eth0`, for errors.
     about: String,
     /// The code for a daemon that stops first.
@@ -100,7 +97,6 @@ impl Asked {
             return Err(Error::new(Code::IncompatibleVersion, msg));
         }
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
-        let mut profile = Profile::default();
         let (about, call) = match verb {
             Verb::Add => {
                 let attachment = attachment(request, config)?;
@@ -108,7 +104,6 @@ impl Asked {
                 let mut add = add(request, config, attachment, site)?;
                 // Routes have a scope since then.
                 add.profile.late_routes = version < Version::V1_1_0;
-                profile = add.profile.clone();
                 (about, Call::Add(Box::new(add)))
             }
             // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must
@@ -137,7 +132,7 @@ impl Asked {
             Verb::Status => Code::NotAvailable,
             Verb::Add | Verb::Del | Verb::Check | Verb::Gc => Code::TryAgainLater,
         };
-        Ok(Self { call, form: Form { version, profile, about, unanswered } })
+        Ok(Self { call, form: Form { version, about, unanswered } })
     }
 }
 
@@ -145,7 +140,7 @@ impl Form {
     /// Returns what the shim prints: a result, nothing, or an error.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
-            Answer::Leased(lease) => Ok(success(lease, &self.profile).render(self.version)),
+            Answer::Leased { grant, .. } => Ok(success(grant).render(self.version)),
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
             Answer::Bindings { .. } => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),

@@ -1,30 +1,22 @@
 //! The core's answers in CNI's words: a lease as a result, a failure as a code and a sentence.
 
-use std::net::IpAddr;
-
 use leasehold_api::cni::{Code, Dns, Ip, Route, Success};
-use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::Failure;
+use leasehold_core::grant::{self, Grant};
 use leasehold_core::link::LinkCause;
-use leasehold_core::plan;
 
-/// Returns a lease in a main plugin's terms.
-pub(super) fn success(lease: &Lease, profile: &Profile) -> Success {
-    let gateway = lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route);
+/// Returns a grant in a main plugin's terms.
+pub(super) fn success(grant: &Grant) -> Success {
+    let Grant { addresses, gateway, routes, dns, mtu: _ } = grant;
     Success {
-        ips: vec![Ip { address: lease.address.into(), gateway }],
-        routes: plan::told(lease, profile).into_iter().map(route).collect(),
-        dns: Dns {
-            nameservers: lease.dns.iter().copied().map(IpAddr::V4).collect(),
-            domain: lease.domain.clone(),
-            search: lease.search.clone(),
-        },
+        ips: addresses.iter().map(|address| Ip { address: *address, gateway: *gateway }).collect(),
+        routes: routes.iter().map(route).collect(),
+        dns: Dns { nameservers: dns.servers.clone(), domain: dns.domain.clone(), search: dns.search.clone() },
     }
 }
 
-fn route(route: plan::Route) -> Route {
-    let plan::Route { destination, via, metric, mtu, advmss, table, scope } = route;
+fn route(route: &grant::Route) -> Route {
+    let grant::Route { destination, via, metric, mtu, advmss, table, scope } = *route;
     Route { dst: destination, via, mtu, advmss, priority: metric, table, scope }
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::{
@@ -195,7 +195,8 @@ impl Netlink {
         found.map_err(|error| error.at(which, "look at the link"))
     }
 
-    fn addresses(&mut self, index: u32) -> Result<Vec<Ipv4Net>, NetlinkError> {
+    /// Lists a link's IPv4 addresses.
+    fn addresses(&mut self, index: u32) -> Result<Vec<IpNet>, NetlinkError> {
         let mut request = AddressMessage::default();
         request.header.family = AddressFamily::Inet;
         request.header.index = index;
@@ -205,7 +206,7 @@ impl Netlink {
                 && let Some(address) = AddressAnswer::read(payload)?
                 && address.index == index
             {
-                addresses.extend(Ipv4Net::new(address.address, address.prefix));
+                addresses.extend(IpNet::new(address.address.into(), address.prefix));
             }
             Ok(())
         })?;

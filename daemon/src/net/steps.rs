@@ -3,15 +3,15 @@
 //! Every step may be taken twice. What is already there, or no longer there, counts as done: a daemon that took a step
 //! and then died takes it again.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkRoute, LinkView, Step};
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NlasIterator};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+    RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
@@ -71,17 +71,19 @@ impl Netlink {
         self.change(RouteNetlinkMessage::SetLink(link_message(index, attribute)), 0)
     }
 
-    fn add_address(&mut self, index: u32, address: Ipv4Net) -> Result<(), NetlinkError> {
+    fn add_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
         let mut request = address_message(index, address);
-        // A subnet of one or two addresses has no broadcast address (RFC 3021 §2.2).
-        if address.prefix_len() < 31 {
+        // A subnet of one or two addresses has no broadcast address (RFC 3021 §2.2), nor has one of IPv6.
+        if let IpNet::V4(address) = address
+            && address.prefix_len() < 31
+        {
             request.attributes.push(AddressAttribute::Broadcast(address.broadcast()));
         }
         // Without NLM_F_REPLACE an existing one is left as it is: somebody may want its flags and lifetimes.
         unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE))
     }
 
-    fn remove_address(&mut self, index: u32, address: Ipv4Net) -> Result<(), NetlinkError> {
+    fn remove_address(&mut self, index: u32, address: IpNet) -> Result<(), NetlinkError> {
         let request = address_message(index, address);
         unless(libc::EADDRNOTAVAIL, self.change(RouteNetlinkMessage::DelAddress(request), 0))
     }
@@ -122,7 +124,7 @@ impl Netlink {
     /// address and do not count.
     fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<(RouteProtocol, RouteScope)>, NetlinkError> {
         let mut request = RouteMessage::default();
-        request.header.address_family = AddressFamily::Inet;
+        request.header.address_family = family(route.destination.addr());
         request.header.table = RouteHeader::RT_TABLE_MAIN;
         request.header.kind = RouteType::Unicast;
         request.attributes.push(RouteAttribute::Oif(index));
@@ -159,12 +161,12 @@ pub(super) fn link_message(index: u32, attribute: LinkAttribute) -> LinkMessage 
     message
 }
 
-fn address_message(index: u32, address: Ipv4Net) -> AddressMessage {
+fn address_message(index: u32, address: IpNet) -> AddressMessage {
     let mut message = AddressMessage::default();
-    message.header.family = AddressFamily::Inet;
+    let ip = address.addr();
+    message.header.family = family(ip);
     message.header.index = index;
     message.header.prefix_len = address.prefix_len();
-    let ip = address.addr().into();
     message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
     message
 }
@@ -172,29 +174,48 @@ fn address_message(index: u32, address: Ipv4Net) -> AddressMessage {
 fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
     let destination = route.destination.trunc();
     let mut message = RouteMessage::default();
-    message.header.address_family = AddressFamily::Inet;
+    message.header.address_family = family(destination.addr());
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.destination_prefix_length = destination.prefix_len();
     message.header.scope = scope(route);
     message.attributes = vec![
-        RouteAttribute::Destination(RouteAddress::Inet(destination.addr())),
+        RouteAttribute::Destination(destination.addr().into()),
         RouteAttribute::Oif(index),
-        RouteAttribute::Priority(route.metric.unwrap_or(0)),
+        RouteAttribute::Priority(metric(route)),
     ];
-    message.attributes.extend(route.via.map(|via| RouteAttribute::Gateway(RouteAddress::Inet(via))));
+    message.attributes.extend(route.via.map(|via| RouteAttribute::Gateway(via.into())));
     message
 }
 
-/// Returns the scope to give a route: only one with link scope can lead to another route's next hop.
-fn scope(route: &LinkRoute) -> RouteScope {
-    if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link }
+fn family(of: IpAddr) -> AddressFamily {
+    if of.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-/// What is used of a message about an IPv4 route.
+/// Reads an address of either family.
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
+    v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
+}
+
+/// Returns the scope to give a route: of IPv4, only one with link scope can lead to another route's next hop; IPv6 has no
+/// scopes.
+fn scope(route: &LinkRoute) -> RouteScope {
+    match (route.destination, route.via) {
+        (IpNet::V4(_), None) => RouteScope::Link,
+        (IpNet::V4(_), Some(_)) | (IpNet::V6(_), _) => RouteScope::Universe,
+    }
+}
+
+/// Returns the metric that the kernel gives a route (`IP6_RT_PRIO_USER`).
+fn metric(route: &LinkRoute) -> u32 {
+    route.metric.unwrap_or(if route.destination.addr().is_ipv4() { 0 } else { 1024 })
+}
+
+/// What is used of a message about a route.
 #[derive(Debug)]
 struct RouteAnswer {
-    destination: Ipv4Net,
-    via: Option<Ipv4Addr>,
+    destination: IpNet,
+    via: Option<IpAddr>,
     metric: u32,
     index: Option<u32>,
     protocol: RouteProtocol,
@@ -208,25 +229,28 @@ impl RouteAnswer {
     /// TOS, several next hops, or a next hop object.
     fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
         let header = RouteHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a route without a header"))?;
-        if header.address_family != AddressFamily::Inet
-            || (header.table, header.kind, header.tos) != (RouteHeader::RT_TABLE_MAIN, RouteType::Unicast, 0)
-        {
+        let nowhere: IpAddr = match header.address_family {
+            AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+            AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
+            _ => return Ok(None),
+        };
+        if (header.table, header.kind, header.tos) != (RouteHeader::RT_TABLE_MAIN, RouteType::Unicast, 0) {
             return Ok(None);
         }
-        let (mut destination, mut via, mut metric, mut index) = (Ipv4Addr::UNSPECIFIED, None, 0, None);
+        let (mut destination, mut via, mut metric, mut index) = (nowhere, None, 0, None);
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
             let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a route's attribute runs over its end"))?;
             let four = attribute.value().first_chunk::<4>().copied();
             match attribute.kind() {
-                libc::RTA_DST => destination = four.unwrap_or_default().into(),
-                libc::RTA_GATEWAY => via = four.map(Ipv4Addr::from),
+                libc::RTA_DST => destination = ip(attribute.value()).unwrap_or(nowhere),
+                libc::RTA_GATEWAY => via = ip(attribute.value()),
                 libc::RTA_PRIORITY => metric = four.map_or(0, u32::from_ne_bytes),
                 libc::RTA_OIF => index = four.map(u32::from_ne_bytes),
                 libc::RTA_MULTIPATH | Self::VIA | Self::NEXT_HOP => return Ok(None),
                 _ => {}
             }
         }
-        let destination = Ipv4Net::new(destination, header.destination_prefix_length)
+        let destination = IpNet::new(destination, header.destination_prefix_length)
             .map_err(|_| NetlinkError::Unreadable("a route with an impossible prefix"))?;
         Ok(Some(Self { destination, via, metric, index, protocol: header.protocol, scope: header.scope }))
     }
@@ -239,6 +263,6 @@ impl RouteAnswer {
     fn is(&self, index: u32, route: &LinkRoute) -> bool {
         self.index == Some(index)
             && (self.destination, self.via) == (route.destination.trunc(), route.via)
-            && self.metric == route.metric.unwrap_or(0)
+            && self.metric == metric(route)
     }
 }

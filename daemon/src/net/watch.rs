@@ -232,8 +232,8 @@ impl Teller {
                     && let Ok(Some(AddressAnswer { index: ifindex, address, .. })) = AddressAnswer::read(payload)
                 {
                     let event = match kind {
-                        libc::RTM_NEWADDR => KernelEvent::AddressAdded { cookie, ifindex, address },
-                        _ => KernelEvent::AddressGone { cookie, ifindex, address },
+                        libc::RTM_NEWADDR => KernelEvent::AddressAdded { cookie, ifindex, address: address.into() },
+                        _ => KernelEvent::AddressGone { cookie, ifindex, address: address.into() },
                     };
                     self.tell(event, room);
                 }

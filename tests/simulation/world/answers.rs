@@ -90,7 +90,7 @@ impl World {
         match answer {
             Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
             Answer::Failed(_) if !self.calm => {}
-            Answer::Leased(_) if self.was_damaged => {}
+            Answer::Leased { .. } if self.was_damaged => {}
             answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
         }
     }
@@ -98,7 +98,7 @@ impl World {
     fn added(&mut self, index: usize, answer: Answer) {
         self.an_add_ends();
         match answer {
-            Answer::Leased(lease) => {
+            Answer::Leased { lease, .. } => {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
                 self.judge_rogue(lan, Some(lease.server));
@@ -179,7 +179,7 @@ impl World {
         let actor = &self.actors[index];
         let Some(told) = actor.told.clone() else { return };
         match answer {
-            Answer::Leased(lease) if lease.address == told.address || actor.excused => {
+            Answer::Leased { lease, .. } if lease.address == told.address || actor.excused => {
                 self.stats.count("ADD again leased");
                 // A lease that had ended took its address off the link; main plugins put on what they are told.
                 if let Some(at) = actor.at {
@@ -213,7 +213,7 @@ impl World {
                     self.end_by_del(index);
                 }
             }
-            Answer::Leased(_) | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+            Answer::Leased { .. } | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
         }
     }
 
@@ -238,7 +238,7 @@ impl World {
                 let patience = self.plan.active.as_micros() as Micros / 50;
                 self.act_after(index, SECOND, patience, Act::Del);
             }
-            Answer::Leased(_) | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+            Answer::Leased { .. } | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
         }
     }
 

@@ -139,10 +139,10 @@ impl World {
         let lan = self.actors[index].lan;
         let Some(link) = self.actors[index].at.and_then(|at| self.kernel.link(at)).map(|wire| wire.mac) else { return };
         self.claims.declines.remove(&(lan, link));
-        if let Answer::Leased(lease) = answer {
+        if let Answer::Leased { lease, .. } = answer {
             self.claims.told.insert((lan, link, lease.ip()));
         }
-        if let (Answer::Leased(lease), true) = (answer, self.plan.detection != Detection::Off) {
+        if let (Answer::Leased { lease, .. }, true) = (answer, self.plan.detection != Detection::Off) {
             let by = self.claims.heard.get(&(lan, link, lease.ip())).copied();
             if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(lan, *by))) {
                 let detail =

@@ -244,7 +244,7 @@ impl World {
             self.judge_release(lan, *exchange, frame);
             self.spoken(lan, frame, self.strays(*exchange, frame));
         }
-        if let Effect::Reply { id, answer: Answer::Leased(_) } = &effect {
+        if let Effect::Reply { id, answer: Answer::Leased { .. } } = &effect {
             self.rob(*id);
         }
         if let Effect::Reply { id, answer } = &effect {
@@ -258,7 +258,7 @@ impl World {
 
     /// Returns who is told of a lease by an effect.
     fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
-        let Effect::Reply { id, answer: Answer::Leased(lease) } = effect else { return None };
+        let Effect::Reply { id, answer: Answer::Leased { lease, .. } } = effect else { return None };
         // An intruder goes as soon as it has its answer, or none.
         let asked = self.requests.get(id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
         let Call::Add(add) = &asked.call else { return None };

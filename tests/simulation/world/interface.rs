@@ -1,12 +1,13 @@
 //! A container's interface: what its main plugin and others put there, and what the daemon may make of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
 use leasehold_core::event::{Event, EventKind};
+use leasehold_core::grant::Dns;
 use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::ClientKey;
@@ -28,14 +29,14 @@ impl World {
         }
         let host = self.rng.u32(1..0xffff);
         let address = Ipv4Net::new((0xac14_0000 + host).into(), 16).expect("16 is a prefix length");
-        self.meddle(index, at, &[Step::AddAddress(address)]);
+        self.meddle(index, at, &[Step::AddAddress(address.into())]);
     }
 
     /// The main plugin puts on the interface what ADD was answered; then others may add to it.
     pub(super) fn configure(&mut self, index: usize, at: At, lease: &Lease) {
         self.plug(at, lease);
         if !self.actors[index].foreign.is_empty() {
-            let via = Some(Ipv4Addr::new(172, 20, 0, 1));
+            let via = Some(Ipv4Addr::new(172, 20, 0, 1).into());
             let destination = "192.0.2.0/24".parse().expect("a network");
             self.meddle(index, at, &[Step::AddRoute(LinkRoute { destination, via, metric: None, mtu: None })]);
         }
@@ -43,10 +44,10 @@ impl World {
             // Of the lease's own subnet, so that it goes with the lease's address.
             let host = lease.address.network().to_bits() | (0x3f0 - index as u32 % 16);
             let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
-            let via = Some(Ipv4Addr::from(lease.address.network().to_bits() | 0x3e0));
+            let via = Some(Ipv4Addr::from(lease.address.network().to_bits() | 0x3e0).into());
             let destination = "198.51.100.0/24".parse().expect("a network");
             let route = LinkRoute { destination, via, metric: None, mtu: None };
-            self.meddle(index, at, &[Step::AddAddress(address), Step::AddRoute(route)]);
+            self.meddle(index, at, &[Step::AddAddress(address.into()), Step::AddRoute(route)]);
         }
     }
 
@@ -56,9 +57,10 @@ impl World {
         for actor in self.actors.iter_mut().filter(|actor| actor.at == Some(at)) {
             (actor.stays_off, actor.plugged) = (false, plugged);
         }
-        let steps = [Step::AddAddress(lease.address)];
+        let subnet = IpNet::from(lease.address);
+        let steps = [Step::AddAddress(subnet)];
         let late = self.plan.late_routes;
-        let is_told = |route: &LinkRoute| !late || route.via.is_some_and(|via| lease.address.contains(&via));
+        let is_told = |route: &LinkRoute| !late || route.via.is_some_and(|via| subnet.contains(&via));
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
         for step in steps.into_iter().chain(told) {
             self.change(at, &step);
@@ -70,8 +72,9 @@ impl World {
         for step in steps {
             self.change(at, step);
             match step {
-                Step::AddAddress(address) => self.actors[index].foreign.push(*address),
+                Step::AddAddress(IpNet::V4(address)) => self.actors[index].foreign.push(*address),
                 Step::AddRoute(route) => self.actors[index].foreign_routes.push(route.clone()),
+                Step::AddAddress(IpNet::V6(_)) => {}
                 Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::RemoveRoute(_) => {}
             }
         }
@@ -90,7 +93,7 @@ impl World {
         self.actors[index].meddled = true;
         self.stats.count("addresses removed by hand");
         self.note(|| format!("actor {index} loses {address} by hand"));
-        self.change(at, &Step::RemoveAddress(address));
+        self.change(at, &Step::RemoveAddress(address.into()));
     }
 
     pub(super) fn record_of(&self, actor: &Actor) -> Option<&Record> {
@@ -108,7 +111,7 @@ impl World {
         }
         self.stats.count("changed addresses");
         let Some(record) = self.record_of(actor).filter(|record| record.state == RecordState::Bound) else { return };
-        if !steps.contains(&Step::AddAddress(record.lease.address)) {
+        if !steps.contains(&Step::AddAddress(record.lease.address.into())) {
             return;
         }
         let former = record.former.iter().flat_map(|former| &former.leases);
@@ -196,7 +199,7 @@ impl World {
     /// What the host's programs read of name servers is what the durable lease of each attachment says.
     pub(super) fn examine_published(&mut self) {
         let held = |record: &&Record| record.state != RecordState::Releasing;
-        let bound = |record: &Record| record.lease.resolver().filter(|_| record.state == RecordState::Bound);
+        let bound = |record: &Record| Dns::v4(&record.lease).filter(|_| record.state == RecordState::Bound);
         let said = self.store.durable.values().filter(held).filter_map(|r| Some((r.attachment.clone(), bound(r)?)));
         let said: BTreeMap<_, _> = said.collect();
         if said != self.published {
@@ -252,11 +255,16 @@ impl World {
 /// Returns the routes that a lease means: those that it names, and first of all one to a router outside of its subnet.
 fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
     let mtu = lease.mtu.map(u32::from);
-    let route = |destination, via| LinkRoute { destination, via, metric, mtu };
+    let route = |destination: Ipv4Net, via: Option<Ipv4Addr>| LinkRoute {
+        destination: destination.into(),
+        via: via.map(IpAddr::V4),
+        metric,
+        mtu,
+    };
     let mut routes: Vec<_> =
         lease.routes.iter().filter(|r| r.via.is_none()).map(|r| route(r.destination, None)).collect();
     for via in lease.routes.iter().filter_map(|route| route.via) {
-        if !lease.address.contains(&via) && !routes.iter().any(|route| route.destination.contains(&via)) {
+        if !lease.address.contains(&via) && !routes.iter().any(|route| route.destination.contains(&IpAddr::V4(via))) {
             routes.push(route(Ipv4Net::from(via), None));
         }
     }

@@ -27,8 +27,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::dhcpv4::lease::Dns;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};

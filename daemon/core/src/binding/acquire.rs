@@ -28,9 +28,9 @@ use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::event::EventKind;
+use crate::grant::Grant;
 use crate::identity::Attachment;
 use crate::link::{Hears, LinkCause, Sockets, Target};
-use crate::plan;
 use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -136,7 +136,7 @@ impl Acquire {
 
     /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
     pub(super) fn leaves_routes(&self, profile: &Profile) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| plan::has_late(lease, profile))
+        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late(profile))
     }
 
     /// Returns whether the lease that there is has ended.

@@ -14,6 +14,7 @@ use super::{Cx, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
+use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
@@ -70,6 +71,11 @@ pub(super) enum Permit {
 }
 
 impl Common {
+    /// Returns what a lease gives the interface.
+    pub(super) fn grant(&self, lease: &Lease) -> Grant {
+        Grant::v4(lease, &self.profile)
+    }
+
     pub(super) fn new(id: BindingId, holder: Holder, predecessors: Box<[Mac]>) -> Self {
         let Holder { attachment, identity, profile, link } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());

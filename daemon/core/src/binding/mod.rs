@@ -20,12 +20,12 @@ mod tenancy;
 mod told;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
 use std::time::Duration;
 
 use fastrand::Rng;
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 pub(crate) use self::acquire::{Abort, Acquire, Again, Reason, Stage};
 pub(crate) use self::common::{Common, Holder};
@@ -402,7 +402,7 @@ impl Binding {
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
+    pub(crate) fn leavings(&self, addresses: &[IpNet], now: Instant) -> Vec<Step> {
         self.held_now().map(|hold| hold.leavings(&self.common, addresses, now)).unwrap_or_default()
     }
 
@@ -461,7 +461,7 @@ impl Binding {
     }
 
     /// Records that an address is on the interface.
-    pub(crate) fn on_address_added(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    pub(crate) fn on_address_added(&mut self, address: IpAddr, cx: &mut Cx<'_>) {
         self.holds(|hold, common| hold.on_address_added(common, address, cx));
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{Common, Cx};
 use crate::backoff::Backoff;
-use crate::dhcpv4::lease::{Dns, Lease};
+use crate::dhcpv4::lease::Lease;
 use crate::effect::{OpId, StoreCause};
+use crate::grant::Dns;
 use crate::record::{BindingId, Change, Record, RecordState};
 use crate::time::Instant;
 
@@ -172,7 +173,7 @@ impl Common {
 
     /// Returns what the lease that the store holds for certain says of name servers.
     pub(crate) fn resolver(&self) -> Option<Dns> {
-        self.persistence.durable.as_deref().and_then(Lease::resolver)
+        self.persistence.durable.as_deref().and_then(Dns::v4)
     }
 
     /// Records how a write ended. A DECLINE that waited for it leaves.

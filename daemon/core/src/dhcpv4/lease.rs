@@ -60,17 +60,6 @@ pub struct Lease {
     pub hostname: Option<String>,
 }
 
-/// What a lease says of name servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dns {
-    /// Domain name servers (6).
-    pub servers: Vec<Ipv4Addr>,
-    /// Domain name (15).
-    pub domain: Option<String>,
-    /// Domain search list (119).
-    pub search: Vec<String>,
-}
-
 /// The three times of a finite lease, each from its start: t1 < t2 < end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
@@ -105,12 +94,6 @@ impl Lease {
     /// Returns the leased address.
     pub fn ip(&self) -> Ipv4Addr {
         self.address.addr()
-    }
-
-    /// Returns what the lease says of name servers, `None` when that is nothing.
-    pub fn resolver(&self) -> Option<Dns> {
-        let dns = Dns { servers: self.dns.clone(), domain: self.domain.clone(), search: self.search.clone() };
-        Some(dns).filter(|dns| *dns != Dns::default())
     }
 
     /// Tells whether another lease grants the same, but for how long and as of when.

@@ -15,6 +15,7 @@ use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
+use crate::grant::Dns;
 use crate::identity::{Attachment, Identity};
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
@@ -172,6 +173,7 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
+        let profile = admission.add.profile.clone();
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
@@ -182,7 +184,8 @@ impl Registry {
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if will_do(wanted, &lease) {
                     self.with(now, rival, |binding, _| binding.route_again());
-                    return self.answer_add(now, attachment, Answer::Leased(Box::new(lease)));
+                    let answer = Answer::leased(lease, &profile);
+                    return self.answer_add(now, attachment, answer);
                 }
                 return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
             }
@@ -333,7 +336,7 @@ impl Registry {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
-        let taken_off = adopts.is_some_and(|address| !view.addresses.contains(&address));
+        let taken_off = adopts.is_some_and(|address| !view.addresses.contains(&address.into()));
         let (adopts, reason) = (adopts.is_some(), Reason::NotLookedFor(view.received));
         let taken_over = replaces.iter().copied().chain(last.map(|last| last.record)).collect();
         let (since, queued) = (now.boot, Duration::ZERO);
@@ -385,12 +388,13 @@ impl Registry {
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
         // It became durable before it was the attachment's: its link had to be made fit first.
-        if lease.resolver().is_some() {
+        if Dns::v4(&lease).is_some() {
             self.out.resolvers.insert(attachment.clone());
         }
         self.audit_new(id, began);
         self.saw(id);
-        self.answer_add(now, &attachment, Answer::Leased(Box::new(lease)));
+        let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else { return };
+        self.answer_add(now, &attachment, Answer::leased(lease, &profile));
     }
 
     pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, failure: Failure) {
@@ -429,7 +433,7 @@ impl Registry {
     }
 }
 
-/// Tells whether an ADD that wants an address, or none in particular, takes this lease.
+/// Returns whether an ADD that wants an address, or none in particular, takes this lease.
 fn will_do(wanted: Option<Wanted>, lease: &Lease) -> bool {
     wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip())
 }

@@ -111,7 +111,7 @@ impl Registry {
 
     pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {
         match answer {
-            Answer::Leased(lease) => {
+            Answer::Leased { lease, .. } => {
                 tracing::info!(%attachment, address = %lease.address, server = %lease.server, "adopted");
                 self.forget_adoption(&attachment);
             }

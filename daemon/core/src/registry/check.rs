@@ -57,7 +57,7 @@ impl Registry {
             {
                 return self.begin_check(now, attachment, id, expected);
             }
-            (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address) => Answer::Checked,
+            (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address.into()) => Answer::Checked,
             (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
                 attachment: attachment.clone(),
                 address: lease.address,

@@ -80,7 +80,7 @@ impl Admission {
     /// in, under its name, was bereft of it: KubeVirt does so for its virtual machines.
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
         let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.attachment.ifname;
-        self.adopts.filter(|address| !view.addresses.contains(address) && !is_hidden)
+        self.adopts.filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
     }
 
     pub(super) fn link_failure(&self, cause: LinkCause) -> Failure {
@@ -107,7 +107,7 @@ impl Admission {
     /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
         let there = self.ran_with.filter(|_| !self.cleared);
-        there.map(|address| without(address, &view.addresses, &self.add.profile)).unwrap_or_default()
+        there.map(|address| without(address.into(), &view.addresses, &self.add.profile)).unwrap_or_default()
     }
 
     pub(super) fn identity(&self, view: &LinkView) -> Identity {

@@ -1,7 +1,7 @@
 //! What the kernel tells of links and namespaces, and looking for oneself where it may have told too much at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Registry;
@@ -158,9 +158,10 @@ impl Registry {
     }
 
     /// Returns the bindings of a link that should carry an address.
-    fn with_address(&self, cookie: Cookie, ifindex: u32, address: Ipv4Addr) -> Vec<BindingId> {
-        let expects =
-            |id: &BindingId| self.bindings.get(*id).and_then(|binding| binding.expected_address()) == Some(address);
+    fn with_address(&self, cookie: Cookie, ifindex: u32, address: IpAddr) -> Vec<BindingId> {
+        let expects = |id: &BindingId| {
+            self.bindings.get(*id).and_then(|binding| binding.expected_address()).map(IpAddr::V4) == Some(address)
+        };
         self.of_link(cookie, Some(ifindex)).into_iter().filter(expects).collect()
     }
 

@@ -1,14 +1,13 @@
 //! Whatever a caller sends is understood or refused, in few words.
 
 use leasehold_api::cni::{Env, IPAM_KEYS, Request, Version};
-use leasehold_core::effect::Answer;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::super::Site;
 use super::super::client_id::MachineId;
 use super::super::cni::Asked;
-use super::lease;
+use super::leased;
 
 /// Keys outside `ipam` that mean something somewhere, so that values reach the code that reads them.
 const KEYS: [&str; 34] = [
@@ -175,7 +174,7 @@ proptest! {
     fn any_request_is_understood_or_refused_in_few_words(env in env(), config in config()) {
         let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
         match Asked::parse(&Request { env, config }, &site) {
-            Ok(asked) => prop_assert!(asked.form.answer(&Answer::Leased(Box::new(lease()))).is_ok()),
+            Ok(asked) => prop_assert!(asked.form.answer(&leased(&asked.call)).is_ok()),
             Err(error) => prop_assert!(error.msg.len() < 1_500, "{} bytes: {}", error.msg.len(), error.msg),
         }
     }

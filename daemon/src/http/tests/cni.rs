@@ -10,7 +10,7 @@ use leasehold_core::wire::Mac;
 
 use leasehold_api::cni::Version;
 
-use super::{CONFIG, add, lease, parse, request, with_config};
+use super::{CONFIG, add, leased, parse, request, with_config};
 
 fn attachment() -> Attachment {
     Attachment { door: Door::Cni, network: "lan".into(), container: "abc".into(), ifname: "net1".into() }
@@ -255,8 +255,7 @@ fn an_error_speaks_the_version_of_its_configuration() {
 #[test]
 fn a_lease_becomes_a_result_without_routes_that_a_main_plugin_would_refuse() {
     let asked = parse(&request("ADD")).unwrap();
-    let result: serde_json::Value =
-        serde_json::from_str(&asked.form.answer(&Answer::Leased(Box::new(lease()))).unwrap()).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&asked.form.answer(&leased(&asked.call)).unwrap()).unwrap();
     assert_eq!(
         result,
         serde_json::json!({
@@ -271,9 +270,8 @@ fn a_lease_becomes_a_result_without_routes_that_a_main_plugin_would_refuse() {
 fn the_configuration_has_its_say_in_routes() {
     let result = |version: &str, ipam: &str| -> serde_json::Value {
         let config = format!(r#"{{"cniVersion": "{version}", "name": "lan", "ipam": {ipam}}}"#);
-        let text =
-            parse(&with_config("ADD", &config)).unwrap().form.answer(&Answer::Leased(Box::new(lease()))).unwrap();
-        serde_json::from_str(&text).unwrap()
+        let asked = parse(&with_config("ADD", &config)).unwrap();
+        serde_json::from_str(&asked.form.answer(&leased(&asked.call)).unwrap()).unwrap()
     };
     let ipam = r#"{"priority": 10, "routes": [{"dst": "10.0.0.0/8"}, {"dst": "10.9.0.0/16", "gw": "192.0.2.9",
                    "priority": 5, "mtu": 9000}]}"#;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Request};
 use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
-use leasehold_core::effect::{Add, Call};
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{Add, Answer, Call};
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 
@@ -50,6 +51,12 @@ fn add(request: &Request) -> Add {
         Call::Add(add) => *add,
         other => panic!("{other:?}"),
     }
+}
+
+/// The answer of a core that has [`lease`] for whoever asks.
+fn leased(call: &Call) -> Answer {
+    let profile = if let Call::Add(add) = call { add.profile.clone() } else { Profile::default() };
+    Answer::leased(lease(), &profile)
 }
 
 /// A lease with everything that a server can give.

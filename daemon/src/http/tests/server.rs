@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::super::{Doors, Event, MAX_OPEN, Reply, Site, serve};
-use super::{lease, request};
+use super::{leased, request};
 use crate::store::Store;
 
 /// A server on its own socket, with the test in the driver's place.
@@ -91,7 +91,7 @@ async fn an_add_is_asked_and_its_result_written() {
     let stream = server.say(post(&body(&request("ADD")))).await;
     let (_, call, reply) = server.asked().await;
     assert!(matches!(call, Call::Add(_)));
-    reply.send(Answer::Leased(Box::new(lease())));
+    reply.send(leased(&call));
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 200 OK");
     assert!(
@@ -301,8 +301,8 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     }
     assert!(server.events.try_recv().is_err());
     drop(reply);
-    let (_, _, reply) = server.asked().await;
-    reply.send(Answer::Leased(Box::new(lease())));
+    let (_, call, reply) = server.asked().await;
+    reply.send(leased(&call));
     assert_eq!(response(late).await.status, "HTTP/1.1 200 OK");
 }
 

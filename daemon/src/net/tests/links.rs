@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use leasehold_core::link::{Cookie, Link, LinkCause, Step, Target};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
@@ -48,7 +48,7 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
             add_address(1, Ipv4Addr::new(192, 0, 2, 99), 32);
         });
         let known = lab.inspect(Target::Known(netns.link(&after))).await.unwrap();
-        assert_eq!(known.addresses, [Ipv4Net::new(address, 24).unwrap()]);
+        assert_eq!(known.addresses, [IpNet::new(address.into(), 24).unwrap()]);
         assert_eq!((known.cookie, known.ifindex), (before.cookie, before.ifindex));
     });
 }

@@ -61,9 +61,9 @@ fn addresses_come_and_go() {
         let view = lab.inspect(netns.eth0()).await.unwrap();
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         netns.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
         netns.run(|| delete_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressGone { cookie, ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressGone { cookie, ifindex, address: address.into() }).await;
     });
 }
 
@@ -114,7 +114,8 @@ fn a_port_that_leaves_a_bridge_is_not_gone() {
         netns.run(|| into_and_out_of_a_bridge(view.ifindex));
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+            .await;
         let left = left_over(&mut lab);
         let gone = KernelEvent::LinkGone { cookie: view.cookie, ifindex: view.ifindex };
         assert!(!left.contains(&gone), "{left:?}");
@@ -172,7 +173,8 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
         drop(stranger);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+            .await;
         let left = left_over(&mut lab);
         let foreign = |event: &KernelEvent| match event {
             KernelEvent::Carrier { cookie, .. } => *cookie != view.cookie,
@@ -225,7 +227,12 @@ fn a_number_that_is_used_again_kills_the_old_owner_only() {
             // The owner is heard, under its own cookie.
             let address = Ipv4Addr::new(192, 0, 2, 7);
             netns.run(|| add_address(view.ifindex, address, 24));
-            lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+            lab.kernel(KernelEvent::AddressAdded {
+                cookie: view.cookie,
+                ifindex: view.ifindex,
+                address: address.into(),
+            })
+            .await;
             assert!(!left_over(&mut lab).iter().any(is_death));
         }
     });
@@ -244,7 +251,7 @@ fn a_number_that_another_namespace_gives_free_kills_nobody() {
         let (cookie, ifindex) = (view.cookie, view.ifindex);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
         // Workers take their work in order: these looks come after the one that the death gave reason for.
         for _ in 0..10 {
             lab.inspect(known.eth0()).await.unwrap();
@@ -273,7 +280,7 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
         lab.done(op).await;
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
         let left = left_over(&mut lab);
         assert!(!left.iter().any(|event| is_death(event) || *event == KernelEvent::Missed), "{left:?}");
     });
@@ -305,7 +312,8 @@ fn a_flood_of_news_waits_in_the_socket_and_not_in_the_daemon() {
         }
         let untaken = lab.untaken();
         assert!((512..=1024).contains(&untaken), "{untaken}");
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+            .await;
     });
 }
 
@@ -328,7 +336,8 @@ fn a_link_with_as_many_names_as_it_may_have_is_looked_at_and_loses_no_news() {
             change_mtu(view.ifindex, 1400);
             add_address(view.ifindex, address, 24);
         });
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+            .await;
         assert!(!left_over(&mut lab).contains(&KernelEvent::Missed));
     });
 }
@@ -351,7 +360,8 @@ fn lost_news_are_told_and_another_look_hears_again() {
         assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+            .await;
         drop(netns);
         lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
     });

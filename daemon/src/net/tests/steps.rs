@@ -252,3 +252,36 @@ fn a_bridge_is_told_from_other_links_and_frames_are_counted() {
         assert!(lab.inspect(Target::Host { ifname: "br0".to_owned() }).await.unwrap().bridge);
     });
 }
+
+#[test]
+fn addresses_and_routes_of_ipv6_come_and_go_beside_those_of_ipv4() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let net = |address: &str| address.parse().unwrap();
+        let (v4, v6) = (route("0.0.0.0/0", Some("192.0.2.1"), None), route("::/0", Some("fe80::1"), None));
+        let on_link = route("2001:db8:1::/48", None, Some(7));
+        let steps = [
+            Step::AddAddress(net("192.0.2.7/24")),
+            Step::AddAddress(net("2001:db8::7/64")),
+            Step::AddRoute(v4),
+            Step::AddRoute(v6.clone()),
+            Step::AddRoute(on_link.clone()),
+        ];
+        for _ in 0..2 {
+            done(&mut lab, &netns, &steps).await;
+        }
+        let six = || netns.ip("-6 route show table main");
+        for line in ["default via fe80::1 dev eth0 metric 1024", "2001:db8:1::/48 dev eth0 metric 7"] {
+            assert_eq!(six().matches(line).count(), 1, "{}", six());
+        }
+        assert!(netns.ip("-6 addr show dev eth0").contains("inet6 2001:db8::7/64 scope global"));
+        let away = [Step::RemoveRoute(on_link), Step::RemoveRoute(v6), Step::RemoveAddress(net("2001:db8::7/64"))];
+        for _ in 0..2 {
+            done(&mut lab, &netns, &away).await;
+        }
+        assert!(!six().contains("default") && !six().contains("2001:db8"), "{}", six());
+        let expected =
+            ["default via 192.0.2.1 dev eth0", "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.7"];
+        assert_eq!(routes(&netns), lines(&expected));
+    });
+}

@@ -16,7 +16,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 use super::Hold;
 use super::work::{Stage, Work};
@@ -25,7 +25,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
-use crate::plan;
+use crate::plan::{self, Before};
 use crate::record::Former;
 use crate::time::Instant;
 
@@ -44,7 +44,7 @@ impl Hold {
         if self.is_taken_off() {
             return;
         }
-        let Some(next) = self.client.lease().filter(|next| !plan::same(was, next, &common.profile)) else { return };
+        let Some(next) = self.client.lease().filter(|next| !is_same(was, next, common)) else { return };
         let missing = !self.on_link();
         // What somebody took off by hand is not put back.
         if missing && was.address == next.address {
@@ -135,7 +135,7 @@ impl Hold {
             return None;
         };
         let former = &work.former;
-        let is_durable = |next: &Lease| common.persistence.holds(|held| plan::same(held, next, &common.profile));
+        let is_durable = |next: &Lease| common.persistence.holds(|held| is_same(held, next, common));
         let usable = |next: &Lease| !common.is_probing() && is_durable(next);
         match self.client.lease().filter(|_| !self.is_taken_off()) {
             None => (common.profile.on_expiry == OnExpiry::Remove || former.taken).then_some(None),
@@ -237,8 +237,8 @@ impl Hold {
         let kept = self.client.lease().filter(|_| self.keeps_changed(common) && !common.is_probing());
         match self.wanted(common).unwrap_or(kept) {
             Some(next) => {
-                let same = work.former.leases.iter().all(|was| plan::same(was, next, &common.profile));
-                let kept_too = kept.is_none_or(|lease| plan::same(lease, next, &common.profile));
+                let same = work.former.leases.iter().all(|was| is_same(was, next, common));
+                let kept_too = kept.is_none_or(|lease| is_same(lease, next, common));
                 !work.former.bare && same && kept_too && work.mtu(Some(next)).is_none()
             }
             None => self.wanted(common).is_some() && work.former.leases.is_empty(),
@@ -327,7 +327,7 @@ impl Hold {
         common: &mut Common,
         next: Option<Box<Lease>>,
         (short, routed): (bool, bool),
-        addresses: &[Ipv4Net],
+        addresses: &[IpNet],
         cx: &mut Cx<'_>,
     ) -> Next {
         tracing::info!(attachment = %common.attachment, address = next.as_ref().map(|lease| tracing::field::display(lease.address)), "interface changed");
@@ -335,7 +335,7 @@ impl Hold {
         let current = self.client.shared();
         // Of a lease that was lost meanwhile it is not known here whether somebody else uses its address.
         let still = matches!((&next, &current), (Some(next), Some(current)) if next.ip() == current.ip());
-        let agrees = matches!((&next, &current), (Some(next), Some(now)) if plan::same(next, now, &common.profile));
+        let agrees = matches!((&next, &current), (Some(next), Some(now)) if is_same(next, now, common));
         let work = self.due();
         let refused = work.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
@@ -384,7 +384,6 @@ impl Hold {
         }
         let makeshifts = work.makeshifts(&view.addresses);
         let addresses: Vec<_> = view.addresses.iter().filter(|there| !makeshifts.contains(there)).copied().collect();
-        let before = work.before(&addresses);
         let mtu = work.mtu(next.as_ref());
         if let (Some(_), Some(parent), false) = (mtu, common.identity.lan.parent(), asked) {
             return self.look_at_parent(common, parent.to_owned(), cx);
@@ -393,13 +392,17 @@ impl Hold {
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let differs = work.differs();
-        let is_on = next.as_ref().is_some_and(|next| differs || addresses.contains(&next.address));
-        let mut steps = match differs || (work.former.routes_due && is_on && view.up) {
-            true => plan::difference(&before, next.as_ref(), &common.profile),
+        let is_on = next.as_ref().is_some_and(|next| differs || addresses.contains(&next.address.into()));
+        let grants: Vec<_> = work.former.leases.iter().map(|lease| common.grant(lease)).collect();
+        let grant = next.as_ref().map(|next| common.grant(next));
+        let (bare, unrouted) = (work.former.bare, work.former.routes_due);
+        let before = Before { grants: &grants, bare, unrouted, addresses: &addresses };
+        let mut steps = match differs || (unrouted && is_on && view.up) {
+            true => plan::difference(&before, grant.as_ref()),
             false => Vec::new(),
         };
-        if let (Some(next), false, true) = (&next, differs, work.only_late) {
-            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !plan::is_late(route, next)));
+        if let (Some(grant), false, true) = (&grant, differs, work.only_late) {
+            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !grant.is_beyond(route.via)));
         }
         // The kernel takes no route on a link that is down.
         let routes = steps.len();
@@ -459,6 +462,11 @@ impl Hold {
             self.work(common, cx);
         }
     }
+}
+
+/// Returns whether two leases ask the same of the interface.
+fn is_same(a: &Lease, b: &Lease, common: &Common) -> bool {
+    plan::same(&common.grant(a), &common.grant(b))
 }
 
 /// Returns whether the rest of a change makes sense without a step that the kernel refused.

@@ -1,6 +1,6 @@
 //! What is to be taken off an interface before another binding takes its place there.
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 use super::Hold;
 use crate::binding::Common;
@@ -12,25 +12,25 @@ use crate::time::Instant;
 impl Hold {
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, common: &Common, addresses: &[Ipv4Net], now: Instant) -> Vec<Step> {
+    pub(crate) fn leavings(&self, common: &Common, addresses: &[IpNet], now: Instant) -> Vec<Step> {
         let is_held = self.client.lease().is_some_and(|lease| !lease.expired(now));
         let stays =
             common.profile.on_expiry == OnExpiry::Keep || (is_held && common.profile.on_change == OnChange::Keep);
         let former = self.work.iter().flat_map(|work| &work.former.leases);
-        let there = former.chain([&*self.last]).filter(|lease| addresses.contains(&lease.address));
-        let leases: Vec<_> = there.cloned().collect();
+        let there = former.chain([&*self.last]).filter(|lease| addresses.contains(&lease.address.into()));
+        let grants: Vec<_> = there.map(|lease| common.grant(lease)).collect();
         let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
-        if leases.is_empty() || stays && !taken {
+        if grants.is_empty() || stays && !taken {
             return Vec::new();
         }
-        let before = Before { leases: &leases, bare: false, unrouted: false, addresses };
-        plan::difference(&before, None, &common.profile)
+        let before = Before { grants: &grants, bare: false, unrouted: false, addresses };
+        plan::difference(&before, None)
     }
 }
 
 /// Returns the steps that take an address off an interface with these addresses, which no binding holds, where the profile
 /// does not keep what is there.
-pub(crate) fn without(address: Ipv4Net, addresses: &[Ipv4Net], profile: &Profile) -> Vec<Step> {
+pub(crate) fn without(address: IpNet, addresses: &[IpNet], profile: &Profile) -> Vec<Step> {
     let stays = profile.on_expiry == OnExpiry::Keep || profile.on_change == OnChange::Keep;
     match stays || !addresses.contains(&address) {
         true => Vec::new(),

@@ -1,6 +1,6 @@
 //! Whether the leased address is on the interface, and who took it off.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::{CONFIGURED, Hold, Presence, REMOVALS};
 use crate::binding::{Common, Cx, Living, Next, SAME};
@@ -22,7 +22,7 @@ impl Hold {
         self.client.set_mtu(view.mtu);
         self.on_carrier(common, view.carrier, cx);
         if let Some(address) = self.expected_address(common) {
-            self.on_address(common, view.addresses.iter().any(|there| there.addr() == address), cx);
+            self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
         // The message that told of it may be lost.
         for there in &view.addresses {
@@ -35,9 +35,10 @@ impl Hold {
     pub(in crate::binding) fn on_address_added(
         &mut self,
         common: &mut Common,
-        address: Ipv4Addr,
+        address: IpAddr,
         cx: &mut Cx<'_>,
     ) -> Next {
+        let IpAddr::V4(address) = address else { return SAME };
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }

@@ -10,7 +10,6 @@ use super::Hold;
 use super::work::{Stage, Work};
 use crate::binding::Common;
 use crate::link::Step;
-use crate::plan;
 
 impl Work {
     /// Records that routes are missing, also those that a change under way has put on, and those that the kernel refused while
@@ -59,7 +58,7 @@ impl Hold {
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
     pub(in crate::binding) fn route_again(&mut self, common: &Common) {
-        let late = self.client.lease().is_some_and(|lease| plan::has_late(lease, &common.profile));
+        let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late(&common.profile));
         if late && !self.is_there() {
             self.route_later();
         }

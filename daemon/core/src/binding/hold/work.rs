@@ -1,11 +1,12 @@
 //! What is to be done at the interface of a held lease, and how far it is. What becomes of it is [`super::carry`]'s.
 
-use ipnet::Ipv4Net;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use crate::backoff::Backoff;
 use crate::dhcpv4::lease::Lease;
 use crate::link::Step;
-use crate::plan::{self, Before};
 use crate::record::Former;
 use crate::time::Instant;
 
@@ -87,10 +88,10 @@ impl Work {
 
     /// Returns the MTU that the way to `next` sets, before the link's own bounds.
     pub(super) fn mtu(&self, next: Option<&Lease>) -> Option<u16> {
-        match self.former.mtu_due {
-            true => next.and_then(|next| next.mtu),
-            false => plan::mtu(&self.before(&[]), next),
-        }
+        let wanted = next?.mtu?;
+        let Former { leases, bare, mtu_due, .. } = &self.former;
+        let has_it = !bare && !mtu_due && leases.iter().all(|lease| lease.mtu == Some(wanted));
+        (!has_it).then_some(wanted)
     }
 
     /// Records that something of a lease may be on the interface.
@@ -107,17 +108,17 @@ impl Work {
 
     /// Records what these steps put back on the interface. Returns whether there is anything new.
     pub(super) fn displace(&mut self, steps: &[Step], next: Option<&Lease>) -> bool {
-        let is_ours = |address: &Ipv4Net| {
-            let of_lease = |lease: &Lease| lease.ip() == address.addr();
+        let is_ours = |address: &IpNet| {
+            let of_lease = |lease: &Lease| IpAddr::V4(lease.ip()) == address.addr();
             next.is_some_and(of_lease) || self.former.leases.iter().any(of_lease)
         };
-        let stays = |address: &Ipv4Net| !steps.contains(&Step::RemoveAddress(*address));
+        let stays = |address: &IpNet| !steps.contains(&Step::RemoveAddress(*address));
         let put_on = steps.iter().filter_map(|step| match step {
             Step::AddAddress(address) if stays(address) => Some(*address),
             Step::AddAddress(_) => None,
             Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => None,
         });
-        let is_known = |address: &Ipv4Net| self.former.displaced.contains(address);
+        let is_known = |address: &IpNet| self.former.displaced.contains(address);
         let room = MAX_DISPLACED.saturating_sub(self.former.displaced.len());
         let new: Vec<_> = put_on.filter(|address| !is_ours(address) && !is_known(address)).take(room).collect();
         self.former.displaced.extend(&new);
@@ -125,25 +126,22 @@ impl Work {
     }
 
     /// Returns those of these addresses that a change which was cut short put on in the place of what it was to put back.
-    pub(super) fn makeshifts(&self, addresses: &[Ipv4Net]) -> Vec<Ipv4Net> {
+    pub(super) fn makeshifts(&self, addresses: &[IpNet]) -> Vec<IpNet> {
         let displaced = &self.former.displaced;
-        let is_one = |there: &&Ipv4Net| {
-            there.prefix_len() == 32 && !displaced.contains(there) && displaced.iter().any(|a| a.addr() == there.addr())
+        let is_one = |there: &&IpNet| {
+            there.prefix_len() == there.max_prefix_len()
+                && !displaced.contains(there)
+                && displaced.iter().any(|a| a.addr() == there.addr())
         };
         addresses.iter().filter(is_one).copied().collect()
     }
 
     /// Returns the former leases of which something came back while the interface was changed for `next`: it may be there now.
-    pub(super) fn back(&mut self, next: Option<&Lease>, addresses: &[Ipv4Net]) -> Vec<Lease> {
+    pub(super) fn back(&mut self, next: Option<&Lease>, addresses: &[IpNet]) -> Vec<Lease> {
         let stirred = std::mem::take(&mut self.stirred);
         let is_next = |lease: &Lease| next.is_some_and(|next| next.address == lease.address);
-        let is_back = |lease: &&Lease| !is_next(lease) && (stirred || addresses.contains(&lease.address));
+        let is_back = |lease: &&Lease| !is_next(lease) && (stirred || addresses.contains(&lease.address.into()));
         self.former.leases.iter().filter(is_back).cloned().collect()
-    }
-
-    pub(super) fn before<'a>(&'a self, addresses: &'a [Ipv4Net]) -> Before<'a> {
-        let Former { leases, bare, routes_due: unrouted, .. } = &self.former;
-        Before { leases, bare: *bare, unrouted: *unrouted, addresses }
     }
 
     pub(super) fn expect_bare(&mut self, bare: bool) {

@@ -31,7 +31,7 @@ impl Rig {
     /// The kernel tells of the address that was put on; returns how often it is announced, and probed for, in ten seconds.
     fn appeared(&mut self) -> (usize, usize) {
         assert_eq!(self.on_link(), ["192.0.2.77/24"]);
-        let appeared = KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: OTHER };
+        let appeared = KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: OTHER.into() };
         self.input(Input::Kernel(appeared));
         self.run_until(self.at.as_secs_f64() + 15.0);
         assert!(self.open.is_empty(), "{:?}", self.open);

@@ -31,7 +31,7 @@ fn a_del_is_answered_though_its_binding_was_taken_over() {
     rig.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.run_until(2000.0);
     assert!(rig.answers.contains_key(&del), "DEL never answered");
 }
@@ -51,7 +51,7 @@ fn a_replaced_record_is_not_written_again() {
     assert!(!rig.answers.contains_key(&add));
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.stored.len(), 1);
 }
 
@@ -145,7 +145,7 @@ fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });
     rig.run_until(1031.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)), "{:?}", rig.answers[&add]);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn an_add_that_was_given_up_does_not_hold_its_identity() {
     rig.flush();
     rig.run_until(1020.0);
     assert!(
-        matches!(rig.answers[&b], Answer::Leased(_)),
+        matches!(rig.answers[&b], Answer::Leased { .. }),
         "{}",
         match &rig.answers[&b] {
             Answer::Failed(f) => f.to_string(),
@@ -255,8 +255,8 @@ fn a_second_add_that_insists_on_another_address_is_not_answered_with_the_one_of_
         let add = rig.request(Call::Add(call));
         rig.answers[&add].clone()
     };
-    assert!(matches!(insist("192.0.2.50", false), Answer::Leased(_)), "it has that");
-    assert!(matches!(insist("192.0.2.60", true), Answer::Leased(_)), "another will do");
+    assert!(matches!(insist("192.0.2.50", false), Answer::Leased { .. }), "it has that");
+    assert!(matches!(insist("192.0.2.60", true), Answer::Leased { .. }), "another will do");
     let attached = Failure::Attached { attachment: attachment("a"), netns: "/ns/1".into() };
     assert_eq!(insist("192.0.2.60", false), Answer::Failed(attached));
     assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec!["192.0.2.50/24".to_owned()]));
@@ -276,7 +276,7 @@ fn an_add_that_insists_on_an_address_waits_for_it_and_says_at_last_who_offered_w
     assert!(!late.answers.contains_key(&add));
     late.give = wanted;
     late.run_until(1004.0);
-    assert!(matches!(&late.answers[&add], Answer::Leased(lease) if lease.ip() == wanted));
+    assert!(matches!(&late.answers[&add], Answer::Leased { lease, .. } if lease.ip() == wanted));
     let mut never = Rig::new(8);
     let add = ask(&mut never);
     never.run_until(1100.0);

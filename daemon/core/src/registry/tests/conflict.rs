@@ -35,7 +35,7 @@ fn rig(detection: Detection) -> Rig {
 impl Rig {
     fn leased(&self, add: u64) -> Ipv4Addr {
         match self.answers.get(&add) {
-            Some(Answer::Leased(lease)) => lease.ip(),
+            Some(Answer::Leased { lease, .. }) => lease.ip(),
             other => panic!("{other:?}"),
         }
     }
@@ -53,7 +53,7 @@ impl Rig {
     }
 
     fn appears(&mut self, address: Ipv4Addr) {
-        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address }));
+        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.into() }));
     }
 
     /// A neighbour answers a probe, and nothing else.

@@ -54,7 +54,7 @@ impl Rig {
 
     fn address_of(&self, add: u64) -> Ipv4Addr {
         match &self.answers[&add] {
-            Answer::Leased(lease) => lease.ip(),
+            Answer::Leased { lease, .. } => lease.ip(),
             answer => panic!("{answer:?}"),
         }
     }
@@ -398,7 +398,7 @@ fn of_two_records_with_one_address_the_one_that_ends_last_holds_and_the_other_is
 fn a_container_is_not_adopted_with_the_address_of_another() {
     let mut rig = Rig::new(8);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.addresses.push(address);
+    rig.addresses.push(address.into());
     let add = rig.call("b", 2, "b");
     let adoptees = vec![Adoptee { add, address, mac: None }];
     let records = vec![(BindingId(1), record("a", "b", 950.0))];

@@ -116,7 +116,7 @@ fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed
         rig.wake();
     }
     assert!(rig.on_link().is_empty(), "it waits for its probes");
-    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED }));
+    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.removals(), rig.on_link()), (0, vec![A.to_owned()]));
 }
@@ -128,13 +128,13 @@ fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
     let add = rig.add("a", 1, "another");
     rig.end_look();
     assert!(rig.on_link().is_empty(), "cleared");
-    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED }));
+    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
     rig.input(Input::Done { op, outcome });
     rig.end_look();
     rig.run_until(1005.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.removals(), 0);
 }
 
@@ -158,7 +158,7 @@ fn an_add_after_a_del_waits_for_a_change_that_is_still_under_way() {
     assert!(!rig.answers.contains_key(&add), "its main plugin would see the address go again");
     rig.change_late();
     assert!(rig.on_link().is_empty());
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.configure(A);
     rig.run_until(1065.0);
     assert!(rig.changes.is_empty() && rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0));
@@ -170,7 +170,7 @@ fn an_add_in_the_place_of_a_lost_lease_waits_for_the_change_that_follows_the_los
     let add = rig.add("a", 1, "another");
     assert_eq!((rig.answers.contains_key(&add), rig.changes.len()), (false, 1));
     rig.change_late();
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)) && rig.on_link().is_empty());
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }) && rig.on_link().is_empty());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn an_add_waits_for_what_is_taken_off_for_one_that_was_given_up() {
     let add = rig.add("a", 1, "another");
     assert!(!rig.answers.contains_key(&add));
     rig.change_late();
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_link_whose_add_was_under_way_when_messages_were_lost_is_looked_at_when_the_
     rig.hold_looks = true;
     rig.server = Server::Up;
     rig.run_until(1005.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.looks.len(), 1, "nothing is heard of its namespace before that");
     rig.end_look();
     assert_eq!((rig.removals(), rig.looks.len()), (0, 0));

@@ -76,7 +76,7 @@ fn the_next_add_takes_over_what_a_refused_one_owes() {
     rig.refuse_write();
     rig.disk = Disk::Good;
     let again = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&again], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     rig.run_until(1040.0);
     assert_eq!((rig.releases(), rig.state("a"), rig.stored.len()), (0, vec!["BOUND"], 1));
 }
@@ -151,7 +151,7 @@ fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
     all_die(&mut rig, 200);
     rig.give = "192.0.2.249".parse().unwrap();
     let add = rig.add("next", 201, "c200");
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.run_until(1010.0);
     assert_eq!((rig.releases(), rig.stored.len()), (199, 1), "and that one is never sent");
 }
@@ -165,7 +165,7 @@ fn dels_of_a_whole_node_are_answered_when_their_releases_left() {
     rig.run_until(1002.0);
     assert_eq!((answered(&rig), rig.releases()), (328, 328));
     let again = rig.add("c500", 500, "c500");
-    assert!(matches!(rig.answers[&again], Answer::Leased(_)), "what comes behind a DEL does not wait for its turn");
+    assert!(matches!(rig.answers[&again], Answer::Leased { .. }), "what comes behind a DEL does not wait for its turn");
     assert_eq!(rig.answers[&dels[499]], Answer::Deleted);
     rig.run_until(1004.7);
     assert_eq!((answered(&rig), rig.releases(), rig.stored.len()), (500, 500, 1));
@@ -180,7 +180,7 @@ fn an_add_that_came_while_its_del_was_noted_does_not_wait_for_the_turn_of_that()
     let add = rig.add("c200", 200, "c200");
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.answers.get(&add));
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers.get(&add));
     assert_eq!(rig.answers[&dels[199]], Answer::Deleted);
     assert_eq!(rig.releases(), 129);
 }

@@ -137,7 +137,7 @@ fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_c
     while let Some((op, outcome)) = rig.looks.pop_front() {
         rig.input(Input::Done { op, outcome });
     }
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.rows());
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.rows());
     assert!(rig.on_link().is_empty(), "{:?}", rig.on_link());
 }
 
@@ -211,7 +211,7 @@ fn those_who_look_for_a_lease_again_take_permits_after_callers() {
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;
     rig.run_until(1165.1);
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "the next permit is a caller's");
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "the next permit is a caller's");
     rig.run_until(1300.0);
     assert!(rig.rows().iter().all(|row| row.state == "BOUND"), "{:?}", rig.rows());
     assert!(rig.open.is_empty());
@@ -242,7 +242,7 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;
     rig.run_until(1110.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)), "all permits are back");
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "all permits are back");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn a_del_gives_back_a_permit_or_the_wish_for_one() {
     }
     rig.server = Server::Up;
     let add = rig.add("caller", 8, "caller");
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased(_))), "{:?}", rig.rows());
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.rows());
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn unsized_add(faults: usize) -> Rig {
     let mut rig = adding(SMALL, OnChange::Apply);
     rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), faults + 1).collect();
     rig.flush();
-    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased(_))));
+    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased { .. })));
     assert!(rig.is_due() && rig.faults.len() == faults);
     rig
 }

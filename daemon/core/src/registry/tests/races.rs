@@ -41,11 +41,15 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
     let again = rig.add("a", 1, "a");
     rig.written(op, changes);
     let bound = |rig: &Rig| rig.stored.values().any(|record| record.state == crate::record::RecordState::Bound);
-    assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased(_))));
+    assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased { .. })));
     rig.disk = Disk::Good;
     rig.flush();
     let again = rig.add("a", 1, "a");
-    assert!(bound(&rig) && matches!(rig.answers.get(&again), Some(Answer::Leased(_))), "{:?}", rig.answers.get(&again));
+    assert!(
+        bound(&rig) && matches!(rig.answers.get(&again), Some(Answer::Leased { .. })),
+        "{:?}",
+        rig.answers.get(&again)
+    );
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface(
         assert_eq!(rig.addresses.len(), 1, "it could not be taken off");
         (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
         let again = rig.add("a", 1, "a");
-        assert!(matches!(&rig.answers[&again], Answer::Leased(lease) if lease.ip() == rig.give));
+        assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == rig.give));
         assert_eq!(rig.addresses, [], "{on_change:?}");
     }
 }

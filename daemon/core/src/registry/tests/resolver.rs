@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use super::rig::*;
-use crate::dhcpv4::lease::Dns;
 use crate::effect::Input;
+use crate::grant::Dns;
 use crate::record::{BindingId, RecordState};
 use crate::time::BootId;
 
@@ -12,7 +12,7 @@ const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
 fn with(server: Ipv4Addr) -> Option<Dns> {
-    Some(Dns { servers: vec![server], ..Dns::default() })
+    Some(Dns { servers: vec![server.into()], ..Dns::default() })
 }
 
 fn rig() -> Rig {

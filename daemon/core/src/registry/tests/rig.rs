@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::*;
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
-use crate::dhcpv4::lease::{Dns, Lease, Times};
+use crate::dhcpv4::lease::{Lease, Times};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, ClientIdRule, StoreCause};
 use crate::event::Event;
+use crate::grant::Dns;
 use crate::identity::{ClientId, Door, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
@@ -82,7 +83,7 @@ pub(super) struct Rig {
     pub(super) down: bool,
     /// The Ethernet address that interfaces got by hand.
     pub(super) mac: Option<Mac>,
-    pub(super) addresses: Vec<Ipv4Net>,
+    pub(super) addresses: Vec<IpNet>,
     /// The steps that were taken, but for setting links up.
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
@@ -446,7 +447,7 @@ impl Rig {
 
     /// Puts the leased address on the interface, as the main plugin does after an ADD.
     pub(super) fn configure(&mut self, address: &str) {
-        let address: Ipv4Net = address.parse().unwrap();
+        let address: IpNet = address.parse().unwrap();
         self.addresses.push(address);
         self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
     }
@@ -466,7 +467,7 @@ impl Rig {
 
     /// Takes an address off the interface, by hand.
     pub(super) fn take_off(&mut self, address: &str) {
-        let address: Ipv4Net = address.parse().unwrap();
+        let address: IpNet = address.parse().unwrap();
         self.addresses.retain(|there| *there != address);
         self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
     }

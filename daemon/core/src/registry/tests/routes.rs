@@ -35,7 +35,7 @@ fn added() -> Rig {
     rig.profile = Profile { late_routes: true, ..Profile::default() };
     (rig.mask, rig.options, rig.lease) = ([255, 255], vec![3, 4, 203, 0, 113, 1], 10_000);
     rig.add("a", 1, "a");
-    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased(_))));
+    assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased { .. })));
     rig
 }
 

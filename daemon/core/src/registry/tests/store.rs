@@ -33,7 +33,7 @@ fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
     let again = rig.add("a", 1, "a");
     let stored = rig.stored.values().next().unwrap().lease.ip();
     match rig.answers.get(&again) {
-        Some(Answer::Leased(lease)) => assert_eq!(lease.ip(), stored, "told what is not durable"),
+        Some(Answer::Leased { lease, .. }) => assert_eq!(lease.ip(), stored, "told what is not durable"),
         other => assert!(matches!(other, None | Some(Answer::Failed(_))), "{other:?}"),
     }
 }

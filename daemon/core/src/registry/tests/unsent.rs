@@ -57,7 +57,7 @@ fn a_release_that_is_on_its_way_out_when_an_add_takes_the_identity_over_is_sent_
     let add = rig.add("b", 2, "a");
     rig.hold_sends = false;
     rig.run_until(1030.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
     assert_eq!(rig.rows().len(), 1);
 }

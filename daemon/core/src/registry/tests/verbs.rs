@@ -101,7 +101,7 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
     assert_eq!((rig.state("a"), rig.stored.len()), (vec!["BOUND"], 1));
     assert_eq!(rig.sent.len(), 1, "one REQUEST, no DISCOVER: {:?}", rig.sent);
     let again = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&again], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
 }

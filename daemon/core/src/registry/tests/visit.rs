@@ -31,7 +31,7 @@ impl Rig {
 fn an_add_looks_and_opens_in_one_visit() {
     let mut rig = Rig::new(8);
     let add = rig.add("a", 1, "a");
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "and watches its address by the same sockets");
     rig.run_until(1020.0);
     assert_eq!((rig.opened.len(), rig.open.len()), (1, 0));
@@ -47,7 +47,7 @@ fn where_no_sockets_were_to_be_had_at_once_an_add_waits_for_its_own() {
     let Outcome::Prepared { result, exchange: Some(exchange) } = outcome else { panic!("{outcome:?}") };
     rig.open.remove(&exchange);
     rig.input(Input::Done { op, outcome: Outcome::Prepared { result, exchange: None } });
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     assert_eq!(rig.opened.len(), 2);
 }
 

@@ -149,12 +149,12 @@ fn an_address_that_is_free_ends_the_minute() {
     rig.stations.retain(|address, _| *address < FIRST);
     rig.run_until(rig.seconds() + 60.0);
     let add = rig.add("b", 2, "b");
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     let add = rig.add("c", 3, "c");
     assert!(matches!(rig.answers[&add], Answer::Failed(Failure::HeldBack { .. })), "not known to be free yet");
     rig.run_until(rig.seconds() + 8.0);
     let add = rig.add("d", 4, "d");
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)), "{:?}", rig.answers[&add]);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn without_detection_nothing_is_held_back() {
     let mut rig = hostile();
     rig.profile.detection = Detection::Off;
     let add = rig.add("b", 2, "b");
-    assert!(matches!(rig.answers[&add], Answer::Leased(_)), "{:?}", rig.answers[&add]);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
 }
 
 #[test]

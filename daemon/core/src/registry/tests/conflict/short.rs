@@ -55,7 +55,7 @@ fn a_lease_that_ends_while_it_is_written_is_told_to_nobody() {
     assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
     rig.disk = Disk::Good;
     rig.flush();
-    let Some(Answer::Leased(lease)) = rig.answers.get(&add) else { panic!("{:?}", rig.answers.get(&add)) };
+    let Some(Answer::Leased { lease, .. }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers.get(&add)) };
     assert!(!lease.expired(rig.now().boot));
     assert_eq!(rig.messages(), [1, 3, 1, 3]);
     use EventKind::*;

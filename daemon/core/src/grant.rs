@@ -1,0 +1,169 @@
+//! What a lease gives an interface, of whichever family: the finished plan, which doors spell and steps on a link carry out.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::{ExtraRoute, Profile};
+
+/// The MTU that any Ethernet link carries.
+const ETHERNET_MTU: u16 = 1500;
+
+/// The number of the main routing table.
+const MAIN_TABLE: u32 = 254;
+
+/// What an interface is to carry, and what its container may know besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// The addresses, each with the prefix of its subnet.
+    pub addresses: Vec<IpNet>,
+    /// The default router, unless the profile suppresses the default route.
+    pub gateway: Option<IpAddr>,
+    /// The routes, each after those that its next hop needs.
+    pub routes: Vec<Route>,
+    /// Name servers.
+    pub dns: Dns,
+    /// The link's MTU, in bytes.
+    pub mtu: Option<u16>,
+}
+
+/// Name servers, and the domains that names are completed with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dns {
+    /// The servers, the first one first.
+    pub servers: Vec<IpAddr>,
+    /// The domain.
+    pub domain: Option<String>,
+    /// The domains that are searched.
+    pub search: Vec<String>,
+}
+
+/// A route as an interface is to have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to.
+    pub destination: IpNet,
+    /// The next hop; `None` when the destination is on the link itself.
+    pub via: Option<IpAddr>,
+    /// The metric.
+    pub metric: Option<u32>,
+    /// The path's MTU, in bytes.
+    pub mtu: Option<u32>,
+    /// The greatest TCP segment to advertise, in bytes.
+    pub advmss: Option<u32>,
+    /// The routing table; `None` is the main one.
+    pub table: Option<u32>,
+    /// The scope, by the kernel's numbers.
+    pub scope: Option<u8>,
+}
+
+impl Grant {
+    /// Returns what a DHCPv4 lease gives an interface under a profile.
+    pub fn v4(lease: &Lease, profile: &Profile) -> Self {
+        Self {
+            addresses: vec![lease.address.into()],
+            gateway: lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route),
+            routes: routes(lease, profile),
+            dns: Dns::v4(lease).unwrap_or_default(),
+            mtu: lease.mtu,
+        }
+    }
+
+    /// Returns the same without the routes that a main plugin cannot add, where the profile leaves those to the daemon.
+    pub fn told(mut self, profile: &Profile) -> Self {
+        let late: Vec<bool> = self.routes.iter().map(|route| profile.late_routes && self.is_late(route)).collect();
+        let mut late = late.into_iter();
+        self.routes.retain(|_| !late.next().unwrap_or(false));
+        self
+    }
+
+    /// Returns whether there are routes that a main plugin is not told of.
+    pub fn has_late(&self, profile: &Profile) -> bool {
+        profile.late_routes && self.routes.iter().any(|route| self.is_late(route))
+    }
+
+    /// Returns whether a main plugin cannot add a route: it leads onto the link, or by a router outside of the subnet.
+    ///
+    /// Main plugins that know of no `scope` give a route onto the link the global one, and the kernel takes no next hop
+    /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told.
+    pub fn is_late(&self, route: &Route) -> bool {
+        let is_v4 = matches!(route.destination, IpNet::V4(_)) && route.via.is_none_or(|via| via.is_ipv4());
+        is_v4 && route.is_main() && self.is_beyond(route.via)
+    }
+
+    /// Returns whether a next hop is in none of the subnets; `None`, the link itself, is in none.
+    pub fn is_beyond(&self, via: Option<IpAddr>) -> bool {
+        via.is_none_or(|via| !self.addresses.iter().any(|address| address.contains(&via)))
+    }
+}
+
+impl Dns {
+    /// Returns what a DHCPv4 lease says of name servers, `None` when that is nothing.
+    pub fn v4(lease: &Lease) -> Option<Self> {
+        let servers = lease.dns.iter().copied().map(IpAddr::V4).collect();
+        let dns = Self { servers, domain: lease.domain.clone(), search: lease.search.clone() };
+        Some(dns).filter(|dns| *dns != Self::default())
+    }
+}
+
+impl Route {
+    fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
+        Self { destination, via, metric: None, mtu: None, advmss: None, table: None, scope: None }
+    }
+
+    /// Returns whether it is one of the main routing table.
+    pub fn is_main(&self) -> bool {
+        self.table.is_none_or(|table| table == MAIN_TABLE)
+    }
+
+    /// Returns what of it the kernel tells routes apart by.
+    fn key(&self) -> (IpNet, u32, u32) {
+        (self.destination.trunc(), self.metric.unwrap_or(0), self.table.unwrap_or(MAIN_TABLE))
+    }
+}
+
+/// Returns the routes of a lease's interface, each after those that its next hop needs.
+///
+/// The server's MTU (26) is the link's. It is said again for each route, for who reads results, but only where every link
+/// can have it: a route's MTU beyond its link's would lose packets, and the link may have got less.
+///
+/// Each destination is there once for a metric and table, as the kernel has it (`EEXIST`): what the configuration says of it,
+/// else what the server said first. The subnet's own is not among them: the kernel makes it with the address.
+fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
+    let mtu = lease.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
+    let given = lease.routes.iter().filter(|r| !profile.suppress_default_route || r.destination.prefix_len() > 0);
+    let given = given.map(|r| Route { mtu, ..Route::new(r.destination.into(), r.via.map(IpAddr::V4)) });
+    let extra = profile.routes.iter().map(|extra| resolve(extra, lease.gateway));
+    let with_metric = |route: Route| Route { metric: route.metric.or(profile.metric), ..route };
+    let mut taken = BTreeSet::from([Route::new(lease.address.trunc().into(), None).key()]);
+    let (extra, given) = (extra.map(with_metric), given.map(with_metric));
+    let extra: Vec<_> = extra.filter(|route| taken.insert(route.key())).collect();
+    let given: Vec<_> = given.filter(|route| taken.insert(route.key())).collect();
+    let (mut routes, via): (Vec<_>, Vec<_>) = given.into_iter().chain(extra).partition(|route| route.via.is_none());
+    // The kernel refuses a route whose next hop it cannot reach: a router outside the subnet wants its own on-link route.
+    for hop in via.iter().filter(|route| route.is_main()).filter_map(|route| route.via) {
+        let reachable = |r: &Route| r.is_main() && r.destination.contains(&hop);
+        if let IpAddr::V4(v4) = hop
+            && !lease.address.contains(&v4)
+            && !routes.iter().any(reachable)
+        {
+            routes.push(with_metric(Route { mtu, ..Route::new(Ipv4Net::from(v4).into(), None) }));
+        }
+    }
+    routes.extend(via);
+    routes
+}
+
+/// Returns a route of the configuration in a network with this gateway. Without a gateway it is on the link, as the
+/// kernel has it.
+fn resolve(extra: &ExtraRoute, gateway: Option<Ipv4Addr>) -> Route {
+    let ExtraRoute { destination, gateway: own, metric, mtu, advmss, table, scope } = *extra;
+    let gateway = gateway.map(IpAddr::V4).filter(|_| matches!(destination, IpNet::V4(_)));
+    let via = own.or(gateway).filter(|via| !via.is_unspecified());
+    Route { destination, via, metric, mtu, advmss, table, scope }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

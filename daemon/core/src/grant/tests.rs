@@ -1,0 +1,124 @@
+use super::*;
+use crate::dhcpv4::lease;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// Returns a lease of an address, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
+pub(crate) fn lease(address: &str, routes: &[&str]) -> Lease {
+    let route = |text: &&str| {
+        let (destination, via) = text.split_once(' ').map_or((*text, None), |(d, via)| (d, Some(via)));
+        lease::Route {
+            destination: destination.parse().expect("a subnet"),
+            via: via.map(|via| via.parse().expect("an address")),
+        }
+    };
+    let routes: Vec<_> = routes.iter().map(route).collect();
+    Lease {
+        gateway: routes.iter().find(|route| route.destination.prefix_len() == 0).and_then(|route| route.via),
+        routes,
+        ..Lease::unknown(address.parse().expect("an address"), Instant::from_boot(Duration::ZERO))
+    }
+}
+
+pub(crate) fn with_mtu(lease: Lease, mtu: u16) -> Lease {
+    Lease { mtu: Some(mtu), ..lease }
+}
+
+/// Returns a route of a configuration.
+pub(crate) fn extra(destination: &str, gateway: Option<&str>) -> ExtraRoute {
+    ExtraRoute {
+        destination: destination.parse().expect("a subnet"),
+        gateway: gateway.map(|gateway| gateway.parse().expect("an address")),
+        metric: None,
+        mtu: None,
+        advmss: None,
+        table: None,
+        scope: None,
+    }
+}
+
+#[test]
+fn a_profile_shapes_the_routes() {
+    let profile = Profile {
+        suppress_default_route: true,
+        metric: Some(7),
+        routes: vec![
+            extra("10.0.0.0/8", None),
+            extra("10.1.0.0/16", Some("192.0.2.9")),
+            extra("10.2.0.0/16", Some("0.0.0.0")),
+            ExtraRoute { table: Some(7), ..extra("10.3.0.0/16", None) },
+            ExtraRoute { metric: Some(3), mtu: Some(1300), ..extra("fd00::/8", None) },
+        ],
+        ..Profile::default()
+    };
+    let given = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "172.16.0.0/12 192.0.2.8"]), 1400);
+    let shown: Vec<_> = routes(&given, &profile)
+        .iter()
+        .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.destination, r.via, r.metric, r.mtu, r.table))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "10.2.0.0/16 None Some(7) None None",
+            "fd00::/8 None Some(3) Some(1300) None",
+            "172.16.0.0/12 Some(192.0.2.8) Some(7) Some(1400) None",
+            "10.0.0.0/8 Some(192.0.2.1) Some(7) None None",
+            "10.1.0.0/16 Some(192.0.2.9) Some(7) None None",
+            "10.3.0.0/16 Some(192.0.2.1) Some(7) None Some(7)",
+        ]
+    );
+}
+
+#[test]
+fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
+    let twice = ["0.0.0.0/0 192.0.2.1", "0.0.0.0/0 192.0.2.2", "10.0.0.0/8 192.0.2.3", "10.0.0.0/8 192.0.2.3"];
+    let more = ["192.0.2.0/24", "203.0.113.1/32", "198.51.100.0/24 203.0.113.1", "172.16.0.0/12 192.0.2.4"];
+    let given = lease("192.0.2.50/24", &[&twice[..], &more].concat());
+    let own = extra("172.16.9.9/12", Some("192.0.2.9"));
+    let elsewhere = [ExtraRoute { metric: Some(7), ..own.clone() }, ExtraRoute { table: Some(9), ..own.clone() }];
+    let profile = Profile { routes: [vec![own], elsewhere.into()].concat(), ..Profile::default() };
+    let show = |r: &Route| {
+        let via = r.via.map(|via| via.to_string()).unwrap_or_default();
+        format!("{} {via} {:?} {:?}", r.destination, r.metric, r.table)
+    };
+    let expected = [
+        "203.0.113.1/32  None None",
+        "0.0.0.0/0 192.0.2.1 None None",
+        "10.0.0.0/8 192.0.2.3 None None",
+        "198.51.100.0/24 203.0.113.1 None None",
+        "172.16.9.9/12 192.0.2.9 None None",
+        "172.16.9.9/12 192.0.2.9 Some(7) None",
+        "172.16.9.9/12 192.0.2.9 None Some(9)",
+    ];
+    assert_eq!(routes(&given, &profile).iter().map(show).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
+    let late = Profile { late_routes: true, ..Profile::default() };
+    let told = |lease: &Lease, profile: &Profile| {
+        let show = |r: &Route| format!("{} {}", r.destination, r.via.map(|via| via.to_string()).unwrap_or_default());
+        let grant = Grant::v4(lease, profile);
+        let has_late = grant.has_late(profile);
+        (grant.told(profile).routes.iter().map(show).collect::<Vec<_>>(), has_late)
+    };
+    let off_link = ["203.0.113.1/32 ".to_owned(), "0.0.0.0/0 203.0.113.1".to_owned()];
+    for address in ["192.0.2.50/32", "192.0.2.50/24"] {
+        let lease = lease(address, &["0.0.0.0/0 203.0.113.1"]);
+        assert_eq!(told(&lease, &late), (vec![], true), "{address}");
+        assert_eq!(told(&lease, &Profile::default()), (off_link.to_vec(), false), "{address}");
+    }
+    let mixed = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "10.0.0.0/8", "172.16.0.0/12 10.0.0.1"]);
+    assert_eq!(told(&mixed, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], true));
+    let plain = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]);
+    assert_eq!(told(&plain, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], false));
+}
+
+#[test]
+fn a_routes_mtu_is_said_only_where_any_link_can_have_it() {
+    let mtu = |mtu| {
+        let lease = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), mtu);
+        routes(&lease, &Profile::default())[0].mtu
+    };
+    assert_eq!((mtu(1500), mtu(9000)), (Some(1500), None));
+}
