@@ -87,7 +87,7 @@ fn a_record_that_does_not_parse_may_be_of_a_container_that_runs() {
     let daemon = home.start();
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
-    assert!(log.contains("started leases=1") && log.contains("adopting them containers=1"), "{log}");
+    assert!(log.contains("started leases=1") && log.contains("to hold their leases containers=1"), "{log}");
 }
 
 #[test]
