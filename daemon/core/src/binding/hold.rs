@@ -18,7 +18,7 @@ use super::common::Permit;
 use super::guard::Waits;
 use super::holders::{Stand, Standing};
 use super::tenancy::{claim_of, decline_foreign};
-use super::{Common, Cx, Found, Leave, Living, Next, Report, SAME, told};
+use super::{Common, Cx, Found, Leave, Living, Next, Report, SAME, Want, told};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, Profile};
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
@@ -29,9 +29,6 @@ use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
-
-/// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
-const CARRIER_LOSS: Duration = Duration::from_secs(3);
 
 /// A lease this old was told to its main plugin long ago: that its address is not on the interface is no longer a matter
 /// of time.
@@ -56,6 +53,20 @@ pub(crate) struct Hold {
     removal_told: Option<Box<Instant>>,
     /// What is to be done at the interface; mostly nothing.
     work: Option<Box<Work>>,
+    after: After,
+}
+
+/// What follows from what happened, at its end.
+#[derive(Clone, Copy, Debug, Default)]
+struct After {
+    /// The record is to be written again.
+    record: bool,
+    /// There may be something to be done at the interface.
+    work: bool,
+    /// The record is to say what stays on the interface, unless more is done there first.
+    note: bool,
+    /// Sockets are to be open, or closed.
+    sockets: Option<bool>,
 }
 
 /// Whether the leased address is on the interface.
@@ -90,7 +101,16 @@ impl Hold {
 
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
         let (carrier_lost, moved, presence, removal_told) = (None, false, Presence::Unknown, None);
-        Self { client, last: last.into(), carrier_lost, moved, presence, removal_told, work: None }
+        Self {
+            client,
+            last: last.into(),
+            carrier_lost,
+            moved,
+            presence,
+            removal_told,
+            work: None,
+            after: After::default(),
+        }
     }
 
     /// Returns whether the link has carrier, as far as is known.
@@ -187,37 +207,6 @@ impl Hold {
         self.client.lease().is_some() && common.persistence.durable().is_none()
     }
 
-    /// Records the link's carrier. Back after a loss, the lease is confirmed by INIT-REBOOT, or another looked for soon.
-    pub(super) fn on_carrier(&mut self, common: &mut Common, up: bool, cx: &mut Cx<'_>) {
-        if !up {
-            self.carrier_lost.get_or_insert_with(|| Box::new(cx.now.boot));
-            return;
-        }
-        let lost = self.carrier_lost.take().map(|since| cx.now.boot.saturating_since(*since));
-        if lost.is_none_or(|lost| lost <= CARRIER_LOSS) {
-            return;
-        }
-        let Some(lease) = self.client.shared() else {
-            if self.client.seek_anew(cx.now.boot) {
-                common.end_exchange(cx);
-            }
-            return;
-        };
-        if lease.expired(cx.now.boot) {
-            // The clock's.
-            return;
-        }
-        tracing::info!(attachment = %common.attachment, address = %lease.address, lost = lost.map(tracing::field::debug), "carrier is back, confirming the lease");
-        let (rng, sender) = (cx.rng.fork(), common.sender());
-        self.client = Client::confirm(sender, lease, cx.now.boot, rng);
-        self.client.set_addressed(self.is_addressed());
-        common.end_exchange(cx);
-        // What was heard on the previous network says nothing of this one.
-        if !common.is_probing() {
-            common.close_guard(cx);
-        }
-    }
-
     /// Goes on with a try to extend the lease, at its turn.
     pub(super) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
         self.client.extend_at(cx.now.boot, at);
@@ -239,21 +228,6 @@ impl Hold {
         let pause = self.client.pause();
         self.client.refuse(cx.now.boot, pause);
         self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
-    }
-
-    /// Records that the interface has another Ethernet address.
-    pub(super) fn on_ethernet(&mut self, mac: Mac) {
-        self.client.set_station(mac);
-        self.moves();
-    }
-
-    /// Announces the address of an interface that got another Ethernet address.
-    pub(super) fn announce_moved(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let Some(address) = self.take_moved() else { return SAME };
-        match common.announce_moved(address, cx) {
-            true => self.watch(common, cx),
-            false => SAME,
-        }
     }
 
     /// Takes in what the client makes of an event.
@@ -328,10 +302,7 @@ impl Hold {
         if let Some(verdict) = verdict {
             self.on_verdict(common, before, verdict, cx)?;
         }
-        match listen {
-            true => self.open(common, cx),
-            false => common.end_exchange(cx),
-        }
+        self.after.sockets = Some(listen);
         SAME
     }
 
@@ -416,8 +387,8 @@ impl Hold {
         if !confirmed || before.state == StateName::Rebooting {
             common.guard_lease(lease.ip(), confirmed && self.is_addressed(), cx);
         }
-        self.record_again(common, cx);
-        self.work(common, cx);
+        self.record_again();
+        self.has_work();
     }
 
     /// The lease is no more.
@@ -444,12 +415,34 @@ impl Hold {
         if !matches!(loss, Loss::Expired { .. }) {
             self.await_note(cx.now.boot);
         }
-        self.record_again(common, cx);
-        self.work(common, cx);
+        self.record_again();
+        self.has_work();
     }
 }
 
 impl Living for Hold {
+    /// First what is written, then what is done at the interface, then the sockets.
+    fn settle(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        while self.after.record || self.after.work {
+            if std::mem::take(&mut self.after.record) {
+                let replaces = common.persistence.take_replaced();
+                self.persist(common, Want::Bound { replaces }, cx);
+            }
+            if std::mem::take(&mut self.after.work) {
+                self.work(common, cx);
+            }
+        }
+        if std::mem::take(&mut self.after.note) && self.work.as_ref().is_some_and(|work| !work.busy()) {
+            self.after.record = true;
+            return self.settle(common, cx);
+        }
+        match self.after.sockets.take() {
+            Some(true) => self.open(common, cx),
+            Some(false) => common.end_exchange(cx),
+            None => {}
+        }
+    }
+
     fn is_live(&self) -> bool {
         true
     }
@@ -541,7 +534,7 @@ impl Living for Hold {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);
         }
-        self.noted(common, cx);
+        self.noted();
         SAME
     }
 

@@ -121,6 +121,9 @@ pub(super) trait Living {
         SAME
     }
 
+    /// Does what follows from what happened, at its end.
+    fn settle(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) {}
+
     /// Wants the store to hold this; nothing is durable before [`Living::on_persisted`].
     fn persist(&mut self, common: &mut Common, want: Want, cx: &mut Cx<'_>) {
         common.persistence.want(want);
@@ -141,6 +144,7 @@ pub(super) trait Living {
     fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         while let Some(found) = self.client().and_then(|client| common.watch(client, cx)) {
             self.on_found(common, found, cx)?;
+            self.settle(common, cx);
         }
         SAME
     }
@@ -149,6 +153,7 @@ pub(super) trait Living {
     fn hear(&mut self, common: &mut Common, arp: &Arp, cx: &mut Cx<'_>) -> Next {
         let Some(found) = self.client().and_then(|client| common.hear(client, arp, cx)) else { return SAME };
         self.on_found(common, found, cx)?;
+        self.settle(common, cx);
         self.watch(common, cx)
     }
 }

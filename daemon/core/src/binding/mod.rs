@@ -8,6 +8,7 @@
 
 mod acquire;
 mod common;
+mod cx;
 mod exchange;
 mod guard;
 mod hold;
@@ -19,16 +20,15 @@ mod release;
 mod tenancy;
 mod told;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
 use std::time::Duration;
 
-use fastrand::Rng;
 use ipnet::IpNet;
 
 pub(crate) use self::acquire::{Abort, Acquire, Again, Reason, Stage};
 pub(crate) use self::common::{Common, Holder};
+pub(crate) use self::cx::{ByNetns, Cx, of_netns};
 use self::guard::Found;
 pub(crate) use self::hold::{Hold, without};
 pub(crate) use self::holders::Holders;
@@ -38,36 +38,14 @@ use self::life::{Living, Next, SAME};
 use self::persistence::Want;
 pub(crate) use self::release::{Leave, Owed, Release};
 
-use crate::conflict::lans::Lans;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
-use crate::link::{Cookie, LinkCause, LinkView, Step};
-use crate::outbox::{Outbox, Report, Task, Waiter};
+use crate::link::{LinkCause, LinkView, Step};
+use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
-use crate::time::{BootId, Instant, Now};
+use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
-
-/// What a binding works with while it handles one event.
-pub(crate) struct Cx<'a> {
-    pub(crate) now: Now,
-    pub(crate) boot: &'a BootId,
-    pub(crate) out: &'a mut Outbox,
-    pub(crate) rng: &'a mut Rng,
-    pub(crate) holders: &'a Holders,
-    pub(crate) by_netns: &'a ByNetns,
-    /// What conflicts have taught of each LAN.
-    pub(crate) conflicts: &'a mut Lans,
-}
-
-/// The bindings of each namespace, with the Ethernet addresses of their interfaces.
-pub(crate) type ByNetns = BTreeMap<(Cookie, BindingId), Mac>;
-
-/// Returns those of one namespace.
-pub(crate) fn of_netns(by_netns: &ByNetns, cookie: Cookie) -> impl Iterator<Item = (BindingId, Mac)> {
-    let all = (cookie, BindingId(0))..=(cookie, BindingId(u64::MAX));
-    by_netns.range(all).map(|((_, id), mac)| (*id, *mac))
-}
 
 /// One holder of a lease. What all its lives share is read through it.
 #[derive(Debug)]
@@ -102,7 +80,8 @@ impl Binding {
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut common = Common::new(id, holder, Box::default());
-        let hold = Hold::resumed(&mut common, lease, left, cx);
+        let mut hold = Hold::resumed(&mut common, lease, left, cx);
+        hold.settle(&mut common, cx);
         Self { common, life: Life::Held(Box::new(hold)) }
     }
 
@@ -196,10 +175,11 @@ impl Binding {
             self.life.get_mut().write(&mut self.common, cx);
         }
         if let Life::Held(hold) = &mut self.life {
-            hold.retry_work(&mut self.common, cx);
+            hold.retry_work(cx);
+            hold.settle(&mut self.common, cx);
         }
-        self.happens(|life, common| life.watch(common, cx));
-        self.happens(|life, common| life.on_clock(common, cx));
+        self.happens(cx, |life, common, cx| life.watch(common, cx));
+        self.happens(cx, |life, common, cx| life.on_clock(common, cx));
     }
 
     /// Goes on with the outcome of an effect.
@@ -208,17 +188,17 @@ impl Binding {
             (Task::Open(exchange), Outcome::Opened(Ok(()))) => self.on_opened(exchange, cx),
             (Task::Open(exchange), Outcome::Opened(Err(cause))) => self.on_broken(exchange, cause, cx),
             (Task::Persist, Outcome::Persisted(result)) => self.on_persisted(result, cx),
-            (Task::Work, outcome) => self.happens(|life, common| life.on_worked(common, outcome, cx)),
+            (Task::Work, outcome) => self.happens(cx, |life, common, cx| life.on_worked(common, outcome, cx)),
             (Task::Survey, Outcome::Surveyed(survey)) => {
                 if let Life::Acquiring(acquire) = &mut self.life {
                     acquire.on_surveyed(&self.common, survey);
                 }
             }
             (Task::Release, Outcome::Sent(result)) => {
-                self.gives_back(|release, common| release.on_sent(common, result, cx))
+                self.gives_back(cx, |release, common, cx| release.on_sent(common, result, cx))
             }
             (Task::FindParent, Outcome::Inspected(result)) => {
-                self.gives_back(|release, common| release.on_parent(common, result, cx));
+                self.gives_back(cx, |release, common, cx| release.on_parent(common, result, cx));
             }
             (Task::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (task, outcome) => {
@@ -233,17 +213,17 @@ impl Binding {
         if let Frame::Arp(arp) = frame
             && (if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) })
         {
-            self.happens(|life, common| life.hear(common, arp, cx));
+            self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
         }
         if is_own {
-            self.happens(|life, common| life.on_frame(common, frame, cx));
+            self.happens(cx, |life, common, cx| life.on_frame(common, frame, cx));
         }
     }
 
     /// Goes on after a frame that could not be read, and that bears what an answer does.
     pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
         match self.common.exchange.is_open(exchange) {
-            true => self.happens(|life, common| life.on_unreadable(common, cause, from, cx)),
+            true => self.happens(cx, |life, common, cx| life.on_unreadable(common, cause, from, cx)),
             false => cx.out.refused(&cause),
         }
     }
@@ -257,16 +237,16 @@ impl Binding {
 
     fn on_opened(&mut self, exchange: ExchangeId, cx: &mut Cx<'_>) {
         if self.common.exchange.opened(exchange) {
-            self.happens(|life, common| life.on_opened(common, cx));
+            self.happens(cx, |life, common, cx| life.on_opened(common, cx));
         } else if self.common.guard_opened(exchange) {
-            self.happens(|life, common| life.watch(common, cx));
+            self.happens(cx, |life, common, cx| life.watch(common, cx));
         }
     }
 
     /// Goes on after the sockets of an exchange could not be opened, or failed.
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
         if self.common.is_guards(exchange) {
-            return self.happens(|life, common| {
+            return self.happens(cx, |life, common, cx| {
                 let is_lost = common.parent.is_none() && life.is_lost(common, &cause, cx);
                 match common.unwatch(cause.clone(), is_lost, cx) {
                     Some(_) if is_lost => life.on_link_gone(common, cause, cx),
@@ -277,7 +257,7 @@ impl Binding {
         }
         if self.common.exchange.is(exchange) {
             let cause = self.common.lose_sockets(cause, cx);
-            self.happens(|life, common| life.on_unopened(common, cause, cx));
+            self.happens(cx, |life, common, cx| life.on_unopened(common, cause, cx));
         }
     }
 
@@ -289,9 +269,9 @@ impl Binding {
         match result {
             Ok(view) => {
                 self.common.found_line(&view);
-                self.happens(|life, common| life.on_clock(common, cx));
+                self.happens(cx, |life, common, cx| life.on_clock(common, cx));
             }
-            Err(cause) => self.happens(|life, common| life.on_no_line(common, cause, cx)),
+            Err(cause) => self.happens(cx, |life, common, cx| life.on_no_line(common, cause, cx)),
         }
     }
 
@@ -311,17 +291,17 @@ impl Binding {
                 cx.out.report(self.common.id, Report::Replaced(replaced));
             }
         }
-        self.happens(|life, common| life.on_persisted(common, result, cx));
+        self.happens(cx, |life, common, cx| life.on_persisted(common, result, cx));
     }
 
     /// Goes on after the binding's link was found gone for good.
     pub(crate) fn on_link_gone(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        self.happens(|life, common| life.on_link_gone(common, cause, cx));
+        self.happens(cx, |life, common, cx| life.on_link_gone(common, cause, cx));
     }
 
     /// Begins the exchange that waited for its permit, over `sockets` where some were opened for it.
     pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
-        self.happens(|life, common| life.on_permit(common, sockets, cx));
+        self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
     }
 
     /// Closes the binding's sockets, whatever it is at.
@@ -341,7 +321,7 @@ impl Binding {
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         if let Life::Acquiring(acquire) = &mut self.life {
             let next = acquire.abort(&mut self.common, abort, cx);
-            self.turn(next);
+            self.turn(next, cx);
         }
     }
 
@@ -351,7 +331,7 @@ impl Binding {
             Life::Acquiring(_) => {}
             Life::Held(hold) => {
                 let life = hold.give_back(&mut self.common, why, cx);
-                self.turn(ControlFlow::Break(life));
+                self.turn(ControlFlow::Break(life), cx);
             }
             Life::Releasing(release) if why == Leave::Deleted => release.hurry(&mut self.common, cx),
             Life::Releasing(_) => {}
@@ -408,76 +388,89 @@ impl Binding {
 
     /// Goes on with what is to be done at the interface, if anything is and may be.
     pub(crate) fn work(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(|hold, common| hold.work(common, cx));
+        self.keeps(cx, |hold, _, _| hold.has_work());
     }
 
     /// Goes on with what a restart cut short.
     pub(crate) fn take_turn(&mut self, cx: &mut Cx<'_>) {
         match &mut self.life {
             Life::Acquiring(_) => {}
-            Life::Held(hold) => hold.take_turn(&mut self.common, cx),
+            Life::Held(hold) => {
+                hold.take_turn();
+                hold.settle(&mut self.common, cx);
+            }
             Life::Releasing(release) => release.drop_work(),
         }
     }
 
     /// Goes on with a try to extend the lease, at its turn.
     pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
-        self.holds(|hold, common| hold.on_turn(common, at, cx));
+        self.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx));
     }
 
     /// Extends the lease now, as another client was offered its address.
     pub(crate) fn renew_early(&mut self, cx: &mut Cx<'_>) {
-        self.holds(|hold, common| hold.renew_early(common, cx));
+        self.holds(cx, |hold, common, cx| hold.renew_early(common, cx));
     }
 
     /// Loses a lease that another binding has too.
     pub(crate) fn cede(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(|hold, common| hold.cede(common, cx));
+        self.keeps(cx, |hold, common, cx| hold.cede(common, cx));
     }
 
     /// Records the link's carrier.
     pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
-        self.keeps(|hold, common| hold.on_carrier(common, up, cx));
+        self.keeps(cx, |hold, common, cx| hold.on_carrier(common, up, cx));
     }
 
     /// Records that the link is down: the kernel has taken its routes.
     pub(crate) fn on_down(&mut self) {
-        self.keeps(|hold, _| hold.on_down());
+        if let Life::Held(hold) = &mut self.life {
+            hold.on_down();
+        }
     }
 
     /// Records that the link is up.
     pub(crate) fn on_up(&mut self) {
-        self.keeps(|hold, _| hold.on_up());
+        if let Life::Held(hold) = &mut self.life {
+            hold.on_up();
+        }
     }
 
     /// Records what a look at the interface showed.
     pub(crate) fn on_seen(&mut self, view: &LinkView, cx: &mut Cx<'_>) {
-        self.holds(|hold, common| hold.on_seen(common, view, cx));
+        self.keeps(cx, |hold, common, cx| hold.on_seen(common, view, cx));
+        // The message that told of one may be lost.
+        for there in &view.addresses {
+            self.on_address_added(there.addr(), cx);
+        }
     }
 
     /// Records whether the leased address is on the interface.
     pub(crate) fn on_address(&mut self, there: bool, cx: &mut Cx<'_>) {
-        self.keeps(|hold, common| hold.on_address(common, there, cx));
+        self.keeps(cx, |hold, common, cx| hold.on_address(common, there, cx));
     }
 
     /// Records that an address is on the interface.
     pub(crate) fn on_address_added(&mut self, address: IpAddr, cx: &mut Cx<'_>) {
-        self.holds(|hold, common| hold.on_address_added(common, address, cx));
+        self.holds(cx, |hold, common, cx| hold.on_address_added(common, address, cx));
     }
 
     /// Announces the address of an interface that got another Ethernet address.
     pub(crate) fn announce_moved(&mut self, cx: &mut Cx<'_>) {
-        self.holds(|hold, common| hold.announce_moved(common, cx));
+        self.holds(cx, |hold, common, cx| hold.announce_moved(common, cx));
     }
 
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(|hold, common| hold.put_back(common, cx));
+        self.keeps(cx, |hold, common, _| hold.put_back(common));
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
     pub(crate) fn route_again(&mut self) {
-        self.keeps(|hold, common| hold.route_again(common));
+        if let Life::Held(hold) = &mut self.life {
+            hold.route_again(&self.common);
+        }
     }
 
     // What happens to a lease on its way back.
@@ -494,37 +487,39 @@ impl Binding {
 
     /// Gives back at once what is kept.
     pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(|release, common| release.end_grace(common, cx));
+        self.gives_back(cx, |release, common, cx| release.end_grace(common, cx));
     }
 
     /// Goes on at its turn, which may be now.
     pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
-        self.gives_back(|release, common| release.on_turn(common, at, cx));
+        self.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx));
     }
 
     /// Goes before others of the LAN: a call waits behind this.
     pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(|release, common| release.skip_queue(common, cx));
+        self.gives_back(cx, |release, common, cx| release.skip_queue(common, cx));
     }
 
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(|release, common| release.pause(common, cx));
+        self.gives_back(cx, |release, common, cx| release.pause(common, cx));
     }
 
     /// Goes on if nobody holds the identity any more, or who does has another address.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(|release, common| release.unpause(common, cx));
+        self.gives_back(cx, |release, common, cx| release.unpause(common, cx));
     }
 
     /// Ends without a RELEASE where another binding has the address by now, which lives.
     pub(crate) fn give_way(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(|release, common| _ = release.gives_way(common, cx));
+        self.gives_back(cx, |release, common, cx| _ = release.gives_way(common, cx));
     }
 
     /// Records that a RELEASE for this address went out under the same identity.
     pub(crate) fn owes_no_more(&mut self, address: Ipv4Addr) {
-        self.gives_back(|release, _| release.owes_no_more(address));
+        if let Life::Releasing(release) = &mut self.life {
+            release.owes_no_more(address);
+        }
     }
 
     /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that
@@ -552,40 +547,44 @@ impl Binding {
         }
     }
 
-    /// Lets the life go on with what happened, and then the one that comes after it.
-    fn happens(&mut self, what: impl FnOnce(&mut dyn Living, &mut Common) -> Next) {
-        let next = what(self.life.get_mut(), &mut self.common);
-        self.turn(next);
+    /// Lets the life go on with what happened.
+    fn happens(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut dyn Living, &mut Common, &mut Cx<'_>) -> Next) {
+        let next = what(self.life.get_mut(), &mut self.common, cx);
+        self.turn(next, cx);
     }
 
     /// Lets a lease that is held go on with what happened.
-    fn holds(&mut self, what: impl FnOnce(&mut Hold, &mut Common) -> Next) {
+    fn holds(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next) {
         if let Life::Held(hold) = &mut self.life {
-            let next = what(hold, &mut self.common);
-            self.turn(next);
+            let next = what(hold, &mut self.common, cx);
+            self.turn(next, cx);
         }
     }
 
     /// Lets a lease that is held go on with what happened, which no life ends by.
-    fn keeps(&mut self, what: impl FnOnce(&mut Hold, &mut Common)) {
+    fn keeps(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>)) {
         if let Life::Held(hold) = &mut self.life {
-            what(hold, &mut self.common);
+            what(hold, &mut self.common, cx);
+            hold.settle(&mut self.common, cx);
         }
     }
 
     /// Lets a release go on with what happened.
-    fn gives_back(&mut self, what: impl FnOnce(&mut Release, &mut Common)) {
+    fn gives_back(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>)) {
         if let Life::Releasing(release) = &mut self.life {
-            what(release, &mut self.common);
+            what(release, &mut self.common, cx);
         }
     }
 
-    /// Takes up the life that comes next. A release keeps how the lease was held, until the store knows of a DEL.
-    fn turn(&mut self, next: Next) {
-        let ControlFlow::Break(life) = next else { return };
-        let before = std::mem::replace(&mut self.life, life);
-        if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
-            release.held_before(hold);
+    /// Takes up the life that comes next, and does what follows from what happened. A release keeps how the lease was held, until
+    /// the store knows of a DEL.
+    fn turn(&mut self, next: Next, cx: &mut Cx<'_>) {
+        if let ControlFlow::Break(life) = next {
+            let before = std::mem::replace(&mut self.life, life);
+            if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
+                release.held_before(hold);
+            }
         }
+        self.life.get_mut().settle(&mut self.common, cx);
     }
 }

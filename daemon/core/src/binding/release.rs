@@ -382,7 +382,8 @@ impl Release {
         };
         let next = hold.again(common, self.probing, cx);
         common.persistence.want_again(Want::Bound { replaces: Vec::new() });
-        hold.work(common, cx);
+        hold.has_work();
+        hold.settle(common, cx);
         common.persist_later(&cause, cx);
         cx.out.report(common.id, Report::NotGivenBack(cause));
         if self.link_gone {

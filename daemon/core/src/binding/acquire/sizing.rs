@@ -101,7 +101,7 @@ impl Acquire {
                     }
                 };
                 if !known {
-                    hold.record_again(common, cx);
+                    hold.record_again();
                 }
                 Break(Life::Held(hold))
             }

@@ -20,7 +20,7 @@ use ipnet::IpNet;
 
 use super::Hold;
 use super::work::{Stage, Work};
-use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter, Want};
+use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Hold {
     /// Records that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
-    pub(super) fn changed(&mut self, common: &mut Common, was: &Lease) {
+    pub(super) fn changed(&mut self, common: &Common, was: &Lease) {
         if self.is_taken_off() {
             return;
         }
@@ -74,7 +74,7 @@ impl Hold {
     }
 
     /// Records that there is a lease where there was none; `last` is the one before.
-    pub(super) fn returned(&mut self, common: &mut Common, last: &Lease) {
+    pub(super) fn returned(&mut self, common: &Common, last: &Lease) {
         if self.is_taken_off() {
             return;
         }
@@ -90,7 +90,7 @@ impl Hold {
 
     /// Records that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
     /// Returns whether anything is to be taken off that was not before.
-    pub(super) fn leaves_lost(&mut self, common: &mut Common, lost: &Lease, taken: bool) -> bool {
+    pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool) -> bool {
         let keeps = common.profile.on_expiry == OnExpiry::Keep;
         let before = self.work.as_ref().and_then(|work| work.former());
         if !keeps || taken {
@@ -199,22 +199,22 @@ impl Hold {
     }
 
     /// Goes on with what a restart cut short.
-    pub(in crate::binding) fn take_turn(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn take_turn(&mut self) {
         if let Some(work) = self.work.as_mut().filter(|work| matches!(work.stage, Stage::Queued)) {
             work.stage = Stage::Idle;
-            self.work(common, cx);
+            self.has_work();
         }
     }
 
     /// Goes on with what is to be done at the interface, if anything is and may be.
-    pub(in crate::binding) fn work(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(super) fn work(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(work) = self.work.as_ref().filter(|work| !work.busy()) else { return };
         if work.retry.is_some_and(|at| cx.now.boot < at) {
             return;
         }
         if self.is_settled(common) {
             self.work = None;
-            return self.record_again(common, cx);
+            return self.record_again();
         }
         let Some(next) = self.wanted_now(common) else { return };
         let resizes = work.mtu(next).is_some();
@@ -297,8 +297,8 @@ impl Hold {
             (Stage::Applying { steps, routed, .. }, Outcome::Applied { taken, result: Err(cause) }) => {
                 match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
                     // The link went down meanwhile.
-                    Some(Step::AddRoute(_)) if !routed => self.work(common, cx),
-                    Some(step) => self.do_without(common, step, &cause, cx),
+                    Some(Step::AddRoute(_)) if !routed => self.has_work(),
+                    Some(step) => self.do_without(common, step, &cause),
                     None => return self.work_failed(common, cause, cx),
                 }
             }
@@ -307,18 +307,22 @@ impl Hold {
         SAME
     }
 
-    /// Writes the record once more: the lease changed, or what is to be done at the interface.
-    pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let replaces = common.persistence.take_replaced();
-        self.persist(common, Want::Bound { replaces }, cx);
+    /// Records that the record is to be written once more: the lease changed, or what is to be done at the interface.
+    pub(in crate::binding) fn record_again(&mut self) {
+        self.after.record = true;
+    }
+
+    /// Records that there may be something to be done at the interface.
+    pub(in crate::binding) fn has_work(&mut self) {
+        self.after.work = true;
     }
 
     /// Goes on, if it may, when the store has written, or has failed to.
-    pub(super) fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(super) fn noted(&mut self) {
         if let Some(work) = self.work.as_mut().filter(|work| matches!(work.stage, Stage::Noting)) {
             work.stage = Stage::Idle;
         }
-        self.work(common, cx);
+        self.has_work();
     }
 
     /// Goes on after the interface was changed for `next`, and had these addresses after that.
@@ -352,13 +356,11 @@ impl Hold {
             (true, _) => self.work_later(common, &"an address came back", LONGEST_PAUSE, cx),
             (false, true) => self.work_later(common, &"its MTU could not be set", LONGEST_MTU_PAUSE, cx),
             (false, false) if routes_due => self.work_later(common, &"its link takes no routes yet", LONGEST_PAUSE, cx),
-            (false, false) => self.work(common, cx),
+            (false, false) => self.has_work(),
         }
         // Where the profile keeps what is there, that nothing is, or something else, does not go without saying.
         let keeps = bare && common.profile.on_expiry == OnExpiry::Keep || self.keeps_changed(common);
-        if (mtu_due || keeps) && self.work.as_ref().is_some_and(|work| !work.busy()) {
-            self.record_again(common, cx);
-        }
+        self.after.note = mtu_due || keeps;
         SAME
     }
 
@@ -423,16 +425,16 @@ impl Hold {
         let store_works = common.persistence.works();
         if self.due().displace(&steps, next.as_ref()) && store_works {
             self.due().stage = Stage::Noting;
-            return self.record_again(common, cx);
+            return self.record_again();
         }
         self.apply(common, steps, next.map(Box::new), short, routed, cx);
     }
 
     /// Goes on without a step that the kernel refuses: one bad route of a server's is no reason to keep an old address.
-    fn do_without(&mut self, common: &mut Common, step: Step, cause: &LinkCause, cx: &mut Cx<'_>) {
+    fn do_without(&mut self, common: &Common, step: Step, cause: &LinkCause) {
         tracing::warn!(attachment = %common.attachment, %step, %cause, "not done at the interface");
         self.due().refused.push(step);
-        self.work(common, cx);
+        self.has_work();
     }
 
     fn work_failed(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
@@ -454,12 +456,12 @@ impl Hold {
     }
 
     /// Tries again what failed, or waits no longer, when its time has come.
-    pub(in crate::binding) fn retry_work(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn retry_work(&mut self, cx: &Cx<'_>) {
         let Some(work) = &mut self.work else { return };
         let is_due = |at: &mut Instant| cx.now.boot >= *at;
         let (retries, hurries) = (work.retry.take_if(is_due), work.patience.take_if(is_due));
         if retries.or(hurries).is_some() {
-            self.work(common, cx);
+            self.has_work();
         }
     }
 }

@@ -32,7 +32,7 @@ impl Hold {
             common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             hold.leaves_lost(common, &lease, false);
             hold.work.iter_mut().for_each(|work| work.await_turn());
-            hold.record_again(common, cx);
+            hold.record_again();
         }
         hold
     }
