@@ -20,6 +20,7 @@ mod memory;
 mod mtu;
 mod races;
 mod reach;
+mod recorded;
 mod refused;
 mod resolver;
 mod review;

@@ -1,0 +1,58 @@
+//! What an earlier daemon wrote: `recorded.jsonl` has a store's records, one a line, as the daemon of their day spelled them.
+//!
+//! The lines are never written anew. A daemon that spells a record in another way adds lines, and still reads these.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::*;
+use super::rig::*;
+use crate::record::{Record, RecordState};
+
+const RECORDS: &str = include_str!("recorded.jsonl");
+
+fn recorded() -> BTreeMap<BindingId, Record> {
+    let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    RECORDS.lines().map(read).collect::<Vec<(BindingId, Record)>>().into_iter().collect()
+}
+
+#[test]
+fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
+    let records = recorded();
+    let mut rig = Rig::new(8);
+    (rig.live, rig.stored) = ((1..=200).collect(), records.clone());
+    rig.restart();
+    let rows: BTreeMap<_, _> = rig.rows().into_iter().map(|row| (row.attachment.clone(), row)).collect();
+    let mut live = 0;
+    for record in records.values() {
+        let row = rows.get(&record.attachment);
+        let state = row.map(|row| row.state);
+        match record.state {
+            RecordState::Bound => {
+                live += 1;
+                let row = row.unwrap_or_else(|| panic!("{} is gone", record.attachment));
+                assert_eq!(row.state, "BOUND", "{}", record.attachment);
+                assert_eq!(row.lease.as_ref(), Some(&record.lease), "{}", record.attachment);
+                assert_eq!((&row.identity, &row.link), (&record.identity, &record.link), "{}", record.attachment);
+            }
+            RecordState::Seeking => assert_eq!(state, Some("INIT"), "{}", record.attachment),
+            RecordState::Releasing if record.kept.is_some() => {
+                assert_eq!(state, Some("KEPT"), "{}", record.attachment);
+            }
+            // It may have gone back already.
+            RecordState::Releasing => assert!(matches!(state, None | Some("RELEASING")), "{state:?}"),
+            RecordState::Past => assert_eq!(state, None, "{}", record.attachment),
+        }
+    }
+    assert_eq!(live, 100);
+}
+
+#[test]
+fn nothing_of_what_an_earlier_daemon_wrote_is_lost_when_it_is_written_again() {
+    for line in RECORDS.lines() {
+        let (id, record): (BindingId, Record) = serde_json::from_str(line).unwrap();
+        let before: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_value((id, record)).unwrap(), before);
+    }
+}
