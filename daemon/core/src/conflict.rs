@@ -191,14 +191,14 @@ impl Window {
         [self.probe_at, self.announce_at].into_iter().flatten().min().unwrap_or(self.until)
     }
 
-    /// Takes note that the address is on the interface now: it is announced, the first time.
+    /// Records that the address is on the interface now: it is announced, the first time.
     pub fn appeared(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.present, true) {
             self.announce_at = Some(now);
         }
     }
 
-    /// Takes note that the address is not on the interface any more: it is not announced.
+    /// Records that the address is not on the interface any more: it is not announced.
     pub fn disappeared(&mut self) {
         self.announce_at = None;
     }

@@ -381,9 +381,9 @@ pub struct Row {
     pub lease: Option<Lease>,
     /// Until T1; zero when past, `None` for ever.
     pub t1: Option<Duration>,
-    /// Until T2, likewise.
+    /// Until T2; zero when past, `None` for ever.
     pub t2: Option<Duration>,
-    /// Until expiry, likewise.
+    /// Until expiry; zero when past, `None` for ever.
     pub expires: Option<Duration>,
     /// Until a lease that is kept for its container to return goes back.
     pub kept: Option<Duration>,

@@ -74,7 +74,7 @@ pub enum Failure {
         /// What came in, and what did not go out.
         tally: Box<Tally>,
     },
-    /// The time-out passed while the server kept refusing what it had offered; or it refused an address of before, and no
+    /// The time-out passed while the server kept refusing what it had offered; or it refused an earlier address, and no
     /// offer came after that.
     #[error("server {server} refused {address} with a NAK{}{}", quoted(.message), looked_on(*.in_vain))]
     Nak {

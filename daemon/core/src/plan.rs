@@ -129,7 +129,7 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let mut going: Vec<LinkRoute> = Vec::new();
     // What needs another route goes before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {
-        // A main plugin of before 1.1.0 was not told the metric.
+        // A main plugin before 1.1.0 was not told the metric.
         let untold = route.metric.map(|_| LinkRoute { metric: None, ..route.clone() });
         for route in [Some(route.clone()), untold].into_iter().flatten() {
             if !new.contains(&route) && !going.contains(&route) {

@@ -43,7 +43,7 @@ impl Exchange {
         }
     }
 
-    /// Takes note that the host's link was looked for; false when it is not wanted any more.
+    /// Records that the host's link was looked for; false when it is not wanted any more.
     pub(super) fn found(&mut self) -> bool {
         let wanted = matches!(self, Self::Finding(_));
         if wanted {
@@ -52,7 +52,7 @@ impl Exchange {
         wanted
     }
 
-    /// Takes note that the sockets are open; false when they are not wanted any more.
+    /// Records that the sockets are open; false when they are not wanted any more.
     pub(super) fn opened(&mut self, exchange: ExchangeId) -> bool {
         match self {
             Self::Opening(_, wanted) if *wanted == exchange => *self = Self::Open(exchange),
@@ -94,22 +94,22 @@ impl Exchange {
         Some(cx.out.send_release(owner, *exchange, frame))
     }
 
-    /// Tells whether there are no sockets, and none on their way.
+    /// Returns whether there are no sockets, and none on their way.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }
 
-    /// Tells whether frames reach the wire.
+    /// Returns whether frames reach the wire.
     pub(super) fn can_send(&self) -> bool {
         matches!(self, Self::Open(_))
     }
 
-    /// Tells whether this exchange is the binding's, open or opening.
+    /// Returns whether this exchange is the binding's, open or opening.
     pub(super) fn is(&self, exchange: ExchangeId) -> bool {
         matches!(self, Self::Opening(_, own) | Self::Open(own) if *own == exchange)
     }
 
-    /// Tells whether this exchange is the binding's and open.
+    /// Returns whether this exchange is the binding's and open.
     pub(super) fn is_open(&self, exchange: ExchangeId) -> bool {
         matches!(self, Self::Open(own) if *own == exchange)
     }

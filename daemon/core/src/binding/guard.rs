@@ -5,10 +5,10 @@
 //! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes. An ADD fails where the
 //!   lease would end before they do; one that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
-//! A conflict, once it is no doubt one ([`doubt`]), before the lease is told of is declined, and the ADD tries again, ten times at
-//! most, unless it was given up; after that the lease is lost like any other. A lease that the store has is declined when the store knows that it is lost, or has failed to
-//! take note: a daemon that began between the two would take a declined lease up again. Only before an ADD under the same
-//! identity does the DECLINE leave at once.
+//! A conflict is declined once it is no doubt one ([`doubt`]). Before the lease is told of the ADD then tries again, ten times at
+//! most, unless it was given up; after that the lease is lost like any other. A lease that the store has is declined when the
+//! store knows that it is lost, or has failed to write that: a daemon that began between the two would take a declined lease up
+//! again. Only before an ADD under the same identity does the DECLINE leave at once.
 //!
 //! A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
 //!

@@ -46,7 +46,7 @@ pub struct Lease {
     /// Domain name (15), checked to be a host name's alphabet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Domain search list (119), checked likewise.
+    /// Domain search list (119), checked to be of a host name's alphabet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
     /// NTP servers (42).
@@ -55,7 +55,7 @@ pub struct Lease {
     /// Interface MTU (26), in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Host name (12), checked likewise.
+    /// Host name (12), checked to be of a host name's alphabet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
@@ -96,7 +96,7 @@ impl Lease {
         self.address.addr()
     }
 
-    /// Tells whether another lease grants the same, but for how long and as of when.
+    /// Returns whether another lease grants the same, but for how long and as of when.
     pub fn grants_the_same(&self, other: &Self) -> bool {
         let timeless =
             |lease: &Self| Self { start: self.start, times: None, server_mac: Mac::default(), ..lease.clone() };
@@ -118,7 +118,7 @@ impl Lease {
         self.times.map(|t| self.start + t.end)
     }
 
-    /// Tells whether the lease has ended by `now`.
+    /// Returns whether the lease has ended by `now`.
     pub fn expired(&self, now: Instant) -> bool {
         self.expires().is_some_and(|end| now >= end)
     }

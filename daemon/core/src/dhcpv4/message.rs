@@ -88,12 +88,12 @@ impl Sender {
         self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
     }
 
-    /// Takes note that something is about to be asked: from the other Ethernet address than before, if that had no answer.
+    /// Records that something is about to be asked: from the other Ethernet address than before, if that had no answer.
     pub fn asks(&mut self) {
         self.by_station ^= std::mem::replace(&mut self.unanswered, true);
     }
 
-    /// Takes note of an answer.
+    /// Records an answer.
     pub fn is_answered(&mut self) {
         self.unanswered = false;
     }

@@ -93,7 +93,7 @@ impl Output {
 /// A turning point in the life of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is a lease where there was none, or a lease of before was confirmed.
+    /// There is a lease where there was none, or an earlier lease was confirmed.
     Won(Arc<Lease>),
     /// The lease was extended; whatever came with it may have changed.
     Kept(Arc<Lease>),
@@ -205,7 +205,7 @@ impl Client {
         Self { insists: Some(address.addr()), ..Self::reacquire(sender, lease, now, rng) }
     }
 
-    /// Returns a client in INIT-REBOOT that takes over a lease of before, because a caller waits for it.
+    /// Returns a client in INIT-REBOOT that takes over an earlier lease, because a caller waits for it.
     pub fn reacquire(sender: Sender, lease: Arc<Lease>, now: Instant, rng: Rng) -> Self {
         let state = State::InitReboot { at: now, lease, silence: Silence::Discover };
         Self::new(sender, state, true, rng)
@@ -233,7 +233,7 @@ impl Client {
         Self::new(sender, State::Init { at, wanted: None }, false, rng)
     }
 
-    /// Begins discovery anew, soon, for the address that it was for: who did not answer may do so now. Tells whether it does:
+    /// Begins discovery anew, soon, for the address that it was for: who did not answer may do so now. Returns whether it does:
     /// an offer that is asked for goes before, and so does the time after a DECLINE. Then the sockets are to be closed.
     pub fn seek_anew(&mut self, now: Instant) -> bool {
         let declined = self.tally().declined.is_some();
@@ -244,7 +244,7 @@ impl Client {
         begins
     }
 
-    /// Returns a client that confirms a lease of before, soon, and uses it meanwhile.
+    /// Returns a client that confirms an earlier lease, soon, and uses it meanwhile.
     pub fn confirm(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         if lease.expired(now) {
             return Self::resume(sender, lease, now, rng);
@@ -294,12 +294,12 @@ impl Client {
         self.state.name()
     }
 
-    /// Tells whether what the client sends now is broadcast, not for one server.
+    /// Returns whether what the client sends now is broadcast, not for one server.
     pub fn broadcasts(&self) -> bool {
         !matches!(self.state, State::Renewing { .. }) || !self.addressed
     }
 
-    /// Tells whether what the client does, or is about to do, may end in another address.
+    /// Returns whether what the client does, or is about to do, may end in another address.
     pub fn acquires(&self) -> bool {
         match self.state {
             State::Init { .. }

@@ -46,7 +46,7 @@ pub struct Profile {
     /// its container's, and ends with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<u32>,
-    /// Whether it is looked for others that use the leased address.
+    /// Whether to probe for other users of the address.
     #[serde(skip_serializing_if = "is_default")]
     pub detection: Detection,
     /// What becomes of the interface when the lease brings something else than before.
@@ -74,7 +74,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Whether it is looked for others that use the leased address (RFC 5227).
+/// Whether to probe for other users of the address (RFC 5227).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Detection {
@@ -167,7 +167,7 @@ impl Profile {
         self.grace.is_some()
     }
 
-    /// Tells whether a server's answers are believed.
+    /// Returns whether a server's answers are believed.
     pub fn trusts(&self, server: Ipv4Addr) -> bool {
         (self.allow.is_empty() || self.allow.contains(&server)) && !self.deny.contains(&server)
     }

@@ -19,7 +19,7 @@ pub(crate) enum State {
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
     /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined.
     Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<Mac> },
-    /// A lease of before is to be confirmed, from `at` on.
+    /// An earlier lease is to be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
     /// REQUEST in INIT-REBOOT form is out. `nak`: what another server than the lease's said.
     Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence, nak: Option<Box<Nak>> },
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Tells whether sockets are wanted at `now`: something is to be sent, or may be answered.
+    /// Returns whether sockets are wanted at `now`: something is to be sent, or may be answered.
     pub(crate) fn listens(&self, now: Instant) -> bool {
         match self {
             Self::Init { at, .. } | Self::InitReboot { at, .. } => now >= *at,

@@ -143,7 +143,7 @@ impl Registry {
         }
     }
 
-    /// Tells whether what a binding has on its interface is being taken off for an ADD in its place.
+    /// Returns whether what a binding has on its interface is being taken off for an ADD in its place.
     pub(super) fn gives_way(&self, id: BindingId) -> bool {
         matches!(self.slot_of(id).and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
     }
@@ -225,7 +225,7 @@ impl Registry {
         }
     }
 
-    /// Lets an ADD wait until the change of its interface is over that was begun for a binding of before.
+    /// Lets an ADD wait until the change of its interface is over that was begun for an earlier binding.
     fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             admission.step = Ready::AwaitingChange(view);

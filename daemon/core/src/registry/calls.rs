@@ -66,7 +66,7 @@ impl Registry {
         true
     }
 
-    /// Tells whether a call waits until a binding has no more to do with its attachment.
+    /// Returns whether a call waits until a binding has no more to do with its attachment.
     pub(super) fn holds_up_call(&self, id: BindingId) -> bool {
         let Some(Slot { operation: Some(operation), waiting, .. }) = self.slot_of(id) else { return false };
         let (Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = operation else { return false };
@@ -149,7 +149,7 @@ impl Registry {
         match &mut slot.operation {
             Some(Operation::Deleting(requests, _)) => {
                 requests.retain(|request| *request != id);
-                let failure = Failure::TimedOut { waiting_for: "the store to take note", waited: DEL_LIMIT };
+                let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: DEL_LIMIT };
                 self.reply(now, id, Answer::Failed(failure));
             }
             Some(Operation::Adding(admission)) if admission.request == id => {

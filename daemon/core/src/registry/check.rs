@@ -73,7 +73,7 @@ impl Registry {
         self.end(now, attachment);
     }
 
-    /// Lets those CHECKs look whose interface is not being changed any more. Tells whether there were any.
+    /// Lets those CHECKs look whose interface is not being changed any more. Returns whether there were any.
     pub(super) fn resume_checks(&mut self, now: Now) -> bool {
         let waiting = std::mem::take(&mut self.checks_waiting);
         let before = waiting.len();
@@ -87,7 +87,7 @@ impl Registry {
         self.checks_waiting.len() < before
     }
 
-    /// Tells whether a CHECK waits for what the binding does at its interface. It does not while another call waits for it.
+    /// Returns whether a CHECK waits for what the binding does at its interface. It does not while another call waits for it.
     fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
         let is_last = self.slots.get(attachment).is_some_and(|slot| slot.waiting.is_empty());
         is_last && binding.is_changing(now.boot)

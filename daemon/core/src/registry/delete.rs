@@ -14,7 +14,7 @@ use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::time::Now;
 
-/// How long a DEL may wait for the store to take note. Dockerd and kubelets give up after 30 s and more.
+/// How long a DEL may wait for the store to write that down. Dockerd and kubelets give up after 30 s and more.
 pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);
 
 impl Registry {

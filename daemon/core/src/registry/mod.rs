@@ -79,7 +79,7 @@ pub struct Config {
     /// Links that are looked at at once, at start and after lost kernel messages; and interfaces at once that are put right at
     /// start.
     pub audits: usize,
-    /// How long a lease of before a reboot waits for its container before it is given back, from the daemon's start.
+    /// How long a lease from before a reboot waits for its container before it is given back, from the daemon's start.
     pub reboot_grace: Duration,
 }
 
@@ -266,7 +266,7 @@ impl Registry {
             return;
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
-        // container's link which got another one since: KubeVirt gives that of before to its virtual machine.
+        // container's link which got another one since: KubeVirt gives the previous one to its virtual machine.
         let inside = self.bindings.get(id).filter(|binding| !binding.speaks_from_host());
         if meta.other_host && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0)) {
             return;

@@ -58,7 +58,7 @@ pub(super) enum Ready {
     AwaitingCarrier(LinkView, Option<OpId>),
     /// A rival's link is looked at: does it live?
     AwaitingRival(OpId, LinkView),
-    /// The interface is being changed for a binding of before. What that does late would undo what the main plugin puts there.
+    /// The interface is being changed for an earlier binding. What that does late would undo what the main plugin puts there.
     AwaitingChange(LinkView),
 }
 

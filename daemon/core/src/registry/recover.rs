@@ -1,7 +1,7 @@
 //! Starting with what the store and the spool hold.
 //!
-//! A restart within one boot sends nothing: leases go on where they stood (invariant 7). After a reboot no namespace of
-//! before is left; its lease waits a while for the container to come back under the same identity, which then takes it
+//! A restart within one boot sends nothing: leases go on where they stood (invariant 7). After a reboot no earlier namespace is
+//! left; its lease waits a while for the container to come back under the same identity, which then takes it
 //! over by INIT-REBOOT, and is given back otherwise.
 
 use std::cmp::Reverse;
@@ -100,7 +100,7 @@ impl Registry {
         self.insert(now, binding);
     }
 
-    /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Tells whether it was.
+    /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Returns whether it was.
     pub(super) fn resume_next(&mut self, now: Now) -> bool {
         let bindings = &self.bindings;
         let works = |id: &BindingId| bindings.get(*id).is_some_and(|binding| binding.is_working());

@@ -117,7 +117,7 @@ impl Registry {
         }
     }
 
-    /// Takes note of the Ethernet address of a binding's interface, which is mostly the one that is known.
+    /// Records the Ethernet address of a binding's interface, which is mostly the one that is known.
     fn has_ethernet(&mut self, now: Now, id: BindingId, mac: Mac) {
         let link = self.bindings.get(id).map(|binding| &binding.link).filter(|link| link.mac() != mac);
         if link.is_some_and(|link| link.in_netns().is_some()) {

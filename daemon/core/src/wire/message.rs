@@ -321,7 +321,7 @@ fn write_option(bytes: &mut Vec<u8>, code: u8, value: &[u8]) {
     }
 }
 
-/// Tells whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82), and cannot be one of
+/// Returns whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82), and cannot be one of
 /// a message's `extra`.
 pub fn is_own(code: u8) -> bool {
     use code::*;

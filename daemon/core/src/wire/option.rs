@@ -134,9 +134,9 @@ pub struct Options {
     pub ntp: Vec<Ipv4Addr>,
     /// Host name (12): letters, digits, hyphens, underscores and dots.
     pub hostname: Option<String>,
-    /// Domain name (15), likewise.
+    /// Domain name (15), of a host name's alphabet.
     pub domain: Option<String>,
-    /// Domain search list (119, RFC 3397), likewise.
+    /// Domain search list (119, RFC 3397), each of a host name's alphabet.
     pub search: Vec<String>,
     /// Interface MTU (26), 68 bytes or more.
     pub mtu: Option<u16>,

@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
 const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What a lost lease left on an interface waits this long for the store to take note of the loss.
+/// What a lost lease left on an interface waits this long for the store to write down the loss.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Hold {
@@ -114,7 +114,7 @@ impl Hold {
         }
     }
 
-    /// Returns what the interface is to carry already: not what waits for the store to take note of a loss.
+    /// Returns what the interface is to carry already: not what waits for the store to write down a loss.
     fn wanted_now(&self, common: &Common) -> Option<Option<&Lease>> {
         let patient = self.work.as_ref().is_some_and(|work| work.patience.is_some());
         self.wanted(common).filter(|next| next.is_some() || !patient || !common.persistence.busy())

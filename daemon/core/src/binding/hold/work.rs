@@ -49,7 +49,7 @@ pub(super) enum Stage {
     /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
     /// `came_up`: the link came up meanwhile, which the look may not have seen.
     Looking { most: Option<u32>, asked: bool, came_up: bool },
-    /// The store is taking note of what a change is to put back; then the interface is looked at once more.
+    /// The store is writing down what a change is to put back; then the interface is looked at once more.
     Noting,
     /// The interface is being changed for this lease. `short`: its MTU has to be smaller than it could be, as nobody knows
     /// the one of the LAN's link. `routed`: with all of its routes.

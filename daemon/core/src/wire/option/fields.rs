@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Tells whether an option is read at all; the bytes of others are not kept.
+/// Returns whether an option is read at all; the bytes of others are not kept.
 fn is_known(code: u8) -> bool {
     use code::*;
     matches!(

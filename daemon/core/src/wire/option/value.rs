@@ -151,7 +151,7 @@ pub(super) fn classless_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -
     if routes.is_empty() { Err(BadOption::NoRoute) } else { Ok(routes) }
 }
 
-/// Tells whether a route can lead there: not to this host itself (127/8, 0/8 and narrower), nor to the limited
+/// Returns whether a route can lead there: not to this host itself (127/8, 0/8 and narrower), nor to the limited
 /// broadcast. Multicast can.
 fn can_be_routed_to(destination: Ipv4Net) -> bool {
     let own = destination.prefix_len() >= 8 && matches!(destination.addr().octets()[0], 0 | 127);
