@@ -148,6 +148,20 @@ fn a_binding_has_one_impl_and_one_dispatch_over_its_lives() {
     }
 }
 
+/// A state is compared as a variant. Its name is text for people.
+#[test]
+fn no_state_is_compared_as_text() {
+    let names = ["INIT", "SELECTING", "REQUESTING", "INIT-REBOOT", "REBOOTING", "BOUND", "RENEWING", "REBINDING"];
+    let is_code =
+        |file: &str| file.starts_with("daemon/core/src/") && file.ends_with(".rs") && !file.contains("/tests");
+    for file in tracked().iter().filter(|file| is_code(file) && !file.ends_with("dhcpv4/state.rs")) {
+        let text = read(file);
+        for name in names {
+            assert!(!text.contains(&format!("\"{name}\"")), "{file} names the state {name}");
+        }
+    }
+}
+
 #[test]
 fn unsafe_code_lives_in_net_only() {
     for file in tracked().iter().filter(|file| file.ends_with(".rs") && !file.starts_with("tests/tidy/")) {
