@@ -5,31 +5,31 @@
 //! known to use the address it is a DECLINE in either case.
 
 mod again;
+mod begin;
 mod decline;
+mod durable;
 mod failed;
 mod sizing;
 mod survey;
 mod undo;
 
 use std::net::Ipv4Addr;
-use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
-pub(crate) use self::again::Again;
-pub(crate) use self::survey::Reason;
+use self::again::Again;
+pub(crate) use self::begin::Known;
+use self::survey::Reason;
 use super::guard::Waits;
 use super::holders::{Stand, Standing};
 use super::tenancy::claim_of;
-use super::{Common, Cx, Found, Hold, Life, Living, Next, Report, SAME, Want, told};
+use super::{Common, Cx, Found, Living, Next, Report, SAME, Want, told};
 use crate::conflict;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
-use crate::event::EventKind;
 use crate::grant::Grant;
-use crate::identity::Attachment;
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::Instant;
@@ -46,44 +46,44 @@ const ROOM_AGAIN: Duration = Duration::from_secs(8);
 #[derive(Debug)]
 pub(crate) struct Acquire {
     /// The client, in INIT or INIT-REBOOT until there is a permit.
-    pub(crate) client: Client,
+    client: Client,
     /// When the ADD came in.
-    pub(crate) began: Instant,
+    began: Instant,
     /// When it has to be answered.
-    pub(crate) limit: Instant,
+    limit: Instant,
     /// Since when it has waited for its permit, or has had it.
-    pub(crate) since: Instant,
+    since: Instant,
     /// How long it waited for that.
-    pub(crate) queued: Duration,
+    queued: Duration,
     /// The link's MTU before.
-    pub(crate) mtu: u32,
+    mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
-    pub(crate) replaces: Vec<BindingId>,
+    replaces: Vec<BindingId>,
     /// The container ran before, with this very address: whatever becomes of this, it is not given back under it.
-    pub(crate) adopts: bool,
+    adopts: bool,
     /// Somebody has taken that address off its interface since.
-    pub(crate) taken_off: bool,
+    taken_off: bool,
     /// The only address that will do.
-    pub(crate) insists: Option<Ipv4Addr>,
+    insists: Option<Ipv4Addr>,
     /// When the next lease goes back for it if it has no offer by then.
-    pub(crate) room_at: Option<Instant>,
+    room_at: Option<Instant>,
     /// Why it has no offer.
-    pub(crate) reason: Reason,
+    reason: Reason,
     /// The addresses that others were heard to use, and who. An offer of one may come again before it could be declined.
-    pub(crate) taken: Vec<(Ipv4Addr, Mac)>,
+    taken: Vec<(Ipv4Addr, Mac)>,
     /// The addresses that it has declined, and who uses each.
-    pub(crate) declined: Vec<(Ipv4Addr, Mac)>,
+    declined: Vec<(Ipv4Addr, Mac)>,
     /// How the MTU was set, where the lease is in doubt since.
-    pub(crate) sized: Option<Box<Result<u32, LinkCause>>>,
+    sized: Option<Box<Result<u32, LinkCause>>>,
     /// What it was offered that is another's.
-    pub(crate) again: Again,
+    again: Again,
     /// How far it is.
-    pub(crate) stage: Stage,
+    stage: Stage,
 }
 
 /// How far an acquisition is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+enum Stage {
     /// Other acquisitions of the LAN go first.
     AwaitingPermit,
     /// Talking to servers.
@@ -262,91 +262,6 @@ impl Acquire {
         common.await_control(Waits::Add, cx);
     }
 
-    /// The lease is there; the sockets stay open in case it has to go back.
-    fn make_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if self.has_ended(cx.now.boot) {
-            return self.seek_another(common, None, cx);
-        }
-        self.stage = Stage::Persisting { aborted: false };
-        // What was leased under the identity and is another address goes back once this one is held.
-        let own = self.client.lease().map(Lease::ip);
-        let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
-        self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
-        let replaces = self.replaces.clone();
-        // An address that was offered before is not this one's: rapid commit may bring another.
-        if let Some(address) = own {
-            common.guard_only(address, cx);
-        }
-        cx.out.report(common.id, Report::ExchangeOver);
-        self.note_acquired(common, cx);
-        self.persist(common, Want::Bound { replaces }, cx);
-        SAME
-    }
-
-    fn note_acquired(&self, common: &Common, cx: &mut Cx<'_>) {
-        let Some(lease) = self.client.lease() else { return };
-        match (self.adopts, common.predecessors.is_empty()) {
-            (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => {
-                common.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
-            }
-        }
-    }
-
-    /// Goes on after the lease was written, or could not be.
-    fn on_written(
-        &mut self,
-        common: &mut Common,
-        result: Result<(), StoreCause>,
-        aborted: bool,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        if result.is_ok() {
-            cx.out.report(common.id, Report::Replaced(std::mem::take(&mut self.replaces)));
-        }
-        match (result, aborted) {
-            (Ok(()), aborted) if let Some(by) = common.heard_conflict() => {
-                self.forget_won(common, Some(by), aborted, cx);
-                SAME
-            }
-            (Ok(()), true) if let Some((_, by)) = common.claim() => {
-                self.forget_won(common, Some(by), true, cx);
-                SAME
-            }
-            (Ok(()), true) => self.give_back_won(common, cx),
-            // The lease is durable, and a station claims its address. The sockets stay open.
-            (Ok(()), false) if common.is_in_doubt() => {
-                self.stage = Stage::Doubting;
-                SAME
-            }
-            (Ok(()), false) => self.go_on_durable(common, cx),
-            // It is held in memory until there is room.
-            (Err(cause), false) if self.adopts => {
-                common.exchange.close(cx);
-                let resizes = self.resizes();
-                let Some(mut hold) = self.held(common, cx) else { return SAME };
-                if resizes {
-                    hold.size_later();
-                }
-                common.persist_later(&cause, cx);
-                Break(Life::Held(hold))
-            }
-            (Err(cause), _) => {
-                if !aborted {
-                    cx.out.report(common.id, Report::Failed(Failure::Store(cause)));
-                }
-                self.undo_write(common, cx)
-            }
-        }
-    }
-
-    /// The lease is durable, and nobody is known to use its address.
-    fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        common.hand_over(cx);
-        self.make_fit(common, cx)
-    }
-
     /// Goes on after all that claim the address were found to claim every address.
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
@@ -400,32 +315,6 @@ impl Acquire {
     fn fail_link(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let target = Target::Known(common.link.clone()).to_string();
         self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)
-    }
-
-    /// Returns the life in which the lease is held, which is durable and its link ready: the ADD may hear of it. `None` where it
-    /// has ended.
-    fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
-        let lease = self.client.shared()?;
-        if !self.adopts && lease.expired(cx.now.boot) {
-            common.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
-            self.forget_won(common, None, false, cx);
-            return None;
-        }
-        log_acquired(&common.attachment, &lease);
-        let mut client = self.client.clone();
-        client.not_waited_for();
-        client.set_station(common.station());
-        client.set_mtu(self.mtu);
-        cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
-        common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
-        let mut hold = Hold::new(client, lease);
-        if self.taken_off {
-            hold.take_off();
-        }
-        if self.leaves_routes(&common.profile) {
-            hold.route_later();
-        }
-        Some(Box::new(hold))
     }
 
     /// Goes on after a conflict is no matter any more: what waited for that goes on.
@@ -592,9 +481,4 @@ impl Living for Acquire {
             }
         }
     }
-}
-
-fn log_acquired(attachment: &Attachment, lease: &Lease) {
-    let seconds = lease.times.map(|times| times.end.as_secs());
-    tracing::info!(%attachment, address = %lease.address, server = %lease.server, seconds, "lease acquired");
 }

@@ -24,9 +24,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
 use std::time::Duration;
 
+use fastrand::Rng;
 use ipnet::IpNet;
 
-pub(crate) use self::acquire::{Abort, Acquire, Again, Reason, Stage};
+pub(crate) use self::acquire::{Abort, Acquire, Known};
 pub(crate) use self::common::{Common, Holder};
 pub(crate) use self::cx::{ByNetns, Cx, of_netns};
 use self::guard::Found;
@@ -66,7 +67,14 @@ impl Binding {
     /// Returns a binding that will acquire once it has a permit.
     ///
     /// `predecessors`: the Ethernet addresses of those that it takes the identity over from.
-    pub(crate) fn acquiring(id: BindingId, holder: Holder, acquire: Acquire, predecessors: Box<[Mac]>) -> Self {
+    pub(crate) fn acquiring(
+        id: BindingId,
+        holder: Holder,
+        known: Known<'_>,
+        predecessors: Box<[Mac]>,
+        (now, rng): (Instant, Rng),
+    ) -> Self {
+        let acquire = Acquire::new(holder.sender(), known, now, rng);
         let common = Common::new(id, holder, predecessors);
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }

@@ -181,3 +181,10 @@ pub struct Wanted {
     /// Whether another one will do.
     pub preferred: bool,
 }
+
+impl Wanted {
+    /// Returns whether who wants an address, or none in particular, takes this one.
+    pub(crate) fn takes(wanted: Option<Self>, address: Ipv4Addr) -> bool {
+        wanted.is_none_or(|wanted| wanted.preferred || wanted.address == address)
+    }
+}

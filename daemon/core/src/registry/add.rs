@@ -2,7 +2,6 @@
 //! identity. From there on the ADD is its binding's.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
@@ -10,8 +9,7 @@ use super::Registry;
 use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Acquire, Again, Binding, Holder, Leave, Life, Owed, Reason, Stage};
-use crate::dhcpv4::Client;
+use crate::binding::{Binding, Holder, Known, Leave, Life, Owed};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
@@ -182,7 +180,7 @@ impl Registry {
             let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
-                if will_do(wanted, &lease) {
+                if Wanted::takes(wanted, lease.ip()) {
                     self.with(now, rival, |binding, _| binding.route_again());
                     let answer = Answer::leased(lease, &profile);
                     return self.answer_add(now, attachment, answer);
@@ -314,57 +312,24 @@ impl Registry {
         let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
         let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
         let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
-        let asks = given_back.or(last.map(|last| last.address)).map(|address| Wanted { address, preferred: true });
-        let mut client = match lease.filter(|lease| will_do(wanted, lease)) {
-            _ if adopts.is_some() => {
-                let Some(address) = adopts else { return };
-                Client::adopt(holder.sender(), address, now.boot, self.rng.fork())
-            }
-            Some(lease) => Client::reacquire(holder.sender(), lease.into(), now.boot, self.rng.fork()),
-            None => Client::acquire(holder.sender(), wanted.or(asks), now.boot, self.rng.fork()),
-        };
-        let urgency = match adopts {
-            Some(_) => {
-                client.not_waited_for();
-                Urgency::Background
-            }
-            None => Urgency::Caller,
-        };
-        let (stage, mtu) = (Stage::AwaitingPermit, view.mtu);
-        client.set_mtu(mtu);
-        let insists = match adopts {
-            Some(address) => Some(address.addr()),
-            None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
-        };
-        let taken_off = adopts.is_some_and(|address| !view.addresses.contains(&address.into()));
-        let (adopts, reason) = (adopts.is_some(), Reason::NotLookedFor(view.received));
-        let taken_over = replaces.iter().copied().chain(last.map(|last| last.record)).collect();
-        let (since, queued) = (now.boot, Duration::ZERO);
-        let acquire = Acquire {
-            client,
+        let known = Known {
             began,
             limit,
-            since,
-            queued,
-            mtu,
-            replaces: taken_over,
+            wanted,
             adopts,
-            insists,
-            room_at: None,
-            taken_off,
-            reason,
-            taken: Vec::new(),
-            declined: Vec::new(),
-            sized: None,
-            again: Again::default(),
-            stage,
+            lease,
+            last: given_back.or(last.map(|last| last.address)),
+            replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
+            view,
         };
         let id = self.bindings.mint();
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
-        self.insert(now, Binding::acquiring(id, holder, acquire, predecessors));
+        let binding = Binding::acquiring(id, holder, known, predecessors, (now.boot, self.rng.fork()));
+        self.insert(now, binding);
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
+        let urgency = if adopts.is_some() { Urgency::Background } else { Urgency::Caller };
         if self.pacing.ask(&lan, id, urgency) {
             let sockets = self.spare.take_if(|spare| spare.attachment == *attachment).map(|spare| spare.exchange);
             self.with(now, id, |binding, cx| binding.on_permit(sockets, cx));
@@ -431,11 +396,6 @@ impl Registry {
         self.reply(now, request, answer);
         self.end(now, attachment);
     }
-}
-
-/// Returns whether an ADD that wants an address, or none in particular, takes this lease.
-fn will_do(wanted: Option<Wanted>, lease: &Lease) -> bool {
-    wanted.is_none_or(|wanted| wanted.preferred || wanted.address == lease.ip())
 }
 
 fn held_by(identity: &Identity, holder: &Attachment) -> Failure {

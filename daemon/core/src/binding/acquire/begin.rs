@@ -1,0 +1,78 @@
+//! How an acquisition begins: what is known of it, and what its client asks for by that.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use fastrand::Rng;
+use ipnet::Ipv4Net;
+
+use super::{Acquire, Again, Reason, Stage};
+use crate::dhcpv4::Client;
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::message::Sender;
+use crate::dhcpv4::profile::Wanted;
+use crate::link::LinkView;
+use crate::record::BindingId;
+use crate::time::Instant;
+
+/// What is known of an ADD, or of the adoption of a container, that begins to acquire.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    /// When it came in.
+    pub(crate) began: Instant,
+    /// When it has to be answered.
+    pub(crate) limit: Instant,
+    /// The address that it asks for.
+    pub(crate) wanted: Option<Wanted>,
+    /// The address that the container runs with, where it is adopted.
+    pub(crate) adopts: Option<Ipv4Net>,
+    /// The lease of its identity that another binding gives back, as long as the server does not know.
+    pub(crate) lease: Option<Lease>,
+    /// The last address of its identity.
+    pub(crate) last: Option<Ipv4Addr>,
+    /// The bindings and records in whose place it comes.
+    pub(crate) replaces: Vec<BindingId>,
+    /// The interface as it was seen.
+    pub(crate) view: &'a LinkView,
+}
+
+impl Acquire {
+    /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for it.
+    /// An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its identity.
+    pub(in crate::binding) fn new(sender: Sender, known: Known<'_>, now: Instant, rng: Rng) -> Self {
+        let Known { began, limit, wanted, adopts, lease, last, replaces, view } = known;
+        let last = last.map(|address| Wanted { address, preferred: true });
+        let mut client = match (adopts, lease.filter(|lease| Wanted::takes(wanted, lease.ip()))) {
+            (Some(address), _) => Client::adopt(sender, address, now, rng),
+            (None, Some(lease)) => Client::reacquire(sender, lease.into(), now, rng),
+            (None, None) => Client::acquire(sender, wanted.or(last), now, rng),
+        };
+        if adopts.is_some() {
+            client.not_waited_for();
+        }
+        client.set_mtu(view.mtu);
+        let insists = match adopts {
+            Some(address) => Some(address.addr()),
+            None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
+        };
+        Self {
+            client,
+            began,
+            limit,
+            since: now,
+            queued: Duration::ZERO,
+            mtu: view.mtu,
+            replaces,
+            adopts: adopts.is_some(),
+            taken_off: adopts.is_some_and(|address| !view.addresses.contains(&address.into())),
+            insists,
+            room_at: None,
+            reason: Reason::NotLookedFor(view.received),
+            taken: Vec::new(),
+            declined: Vec::new(),
+            sized: None,
+            again: Again::default(),
+            stage: Stage::AwaitingPermit,
+        }
+    }
+}

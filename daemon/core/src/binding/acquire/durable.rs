@@ -1,0 +1,130 @@
+//! From a lease that was won to the life in which it is held: the store first, then the MTU.
+
+use std::ops::ControlFlow::Break;
+
+use super::{Acquire, Stage};
+use crate::binding::{Common, Cx, Hold, Life, Living, Next, SAME, Want};
+use crate::dhcpv4::lease::Lease;
+use crate::effect::{Failure, StoreCause};
+use crate::event::EventKind;
+use crate::identity::Attachment;
+use crate::outbox::Report;
+use crate::record::BindingId;
+
+impl Acquire {
+    /// The lease is there; the sockets stay open in case it has to go back.
+    pub(super) fn make_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if self.has_ended(cx.now.boot) {
+            return self.seek_another(common, None, cx);
+        }
+        self.stage = Stage::Persisting { aborted: false };
+        // What was leased under the identity and is another address goes back once this one is held.
+        let own = self.client.lease().map(Lease::ip);
+        let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
+        self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
+        let replaces = self.replaces.clone();
+        // An address that was offered before is not this one's: rapid commit may bring another.
+        if let Some(address) = own {
+            common.guard_only(address, cx);
+        }
+        cx.out.report(common.id, Report::ExchangeOver);
+        self.note_acquired(common, cx);
+        self.persist(common, Want::Bound { replaces }, cx);
+        SAME
+    }
+
+    fn note_acquired(&self, common: &Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.lease() else { return };
+        match (self.adopts, common.predecessors.is_empty()) {
+            (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
+            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, false) => {
+                common.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
+            }
+        }
+    }
+
+    /// Goes on after the lease was written, or could not be.
+    pub(super) fn on_written(
+        &mut self,
+        common: &mut Common,
+        result: Result<(), StoreCause>,
+        aborted: bool,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        if result.is_ok() {
+            cx.out.report(common.id, Report::Replaced(std::mem::take(&mut self.replaces)));
+        }
+        match (result, aborted) {
+            (Ok(()), aborted) if let Some(by) = common.heard_conflict() => {
+                self.forget_won(common, Some(by), aborted, cx);
+                SAME
+            }
+            (Ok(()), true) if let Some((_, by)) = common.claim() => {
+                self.forget_won(common, Some(by), true, cx);
+                SAME
+            }
+            (Ok(()), true) => self.give_back_won(common, cx),
+            // The lease is durable, and a station claims its address. The sockets stay open.
+            (Ok(()), false) if common.is_in_doubt() => {
+                self.stage = Stage::Doubting;
+                SAME
+            }
+            (Ok(()), false) => self.go_on_durable(common, cx),
+            // It is held in memory until there is room.
+            (Err(cause), false) if self.adopts => {
+                common.exchange.close(cx);
+                let resizes = self.resizes();
+                let Some(mut hold) = self.held(common, cx) else { return SAME };
+                if resizes {
+                    hold.size_later();
+                }
+                common.persist_later(&cause, cx);
+                Break(Life::Held(hold))
+            }
+            (Err(cause), _) => {
+                if !aborted {
+                    cx.out.report(common.id, Report::Failed(Failure::Store(cause)));
+                }
+                self.undo_write(common, cx)
+            }
+        }
+    }
+
+    /// The lease is durable, and nobody is known to use its address.
+    pub(super) fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        common.hand_over(cx);
+        self.make_fit(common, cx)
+    }
+
+    /// Returns the life in which the lease is held, which is durable and its link ready: the ADD may hear of it. `None` where it
+    /// has ended.
+    pub(super) fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
+        let lease = self.client.shared()?;
+        if !self.adopts && lease.expired(cx.now.boot) {
+            common.note(EventKind::Expired, &lease, "it ended before its ADD could be answered", cx);
+            self.forget_won(common, None, false, cx);
+            return None;
+        }
+        log_acquired(&common.attachment, &lease);
+        let mut client = self.client.clone();
+        client.not_waited_for();
+        client.set_station(common.station());
+        client.set_mtu(self.mtu);
+        cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
+        common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
+        let mut hold = Hold::new(client, lease);
+        if self.taken_off {
+            hold.take_off();
+        }
+        if self.leaves_routes(&common.profile) {
+            hold.route_later();
+        }
+        Some(Box::new(hold))
+    }
+}
+
+fn log_acquired(attachment: &Attachment, lease: &Lease) {
+    let seconds = lease.times.map(|times| times.end.as_secs());
+    tracing::info!(%attachment, address = %lease.address, server = %lease.server, seconds, "lease acquired");
+}
