@@ -114,6 +114,17 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// Returns the path of its namespace, `None` for a link of the host.
+    pub fn netns(&self) -> Option<&Path> {
+        match self {
+            Self::Named { netns, .. } | Self::OfServer { netns, .. } => Some(netns),
+            Self::Known(Link::InNetns { path, .. }) => Some(path),
+            Self::Known(Link::Parent { .. }) | Self::Host { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use std::future;
 use std::io;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -62,6 +62,7 @@ use netns::Host;
 use outbox::{Order, Outgoing, Sender, outbox};
 use packet::Receiver;
 use pool::Pool;
+use process::Process;
 pub(crate) use ready::Ready;
 use reaper::Reaper;
 use registrar::Registrar;
@@ -73,7 +74,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 const WATCH: &str = "the task that hears the kernel";
 /// The most orders of one exchange that wait. The core sends one frame and waits for its answer.
 const UNSENT: usize = 16;
-/// The most sockets of one exchange: for packets, on port 68, and for news of a port made for it.
+/// The most descriptors of one exchange: for packets, on port 68, and of the process that its namespace is known by; or for
+/// news of a port made for it.
 const MOST_SOCKETS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
@@ -245,7 +247,7 @@ impl Net {
         self.sweep();
         let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
-        let places = Arc::clone(&self.sockets).acquire_many_owned(sockets(&link, want));
+        let places = Arc::clone(&self.sockets).acquire_many_owned(descriptors(&link, want));
         let pool = self.pool.clone();
         let opening = move || pool.run(move |worker| worker.open(&link, want));
         let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };
@@ -280,7 +282,7 @@ impl Net {
     /// Sets a link up and looks at it, and opens the sockets of an exchange in the same visit, if one may be opened at once.
     pub(crate) fn prepare(&mut self, op: OpId, target: Target, exchange: ExchangeId, chaddr: Option<Mac>) {
         self.sweep();
-        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1).ok();
+        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + process(target.netns())).ok();
         let opens = places.is_some();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
@@ -355,9 +357,18 @@ impl Net {
     }
 }
 
-/// Returns how many sockets an exchange has, at most.
-fn sockets(link: &Link, want: Sockets) -> u32 {
-    1 + u32::from(want.hold_port.is_some()) + u32::from(matches!(link, Link::Parent { port: true, .. }))
+/// Returns how many descriptors an exchange has, at most.
+fn descriptors(link: &Link, want: Sockets) -> u32 {
+    let more = match link {
+        Link::InNetns { path, .. } => process(Some(path)),
+        Link::Parent { port, .. } => u32::from(*port),
+    };
+    1 + u32::from(want.hold_port.is_some()) + more
+}
+
+/// Returns how many descriptors it takes to hear of the end of the process that a namespace is known by.
+fn process(netns: Option<&Path>) -> u32 {
+    u32::from(netns.is_some_and(Process::is_named_by))
 }
 
 impl Drop for Net {

@@ -29,6 +29,11 @@ impl Process {
         ((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)).then(|| Self { fd, path: path.to_owned() })
     }
 
+    /// Returns whether a namespace's path names a process.
+    pub(super) fn is_named_by(path: &Path) -> bool {
+        pid_in(path).is_some()
+    }
+
     /// Returns the cause for a namespace whose path is gone.
     pub(super) fn no_netns(&self) -> LinkCause {
         LinkCause::NoNetns(self.path.clone())

@@ -436,7 +436,10 @@ fn an_exchange_breaks_when_the_process_ends_that_its_namespace_is_known_by() {
         let eth0 = Target::Named { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false };
         let LinkView { cookie, ifindex, mac, .. } = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
         let link = Link::InNetns { path: path.clone(), cookie, ifindex, mac };
+        let places = Arc::clone(&lab.net.sockets);
+        let free = places.available_permits();
         let opened = lab.open(link, PLAIN).await.unwrap();
+        assert_eq!(free - places.available_permits(), 2, "its socket, and the process");
         drop(child.stdin.take());
         child.wait().unwrap();
         let broken = lab.event(|event| match event {
