@@ -8,6 +8,29 @@ use ipnet::Ipv4Net;
 
 use super::message::{ClientKey, Message, code};
 
+/// What a server knows its clients by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Knows {
+    /// Their client identifiers, else their hardware addresses (RFC 2131 §4.2).
+    #[default]
+    ClientId,
+    /// Their hardware addresses, whatever option 61 says, as BusyBox's udhcpd and odhcpd do.
+    Chaddr,
+    /// Nothing: all are one client to it, and get one address.
+    Nothing,
+}
+
+impl Knows {
+    /// Returns what it keeps the lease of a client under that calls itself `name`.
+    pub fn key(self, name: ClientKey, hardware: [u8; 6]) -> ClientKey {
+        match self {
+            Self::ClientId => name,
+            Self::Chaddr => ClientKey::Hardware(hardware),
+            Self::Nothing => ClientKey::Hardware([0; 6]),
+        }
+    }
+}
+
 /// What a server gives and how it behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -35,6 +58,8 @@ pub struct Config {
     pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
     /// More options, as they are.
     pub extra: Vec<(u8, Vec<u8>)>,
+    /// What it knows its clients by.
+    pub knows: Knows,
     /// Addresses kept for one client each. They may lie outside the pool.
     pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
     /// Whether it is authoritative for the wire: it refuses whatever it does not know to be right.
@@ -75,6 +100,7 @@ impl Config {
             mtu: None,
             routes: Vec::new(),
             extra: Vec::new(),
+            knows: Knows::ClientId,
             reservations: BTreeMap::new(),
             authoritative: true,
             echo_client_id: true,

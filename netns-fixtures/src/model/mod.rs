@@ -20,7 +20,7 @@ mod station;
 mod table5;
 mod violation;
 
-pub use config::Config;
+pub use config::{Config, Knows};
 pub use frame::{Arp, BROADCAST, BadFrame, Datagram, Frame, Mac, Packet, arp, decode, udp};
 pub use judge::Judge;
 pub use message::{ClientKey, Kind, Malformed, Message, code};

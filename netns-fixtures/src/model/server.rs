@@ -72,8 +72,10 @@ pub enum Silence {
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who has it.
+    /// Who has it, by what the server knows of its clients.
     pub client: ClientKey,
+    /// What the client calls itself that it was last granted to.
+    pub name: ClientKey,
     /// The hardware address it was last granted to.
     pub hardware: [u8; 6],
     /// When it ends; `None` never.
@@ -155,6 +157,11 @@ impl Server {
         self.leases.get(&address).filter(|lease| lease.active(now))
     }
 
+    /// Returns what the leases of a message's client are kept under.
+    fn key(&self, message: &Message) -> ClientKey {
+        self.config.knows.key(message.key(), message.hardware())
+    }
+
     /// Ends a lease, as an operator would.
     pub fn revoke(&mut self, address: Ipv4Addr) {
         self.end(address);
@@ -217,24 +224,25 @@ impl Server {
             return Event::Silent(Silence::OtherServer);
         }
         let address = message.address(code::REQUESTED).unwrap_or(message.ciaddr);
-        if self.has(now, &message.key(), address) {
+        if self.has(now, &self.key(message), address) {
             self.end(address);
         }
         Event::Refused(address, purpose)
     }
 
     fn discover(&mut self, now: Duration, message: &Message) -> Event {
-        let key = message.key();
+        let key = self.key(message);
         let Some(address) = self.choose(now, &key, message.address(code::REQUESTED)) else {
             return Event::Silent(Silence::NoAddress);
         };
         let until = Some(now + self.config.offer_delay + self.config.offer_hold);
-        self.offers.insert(address, Lease { client: key, hardware: message.hardware(), until });
+        let (name, hardware) = (message.key(), message.hardware());
+        self.offers.insert(address, Lease { client: key, name, hardware, until });
         Event::Offered(address)
     }
 
     fn select(&mut self, now: Duration, message: &Message) -> Event {
-        let key = message.key();
+        let key = self.key(message);
         if message.address(code::SERVER) != Some(self.config.id) {
             self.offers.retain(|_, offer| offer.client != key);
             return Event::Silent(Silence::OtherServer);
@@ -248,7 +256,7 @@ impl Server {
     }
 
     fn reboot(&mut self, now: Duration, message: &Message) -> Event {
-        let key = message.key();
+        let key = self.key(message);
         let address = message.address(code::REQUESTED).unwrap_or(Ipv4Addr::UNSPECIFIED);
         match self.has(now, &key, address) && self.free_for(now, &key, address) {
             true => self.grant(now, message, address, Purpose::Reboot),
@@ -257,7 +265,7 @@ impl Server {
     }
 
     fn extend(&mut self, now: Duration, message: &Message, purpose: Purpose) -> Event {
-        let key = message.key();
+        let key = self.key(message);
         let address = message.ciaddr;
         match self.has(now, &key, address) && self.free_for(now, &key, address) {
             true => self.grant(now, message, address, purpose),
@@ -284,11 +292,11 @@ impl Server {
         if message.address(code::SERVER) != Some(self.config.id) {
             return Event::Silent(Silence::OtherServer);
         }
-        let Some(address) = message.address(code::REQUESTED).filter(|a| self.has(now, &message.key(), *a)) else {
+        let Some(address) = message.address(code::REQUESTED).filter(|a| self.has(now, &self.key(message), *a)) else {
             return Event::Silent(Silence::NothingToGiveBack);
         };
         self.end(address);
-        self.by_client.remove(&message.key());
+        self.by_client.remove(&self.key(message));
         self.leases.remove(&address);
         self.declined.insert(address, now + self.config.decline_hold);
         Event::Declined(address)
@@ -300,7 +308,7 @@ impl Server {
             Event::Silent(Silence::OtherServer)
         } else if source != address {
             Event::Silent(Silence::WrongSource)
-        } else if self.has(now, &message.key(), address) {
+        } else if self.has(now, &self.key(message), address) {
             self.end(address);
             Event::Released(address)
         } else {
@@ -309,13 +317,13 @@ impl Server {
     }
 
     fn grant(&mut self, now: Duration, message: &Message, address: Ipv4Addr, purpose: Purpose) -> Event {
-        let key = message.key();
+        let key = self.key(message);
         self.offers.retain(|_, offer| offer.client != key);
         if let Some(old) = self.by_client.insert(key.clone(), address).filter(|old| *old != address) {
             self.leases.remove(&old);
         }
         let until = (self.config.lease != u32::MAX).then(|| now + Duration::from_secs(self.config.lease.into()));
-        let lease = Lease { client: key.clone(), hardware: message.hardware(), until };
+        let lease = Lease { client: key.clone(), name: message.key(), hardware: message.hardware(), until };
         if let Some(old) = self.leases.insert(address, lease).filter(|old| old.client != key) {
             self.by_client.remove(&old.client);
         }

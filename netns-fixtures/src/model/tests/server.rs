@@ -178,3 +178,23 @@ fn choosing_another_server_frees_the_offer() {
     let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
     assert_eq!(other.acquire(&mut server, at(0)), ip(10));
 }
+
+#[test]
+fn who_is_known_by_chaddr_is_one_client_under_any_identifier() {
+    let mut server = Server::new(Config { knows: Knows::Chaddr, ..config() });
+    let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", MAC) });
+    let other = Client { xid: 3, ..Client::new(ID, [2, 0, 0, 0, 0, 8]) };
+    assert_eq!([&one, &two, &other].map(|client| client.acquire(&mut server, at(0))), [ip(10), ip(10), ip(11)]);
+    let names = server.leases(at(0)).map(|(address, lease)| (address, lease.name.clone())).collect::<Vec<_>>();
+    assert_eq!(names, [(ip(10), ClientKey::Id(b"\0two".to_vec())), (ip(11), ClientKey::Id(ID.to_vec()))]);
+    assert_eq!(unicast(&mut server, at(1), &one.release(ip(10))).event, Event::Released(ip(10)), "under the other");
+}
+
+#[test]
+fn who_is_not_known_gets_the_address_of_all() {
+    let mut server = Server::new(Config { knows: Knows::Nothing, ..config() });
+    let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) });
+    assert_eq!([&one, &two].map(|client| client.acquire(&mut server, at(0))), [ip(10); 2]);
+    assert_eq!(unicast(&mut server, at(1), &one.decline(ip(10))).event, Event::Declined(ip(10)));
+    assert_eq!(server.leases(at(1)).count(), 0);
+}
