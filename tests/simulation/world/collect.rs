@@ -34,7 +34,8 @@ impl World {
     /// is at ending.
     pub(super) fn name_the_valid(&mut self, call: &mut Call) {
         let Call::Collect { network, keep } = call else { return };
-        self.returning.nothing_is_kept();
+        let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
+        lans.for_each(|lan| self.returning.collected(lan));
         let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
         let valid = valid.map(|actor| &actor.attachment).filter(|attachment| attachment.network == *network);
         *keep = valid.map(|attachment| (attachment.container.clone(), attachment.ifname.clone())).collect();

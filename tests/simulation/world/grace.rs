@@ -28,7 +28,8 @@ const ROOM: Micros = 5 * SECOND;
 /// Clients that are to be kept for, or live on another host.
 #[derive(Debug, Default)]
 pub(super) struct Returning {
-    /// Until when no RELEASE may leave, by LAN and client.
+    /// Until when no RELEASE may leave, by LAN and client. What is over stays until its container is made again: a late DEL
+    /// begins no new time.
     kept: BTreeMap<(usize, ClientKey), Micros>,
     /// The stations on other hosts that have a client's address.
     elsewhere: BTreeMap<(usize, Ipv4Addr), Mac>,
@@ -39,9 +40,14 @@ pub(super) struct Returning {
 }
 
 impl Returning {
-    /// All grace is over.
+    /// All grace is over: the host rebooted.
     pub(super) fn nothing_is_kept(&mut self) {
         self.kept.clear();
+    }
+
+    /// All grace of a LAN is over: a runtime collects there.
+    pub(super) fn collected(&mut self, lan: usize) {
+        self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, until)| *until = 0);
     }
 }
 
