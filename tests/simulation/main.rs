@@ -1,7 +1,7 @@
 //! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
 //!
-//! `SEEDS=n` changes how many seeds are run; `SEED=n` replays one and prints all that happens; `KEEP_GOING=1` goes on after a
-//! failing seed, and counts which rules are broken.
+//! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them; `SEED=n` replays one and prints all that happens;
+//! `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken.
 //!
 //! `DIGEST=1` prints one number a seed, of all that it did to the world, and one of all seeds: where both are the same before
 //! and after a change of the core, the change has moved code and nothing else. `diff` of the two outputs names the seeds that
@@ -47,16 +47,16 @@ fn run_one(seed: u64, mutation: Option<Mutation>) -> Report {
     std::panic::catch_unwind(run).unwrap_or_else(|_| panic!("seed {seed} panicked: replay it with SEED={seed}"))
 }
 
-/// Runs the first seeds, on all cores. Returns the least seed that broke a rule, and all counts.
-fn run_many(count: u64) -> (Option<u64>, Stats) {
-    let next = AtomicU64::new(0);
+/// Runs so many seeds, on all cores. Returns the least seed that broke a rule, and all counts.
+fn run_many(from: u64, count: u64) -> (Option<u64>, Stats) {
+    let next = AtomicU64::new(from);
     let failed = AtomicU64::new(u64::MAX);
     let total = Mutex::new(Stats::default());
     let work = || {
         let mut stats = Stats::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= count || seed > failed.load(Ordering::Relaxed) {
+            if seed >= from + count || seed > failed.load(Ordering::Relaxed) {
                 break;
             }
             let report = run_one(seed, None);
@@ -79,9 +79,10 @@ fn run_many(count: u64) -> (Option<u64>, Stats) {
 }
 
 /// Prints the digests of the first seeds, in their order.
-fn print_digests(count: u64) {
+fn print_digests(from: u64, count: u64) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let every = |first: u64| (first..count).step_by(threads as usize).map(|seed| (seed, run_one(seed, None).digest));
+    let every =
+        |first| (from + first..from + count).step_by(threads as usize).map(|seed| (seed, run_one(seed, None).digest));
     let digests: std::collections::BTreeMap<u64, Digest> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || every(first).collect::<Vec<_>>())).collect();
         running.into_iter().flat_map(|thread| thread.join().expect("a panic names its seed")).collect()
@@ -91,7 +92,7 @@ fn print_digests(count: u64) {
         println!("{seed} {digest}");
         write!(all, "{digest}").expect("a digest takes all that is written");
     }
-    println!("{count} seeds: {all}");
+    println!("{count} seeds from {from}: {all}");
 }
 
 fn print_tail(report: &Report) {
@@ -113,10 +114,10 @@ fn fail_with(seed: u64) -> ! {
 }
 
 /// Runs all seeds whatever happens, and prints which rules are broken by how many, with the first of them.
-fn survey(count: u64) {
+fn survey(from: u64, count: u64) {
     let mut broken: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
     let mut stats = Stats::default();
-    for seed in 0..count {
+    for seed in from..from + count {
         let report = run_one(seed, None);
         stats.add(&report.stats);
         if let Some(breach) = report.breach {
@@ -207,15 +208,15 @@ fn every_seed_keeps_the_invariants() {
         assert_eq!(breach, None);
         return;
     }
-    let count = setting("SEEDS").unwrap_or(20_000);
+    let (from, count) = (setting("FROM").unwrap_or(0), setting("SEEDS").unwrap_or(20_000));
     if setting("DIGEST").is_some() {
-        return print_digests(count);
+        return print_digests(from, count);
     }
     if setting("KEEP_GOING").is_some() {
-        return survey(count);
+        return survey(from, count);
     }
-    let (failed, stats) = run_many(count);
-    println!("{count} seeds: {stats:#?}");
+    let (failed, stats) = run_many(from, count);
+    println!("{count} seeds from {from}: {stats:#?}");
     if let Some(seed) = failed {
         fail_with(seed);
     }
