@@ -16,6 +16,11 @@ pub(crate) type At = (Cookie, u32);
 /// The host's own namespace. It has one link per LAN, with indices from 2 on, and `lo`.
 pub(crate) const HOST: Cookie = Cookie(1);
 
+/// Returns the Ethernet address of the host's link of a LAN.
+pub(crate) fn host_mac(lan: usize) -> Mac {
+    Mac([2, 0xaa, 0, 0, 0, lan as u8])
+}
+
 /// A namespace.
 #[derive(Debug)]
 struct Space {
@@ -58,7 +63,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, … are up.
     pub(crate) fn booted(lans: usize) -> Self {
-        let wire = |lan: usize| Wire::new(&format!("eth{lan}"), Mac([2, 0xaa, 0, 0, 0, lan as u8]), 1500, lan, true);
+        let wire = |lan: usize| Wire::new(&format!("eth{lan}"), host_mac(lan), 1500, lan, true);
         let loopback = (1, Wire::new("lo", Mac::default(), 65_536, 0, true));
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).chain([loopback]).collect();
         let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };

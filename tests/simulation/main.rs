@@ -158,6 +158,7 @@ fn must_have_happened(stats: &Stats) {
         "attachments with a station that is not heard",
         "addresses claimed as they were offered",
         "carrier lost",
+        "clients that share a chaddr",
         "crashes at a DECLINE",
         "damaged stores",
         "failed operations",
@@ -185,8 +186,10 @@ fn must_have_happened(stats: &Stats) {
         "refusals of rogues",
         "released",
         "renewed as another was offered the address",
+        "servers that know clients by chaddr",
         "servers that restarted with their database",
         "servers that restarted without it",
+        "servers with one address for everybody",
         "starts without sight",
         "stores with room again",
         "suspends",
@@ -244,7 +247,7 @@ type Case = (Mutation, fn(&Rule) -> bool);
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 29] = [
+    let cases: [Case; 31] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -274,6 +277,8 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::DownUnheard, |rule| *rule == Rule::Interface),
         (Mutation::ClaimantsForgiven, |rule| *rule == Rule::Accepted),
         (Mutation::DeclinesUncounted, |rule| *rule == Rule::Declines),
+        (Mutation::LanUnshared, |rule| *rule == Rule::Twice),
+        (Mutation::LanUnshared, |rule| *rule == Rule::DeclineUnderHolder),
     ];
     for (mutation, expected) in cases {
         let rules = (0..12_000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

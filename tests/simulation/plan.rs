@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
+use netns_fixtures::model::Knows;
 
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
@@ -71,6 +72,10 @@ pub(crate) struct Plan {
     pub(crate) servers: usize,
     /// Two servers give from the same pool, without knowing of each other.
     pub(crate) overlap: bool,
+    /// What the servers know their clients by.
+    pub(crate) knows: Knows,
+    /// The containers are on ipvlans: all of a LAN have the Ethernet address of the host's link.
+    pub(crate) ipvlan: bool,
     /// A server that nobody wants.
     pub(crate) rogue: Option<Rogue>,
     /// The first server is behind a router.
@@ -183,6 +188,8 @@ impl Plan {
             sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
             servers: if rng.u32(..4) == 0 { 2 } else { 1 },
             overlap: false,
+            knows: Knows::ClientId,
+            ipvlan: false,
             rogue: pick(rng, &[None, None, None, None, None, None, Some(Rogue::Denied), Some(Rogue::Nonsense)])
                 .or(refuses.then_some(Rogue::Refuses)),
             off_link: rng.u32(..6) == 0,
@@ -235,10 +242,25 @@ impl Plan {
         let faults = rng.u32(..6);
         let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
         let plan = plan.with_claims(&mut Rng::with_seed(seed ^ 0x636c_6169));
+        let plan = plan.with_keys(&mut Rng::with_seed(seed ^ 0x6b65_7973));
         let plan = plan.with_blindness(&mut Rng::with_seed(seed ^ 0x626c_696e));
         let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
         let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
         Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan }
+    }
+
+    /// One seed in six has servers that know their clients by chaddr, one in 24 one that gives everybody the same address, and
+    /// one in twelve has clients that share their chaddr.
+    fn with_keys(mut self, rng: &mut Rng) -> Self {
+        self.knows = match rng.u32(..24) {
+            0 if self.servers == 1 && self.actors <= 8 => Knows::Nothing,
+            1..5 => Knows::Chaddr,
+            _ => Knows::ClientId,
+        };
+        self.ipvlan = rng.u32(..12) == 0 && self.actors <= 8;
+        // No link can have macvlans and ipvlans.
+        self.beside &= !self.ipvlan;
+        self
     }
 
     /// Of the seeds with crashes one in four.

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, Input, OpId, Outcome, RequestId, Why};
-use leasehold_core::identity::Attachment;
+use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept, Registry};
 use leasehold_core::time::{BootId, Instant, Now};
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, Kind, Message, Packet, arp, code, decode, udp};
+use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, arp, code, decode, udp};
 
 /// A duty left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub(crate) enum Mutation {
     ClaimantsForgiven,
     /// Addresses are declined without end.
     DeclinesUncounted,
+    /// Each attachment is taken for one on a LAN of its own: nobody has its addresses, and nobody is met there.
+    LanUnshared,
 }
 
 /// Operations that a mutation makes of itself have ids from here on.
@@ -104,6 +106,8 @@ pub(crate) struct Subject {
     servers: BTreeMap<[u8; 6], Ipv4Addr>,
     /// Who answered ARP last, by exchange.
     claimants: BTreeMap<ExchangeId, [u8; 6]>,
+    /// The LANs that a mutation hides, by those that it names instead.
+    lans: BTreeMap<Lan, Lan>,
     /// Questions for addresses that nobody can have, which a mutation answers itself.
     controls: VecDeque<(ExchangeId, Arp)>,
 }
@@ -124,6 +128,7 @@ impl Subject {
             held: BTreeMap::new(),
             servers: BTreeMap::new(),
             claimants: BTreeMap::new(),
+            lans: BTreeMap::new(),
             controls: VecDeque::new(),
         }
     }
@@ -181,6 +186,10 @@ impl Subject {
             (_, Input::Request { id, call: Call::Add(mut add) }) => {
                 if mutation == Mutation::RogueBelieved {
                     add.profile.deny.clear();
+                }
+                if mutation == Mutation::LanUnshared {
+                    let own = Lan::Network(add.attachment.to_string());
+                    self.lans.insert(own.clone(), std::mem::replace(&mut add.lan, own));
                 }
                 self.adds.insert(id, add.attachment.clone());
                 Some(Input::Request { id, call: Call::Add(add) })
@@ -264,6 +273,15 @@ impl Subject {
                 let again = (0..10).map(|_| Effect::Send { op: None, exchange, frame: frame.clone() });
                 self.own.extend(again);
                 Some(Effect::Send { op, exchange, frame })
+            }
+            (
+                Mutation::LanUnshared,
+                Effect::Reply { id, answer: Answer::Bindings { mut rows, not_adopted, refused } },
+            ) => {
+                for row in &mut rows {
+                    row.identity.lan = self.lans.get(&row.identity.lan).unwrap_or(&row.identity.lan).clone();
+                }
+                Some(Effect::Reply { id, answer: Answer::Bindings { rows, not_adopted, refused } })
             }
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
             (Mutation::PortForgotten, Effect::Open { op, exchange, link: Link::Parent { ifindex, mac, .. }, want }) => {
@@ -441,4 +459,9 @@ pub(crate) fn answer_of(question: &Arp, mac: [u8; 6]) -> Arp {
 
 fn kind_of(frame: &[u8]) -> Option<Kind> {
     message_of(frame)?.kind()
+}
+
+/// Returns what a client of this identifier calls itself.
+pub(crate) fn key_of(client_id: &ClientId) -> ClientKey {
+    ClientKey::Id(client_id.as_bytes().to_vec())
 }

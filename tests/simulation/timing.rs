@@ -45,6 +45,8 @@ impl Times {
 struct Client {
     /// The last two leases: an ACK that comes at the turn of a phase may not have counted.
     leases: VecDeque<Times>,
+    /// When it last asked all servers for a lease that it has, where it has said nothing else since.
+    claimed: Option<u64>,
     /// The last message: what for, its xid, when, and which of its kind in a row it was.
     last: Option<(Purpose, u32, u64, u32)>,
     discovers: VecDeque<u64>,
@@ -75,25 +77,29 @@ impl Timing {
         if client.leases.back() != Some(&times) {
             client.leases.push_back(times);
             // The lease counts from its first REQUEST, maybe long before the one that was answered: its T1 may be soon.
-            client.last = None;
+            (client.last, client.claimed) = (None, None);
             while client.leases.len() > 2 {
                 client.leases.pop_front();
             }
         }
     }
 
+    /// Returns when the last lease of a client began, as far as it knows.
+    pub(crate) fn last_start(&self, who: &(usize, ClientKey)) -> Option<u64> {
+        self.clients.get(who)?.leases.back().map(|lease| lease.start)
+    }
+
     /// A client begins anew: somebody asked for it.
     pub(crate) fn asked(&mut self, who: &(usize, ClientKey)) {
         if let Some(client) = self.clients.get_mut(who) {
-            client.last = None;
+            (client.last, client.claimed) = (None, None);
             client.discovers.clear();
         }
     }
 
     /// Returns when a client last asked all servers for a lease that it has, where it has said nothing else since.
     pub(crate) fn last_claim(&self, who: &(usize, ClientKey)) -> Option<u64> {
-        let (purpose, _, at, _) = self.clients.get(who)?.last?;
-        matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(at)
+        self.clients.get(who)?.claimed
     }
 
     /// Judges a message that a client sends. `waited_for`: a caller waits for it. `early`: its server seems to
@@ -113,6 +119,7 @@ impl Timing {
         let same_xid = before.filter(|(_, other, ..)| *other == xid);
         let nth = same_xid.map_or(1, |(.., nth)| nth + 1);
         client.last = Some((purpose, xid, now, nth));
+        client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
         let gap = before.map(|(_, _, at, _)| now - at);
         match purpose {
             Purpose::Renew | Purpose::Rebind | Purpose::Reboot if early => {

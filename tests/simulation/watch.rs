@@ -12,7 +12,7 @@ use netns_fixtures::model::{ClientKey, Kind, Violation, code};
 
 use crate::plan::EffectKind;
 use crate::store::Store;
-use crate::subject::message_of;
+use crate::subject::{key_of, message_of};
 
 /// Which rule was broken. Numbers are those of the design's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,10 @@ pub(crate) enum Rule {
     AnswerToNobody,
     /// An answer of another kind than the call.
     WrongAnswer,
-    /// 4: a RELEASE or a DECLINE of an address that a live attachment holds.
+    /// 4: a RELEASE of an address that a live attachment holds.
     ReleaseUnderHolder,
+    /// 4: a DECLINE of one.
+    DeclineUnderHolder,
     /// 4: a RELEASE while another host has the address under the same identity.
     ReleaseElsewhere,
     /// A lease whose identity can return went back before its time, or is kept for longer.
@@ -53,7 +55,7 @@ pub(crate) enum Rule {
     Spins,
     /// A server that is denied, or is not to be believed, was believed.
     Rogue,
-    /// Two live attachments hold one address, and no server gave it twice.
+    /// 4: two live attachments hold one address of a LAN.
     Twice,
     /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
     Timing,
@@ -172,9 +174,9 @@ impl Watch {
         *self = Self { holders, ..Self::default() };
     }
 
-    /// Demands silence of an Ethernet address until a time.
+    /// Demands silence of an Ethernet address until a time, the first where several clients have it.
     pub(crate) fn hush(&mut self, mac: Mac, until: u64) {
-        self.silent.insert(mac, until);
+        self.silent.entry(mac).and_modify(|before| *before = until.min(*before)).or_insert(until);
     }
 
     /// Ends that demand: there is a cause to send.
@@ -344,24 +346,31 @@ impl Watch {
             return Some(breach(Rule::Chatty, format!("a frame from {source} on {exchange:?} after a restart")));
         }
         let message = message_of(frame)?;
-        if message.kind() == Some(Kind::Discover) {
-            // Who looks for a lease has none: it was lost since.
-            self.holders.retain(|_, holder| Some(holder.lan) != lan || holder.mac != source);
+        if matches!(message.kind(), Some(Kind::Discover | Kind::Decline)) {
+            // Who looks for a lease has none: it was lost since. So was what its holder declines.
+            let own = |holder: &Holder| {
+                Some(holder.lan) == lan && holder.mac == source && key_of(&holder.client_id) == message.key()
+            };
+            self.holders.retain(|_, holder| !own(holder));
         }
-        let ClientKey::Id(client) = message.key() else { return None };
+        let client = message.key();
         let server = message.address(code::SERVER)?;
-        // A DECLINE is about its client's own lease, at the server that it names.
+        // A DECLINE is about its client's own lease, at the server that it names; one that knows clients by chaddr takes it for
+        // the holder's.
         let ends = |holder: &Holder| match message.kind() {
             Some(Kind::Release) => holder.address == message.ciaddr,
             Some(Kind::Decline) => {
-                let others = holder.client_id.as_bytes() != client && holder.server == server;
+                let others = key_of(&holder.client_id) != client && (holder.server == server || holder.mac == source);
                 others && message.address(code::REQUESTED) == Some(holder.address)
             }
             _ => false,
         };
         let (attachment, holder) = self.holders.iter().find(|(_, h)| Some(h.lan) == lan && ends(h))?;
-        let detail = format!("{:?} of {} while {attachment} holds it", message.kind(), holder.address);
-        Some(breach(Rule::ReleaseUnderHolder, detail))
+        let rule = match message.kind() {
+            Some(Kind::Decline) => Rule::DeclineUnderHolder,
+            _ => Rule::ReleaseUnderHolder,
+        };
+        Some(breach(rule, format!("of {}, which {attachment} holds", holder.address)))
     }
 
     fn reply(&mut self, id: RequestId, answer: &Answer, store: &Store) -> Option<Breach> {

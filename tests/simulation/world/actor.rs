@@ -12,10 +12,12 @@ use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
 use leasehold_core::link::{Cookie, LinkRoute};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
+use netns_fixtures::model::ClientKey;
 
 use super::Micros;
-use crate::kernel::At;
+use crate::kernel::{At, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue};
+use crate::subject::key_of;
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
@@ -189,7 +191,10 @@ impl Actor {
             attachment,
             client_id: ClientId::new(vec![0, 0]).expect("two bytes are an identifier"),
             path: PathBuf::new(),
-            mac: Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),
+            mac: match plan.ipvlan {
+                true => host_mac(lan),
+                false => Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),
+            },
             at: None,
             phase: Phase::Idle,
             told: None,
@@ -211,6 +216,11 @@ impl Actor {
         !self.own_ids
     }
 
+    /// Returns what its client calls itself.
+    pub(crate) fn client_key(&self) -> ClientKey {
+        key_of(&self.client_id)
+    }
+
     /// Returns its ADD.
     pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
         let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
@@ -230,6 +240,7 @@ impl Actor {
                 late_routes: plan.late_routes,
                 detection: plan.detection,
                 grace: plan.grace.filter(|_| self.returns()),
+                on_parent: plan.ipvlan,
                 ..Profile::default()
             },
             timeout,
@@ -248,7 +259,7 @@ impl Actor {
             false => format!("\0group-{}", self.group),
         };
         self.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
-        if !same_mac {
+        if !same_mac && self.mac != host_mac(self.lan) {
             [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
         }
         self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));

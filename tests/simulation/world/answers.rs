@@ -7,7 +7,7 @@ use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
-use super::actor::{Act, Asked, Phase, Role, Spooled};
+use super::actor::{Act, Actor, Asked, Phase, Role, Spooled};
 use super::runtime::WRONG;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
@@ -104,7 +104,8 @@ impl World {
                 self.judge_rogue(lan, Some(lease.server));
                 self.actors[index].told = Some((*lease).clone());
                 self.actors[index].told_at = self.now;
-                if !self.is_granted(lan, lease.ip(), self.actors[index].client_id.as_bytes()) {
+                let actor = &self.actors[index];
+                if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
                 }
                 let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
@@ -150,18 +151,19 @@ impl World {
             Failure::Link { .. } => !intact,
             // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest.
             Failure::TimedOut { .. } => self.plan.detection == Detection::Strict,
+            Failure::AddressHeld { .. } => self.has_namesake(index),
             Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if self.has_claims() => {
                 true
             }
             // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict
-            // probes.
+            // probes, nor does the wait for what another has.
             Failure::Conflict { .. }
             | Failure::Conflicts { .. }
             | Failure::Nak { .. }
             | Failure::NoOffer { .. }
             | Failure::NoAck { .. } => {
                 let slow = self.plan.offer_delay > Duration::ZERO || self.plan.detection == Detection::Strict;
-                (!self.plan.squatters.is_empty() || self.has_claims()) && slow
+                (!self.plan.squatters.is_empty() || self.has_claims()) && slow || self.has_namesake(index)
             }
             _ => false,
         };
@@ -172,6 +174,16 @@ impl World {
         if let Failure::Held { .. } = failure {
             self.stats.count("held by another");
         }
+    }
+
+    /// Returns whether another actor has, or had a moment ago, a container that servers do not tell apart from this one's.
+    fn has_namesake(&self, index: usize) -> bool {
+        let known = |actor: &Actor| (actor.lan, self.known_as(&actor.client_id, actor.mac));
+        let lives =
+            |actor: &Actor| actor.phase != Phase::Idle || actor.died.is_some_and(|died| self.now < died + NOTICED);
+        let own = known(&self.actors[index]);
+        let mut others = self.actors.iter().enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, other)| lives(other) && known(other) == own)
     }
 
     fn added_again(&mut self, index: usize, answer: Answer) {

@@ -9,10 +9,10 @@ use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{Answer, Call, ExchangeId, RequestId};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, arp};
+use netns_fixtures::model::{Arp, ClientKey, arp};
 
 use super::World;
-use super::actor::Phase;
+use super::actor::{Actor, Phase};
 use super::wire::answer_to;
 use crate::subject::{arp_of, is_nobodys};
 use crate::watch::Rule;
@@ -25,19 +25,22 @@ const SQUATTER: u8 = 0xdd;
 const PROXY: u8 = 0xee;
 const CLAIMER: u8 = 0xcc;
 
+/// A client, with its LAN and its Ethernet address.
+pub(super) type Who = (usize, Mac, ClientKey);
+
 /// What was heard of stations.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// What a link heard, and of whom: the claims of stations that are no container, until they are declined.
-    heard: BTreeMap<(usize, Mac, Ipv4Addr), Mac>,
-    /// What a link's ADD was told, until it is declined: what is heard of that from then on is about a lease that is held.
-    told: BTreeSet<(usize, Mac, Ipv4Addr)>,
+    /// What a client heard, and of whom: the claims of stations that are no container, until they are declined.
+    heard: BTreeMap<(Who, Ipv4Addr), Mac>,
+    /// What its ADD was told, until it is declined: what is heard of that from then on is about a lease that is held.
+    told: BTreeSet<(Who, Ipv4Addr)>,
     /// Who answered for an address that nobody can have.
     proxies: BTreeSet<(usize, Mac)>,
     /// What was claimed as it was offered.
     claimed: BTreeSet<(usize, Ipv4Addr)>,
-    /// DECLINEs of an ADD under way, by its link.
-    declines: BTreeMap<(usize, Mac), u32>,
+    /// DECLINEs of an ADD under way.
+    declines: BTreeMap<Who, u32>,
 }
 
 impl World {
@@ -78,54 +81,59 @@ impl World {
         self.claims.claimed.contains(&(lan, address))
     }
 
-    /// The core hears an ARP packet on a link.
-    pub(super) fn hear_claim(&mut self, lan: usize, link: Mac, bytes: &[u8]) {
-        let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else { return };
-        let by = Mac(arp.sender_mac);
+    /// The core hears an ARP packet for a client.
+    pub(super) fn hear_claim(&mut self, who: Option<Who>, bytes: &[u8]) {
+        let Some((who, arp)) = who.zip(arp_of(bytes).filter(|arp| !arp.request)) else { return };
+        let (by, about) = (Mac(arp.sender_mac), (who, arp.sender));
         if is_nobodys(arp.sender) {
-            self.claims.proxies.insert((lan, by));
-        } else if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&(lan, link, arp.sender))
-        {
-            let heard = self.claims.heard.entry((lan, link, arp.sender)).or_insert(by);
+            self.claims.proxies.insert((about.0.0, by));
+        } else if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&about) {
+            let heard = self.claims.heard.entry(about).or_insert(by);
             // One that has the address counts more than one that answers for all.
             *heard = if heard.0[1] == PROXY { by } else { *heard };
         }
     }
 
     /// A client declines an address.
-    pub(super) fn count_decline(&mut self, lan: usize, client: Mac, address: Ipv4Addr) {
-        self.claims.heard.retain(|(at, _, declined), _| (*at, *declined) != (lan, address));
-        self.claims.told.retain(|(at, _, declined)| (*at, *declined) != (lan, address));
-        if !self.adds(lan, client) {
-            self.claims.declines.remove(&(lan, client));
+    pub(super) fn count_decline(&mut self, who: Who, address: Ipv4Addr) {
+        let lan = who.0;
+        self.claims.heard.retain(|((at, ..), declined), _| (*at, *declined) != (lan, address));
+        self.claims.told.retain(|((at, ..), declined)| (*at, *declined) != (lan, address));
+        if !self.adds(&who) {
+            self.claims.declines.remove(&who);
             return;
         }
-        let count = self.claims.declines.entry((lan, client)).or_default();
+        let mac = who.1;
+        let count = self.claims.declines.entry(who).or_default();
         *count += 1;
         let count = *count;
         if count > MOST {
-            self.fail(Rule::Declines, format!("{client} declines {address}, the {count}th address of its ADD"));
+            self.fail(Rule::Declines, format!("{mac} declines {address}, the {count}th address of its ADD"));
         }
     }
 
-    /// Returns whether an ADD of the link with this Ethernet address is under way, and nobody has cut it short.
-    fn adds(&self, lan: usize, link: Mac) -> bool {
-        let of_it = self.actors.iter().filter(|actor| actor.phase == Phase::Adding && actor.lan == lan);
-        of_it.filter_map(|actor| self.kernel.link(actor.at?)).any(|wire| wire.mac == link)
+    /// Returns whether an ADD of a client is under way, and nobody has cut it short.
+    fn adds(&self, who: &Who) -> bool {
+        let adds = |actor: &&Actor| actor.phase == Phase::Adding && self.who(actor).as_ref() == Some(who);
+        self.actors.iter().any(|actor| adds(&actor))
+    }
+
+    /// Returns the client of an actor whose link is there.
+    fn who(&self, actor: &Actor) -> Option<Who> {
+        Some((actor.lan, self.kernel.link(actor.at?)?.mac, actor.client_key()))
     }
 
     /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, before it was found
     /// out that its claims prove nothing.
-    pub(super) fn is_unproven(&self, lan: usize, client: Mac) -> bool {
-        self.plan.proxy && !self.adds(lan, client)
+    pub(super) fn is_unproven(&self, who: &Who) -> bool {
+        self.plan.proxy && !self.adds(who)
     }
 
     /// An ADD begins: what was heard before says nothing to it.
     pub(super) fn claims_anew(&mut self, id: RequestId) {
         let by = self.requests.get(&id).and_then(|asked| asked.by).filter(|(index, _)| *index < self.actors.len());
-        let at = by.and_then(|(index, _)| Some((self.actors[index].lan, self.actors[index].at?)));
-        let link = at.and_then(|(lan, at)| Some((lan, self.kernel.link(at)?.mac)));
-        self.claims.heard.retain(|(at, mac, _), _| Some((*at, *mac)) != link);
+        let asks = by.and_then(|(index, _)| self.who(&self.actors[index]));
+        self.claims.heard.retain(|(who, _), _| Some(who) != asks.as_ref());
     }
 
     /// The core ends an ADD: not with an address that a station was heard to use. What is heard while the answer is on its way
@@ -136,21 +144,20 @@ impl World {
         if self.actors.get(index).is_none_or(|actor| actor.generation != generation) {
             return;
         }
-        let lan = self.actors[index].lan;
-        let Some(link) = self.actors[index].at.and_then(|at| self.kernel.link(at)).map(|wire| wire.mac) else { return };
-        self.claims.declines.remove(&(lan, link));
+        let Some(who) = self.who(&self.actors[index]) else { return };
+        self.claims.declines.remove(&who);
         if let Answer::Leased { lease, .. } = answer {
-            self.claims.told.insert((lan, link, lease.ip()));
+            self.claims.told.insert((who.clone(), lease.ip()));
         }
         if let (Answer::Leased { lease, .. }, true) = (answer, self.plan.detection != Detection::Off) {
-            let by = self.claims.heard.get(&(lan, link, lease.ip())).copied();
-            if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(lan, *by))) {
+            let by = self.claims.heard.get(&(who.clone(), lease.ip())).copied();
+            if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(who.0, *by))) {
                 let detail =
                     format!("{} got {}, which {by} was heard to use", self.actors[index].attachment, lease.address);
                 self.fail(Rule::Accepted, detail);
             }
         }
-        self.claims.heard.retain(|(at, mac, _), _| (*at, *mac) != (lan, link));
+        self.claims.heard.retain(|(client, _), _| *client != who);
     }
 
     /// The daemon ended, and what it heard is forgotten.

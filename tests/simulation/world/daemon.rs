@@ -7,13 +7,14 @@ use leasehold_core::record::{Change, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
+use netns_fixtures::model::Message;
 
 use super::actor::{Phase, Role};
 use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, happens};
-use crate::subject::{Subject, message_of};
+use crate::subject::{Subject, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
@@ -103,6 +104,9 @@ impl World {
             Call::Check { .. } | Call::Status { .. } | Call::List => return,
         };
         let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
+        // Its Ethernet address may be that of others, who are silent.
+        let asks = self.actors.iter().filter(|actor| client_id.is_some() && actor.attachment == *attachment);
+        asks.for_each(|actor| self.watch.unhush(actor.mac));
         for record in self.store.durable.values() {
             if record.attachment == *attachment || Some(&record.identity.client_id) == client_id.as_ref() {
                 self.watch.unhush(record.link.mac());
@@ -227,6 +231,9 @@ impl World {
             _ => None,
         };
         let holder = self.new_holder(&effect);
+        if lan.is_some() {
+            self.holders_lapse();
+        }
         if let Effect::Apply { target, steps, .. } = &effect {
             self.judge_steps(target, steps);
         }
@@ -254,6 +261,15 @@ impl World {
             self.watch.holders.insert(attachment, holder);
         }
         self.schedule(effect);
+    }
+
+    /// Whose lease has ended holds it no more.
+    fn holders_lapse(&mut self) {
+        let (now, heard) = (self.now, &self.heard);
+        self.watch.holders.retain(|_, holder| {
+            let until = heard.get(&(holder.lan, holder.address, Some(key_of(&holder.client_id))));
+            until.copied().flatten().is_none_or(|until| now < until)
+        });
     }
 
     /// Returns who is told of a lease by an effect.
@@ -285,9 +301,12 @@ impl World {
     pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
-        let (lan, speaks, mac) = (sock.lan, sock.speaks, sock.link.mac());
-        self.hear_claim(lan, mac, bytes);
-        if speaks && self.watch.is_open(exchange) && !meta.other_host {
+        let (lan, speaks, mac, client) = (sock.lan, sock.speaks, sock.link.mac(), sock.client.clone());
+        // Where clients share a chaddr, each hears what is for another.
+        let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
+        let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
+        self.hear_claim(client.map(|client| (lan, mac, client)), bytes);
+        if speaks && is_own && self.watch.is_open(exchange) && !meta.other_host {
             self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::event::{Event as LeaseEvent, EventKind};
 use leasehold_core::link::LinkCause;
-use netns_fixtures::model::{ClientKey, Kind, Message, Packet, code, decode, udp};
+use netns_fixtures::model::{Kind, Message, Packet, code, decode, udp};
 
 use super::{Event, SECOND, World};
 use crate::plan::{Rogue, happens, pick};
@@ -258,7 +258,7 @@ impl World {
     /// which is a second at least.
     pub(super) fn judge_refusal(&mut self, event: &LeaseEvent) {
         let concerned = self.actors.iter().find(|actor| actor.attachment == event.attachment);
-        let Some(who) = concerned.map(|actor| (actor.lan, ClientKey::Id(actor.client_id.as_bytes().to_vec()))) else {
+        let Some(who) = concerned.map(|actor| (actor.lan, actor.client_key())) else {
             return;
         };
         let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");

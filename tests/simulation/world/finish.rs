@@ -9,11 +9,13 @@ use leasehold_core::dhcpv4::profile::OnChange;
 use leasehold_core::effect::{Answer, Call, RequestId, Row};
 use leasehold_core::event as journal;
 use leasehold_core::identity::{Attachment, ClientId};
-use netns_fixtures::model::ClientKey;
+use leasehold_core::wire::Mac;
+use netns_fixtures::model;
 
 use super::actor::{Asked, Phase, Role};
 use super::ledger::is_leaving;
 use super::{Event, SECOND, World};
+use crate::subject::key_of;
 use crate::watch::Rule;
 use leasehold_core::registry::Kept;
 
@@ -152,6 +154,9 @@ impl World {
             return self.not_adopted(index);
         };
         let Some(lease) = &row.lease else {
+            if actor.excused && self.has_another(row, rows) {
+                return self.stats.count("live at the end without the only address, which another has");
+            }
             return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state)));
         };
         if row.expires == Some(Duration::ZERO) {
@@ -159,7 +164,7 @@ impl World {
         }
         // A lease without end is never asked for again, so its holder cannot know that the server forgot it.
         let forgotten = self.plan.lease == u32::MAX && actor.excused;
-        if !forgotten && !self.is_granted(actor.lan, lease.ip(), row.identity.client_id.as_bytes()) {
+        if !forgotten && !self.is_granted(actor.lan, lease.ip(), &row.identity.client_id, row.identity.chaddr) {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
         }
         let same = lease.address == told.address;
@@ -180,6 +185,13 @@ impl World {
         if self.actors[index].stranded.is_some() {
             self.stats.count("adopted");
         }
+    }
+
+    /// Returns whether another attachment has what servers would give to this one, which they do not tell apart from it.
+    fn has_another(&self, row: &Row, rows: &[Row]) -> bool {
+        let known = |row: &Row| (row.identity.lan.clone(), self.known_as(&row.identity.client_id, row.identity.chaddr));
+        let has = |other: &Row| other.attachment != row.attachment && other.lease.is_some();
+        rows.iter().any(|other| has(other) && known(other) == known(row))
     }
 
     /// Returns whether an interface has an address with another mask by choice (`onChange: keep`): a lease put it there that came
@@ -205,18 +217,22 @@ impl World {
 
     /// Returns whether an address was granted to a client until a time that has passed.
     pub(super) fn has_lapsed(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId) -> bool {
-        let key = (lan, address, Some(ClientKey::Id(client_id.as_bytes().to_vec())));
+        let key = (lan, address, Some(key_of(client_id)));
         let over =
             |until: Option<&Option<u64>>| until.is_some_and(|until| until.is_some_and(|until| until <= self.now));
         over(self.granted.get(&key)) || over(self.heard.get(&key))
     }
 
-    /// Returns whether a server has granted an address to a client, and the lease has not ended.
-    pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &[u8]) -> bool {
-        let (now, key) = (self.model_time(), ClientKey::Id(client_id.to_vec()));
-        let servers = self.segments[lan].honest().iter().filter_map(|station| station.server());
-        let mut leases = servers.filter_map(|server| server.lease(now, address));
-        leases.any(|lease| lease.client == key)
+    /// Returns whether a server has granted an address to a client, as far as it knows, and the lease has not ended.
+    pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId, mac: Mac) -> bool {
+        let key = self.known_as(client_id, mac);
+        self.leases_of(lan, address).any(|lease| lease.client == key)
+    }
+
+    /// Returns the leases of an address that servers have.
+    fn leases_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = &model::Lease> {
+        let (now, stations) = (self.model_time(), self.segments[lan].honest().iter());
+        stations.filter_map(|station| station.server()).filter_map(move |server| server.lease(now, address))
     }
 
     /// Waits until the daemon has given everything back that it can: then no server has a lease of ours.
@@ -333,7 +349,8 @@ impl World {
         if self.plan.grace.is_some() && !self.plan.extend_delay.is_zero() {
             return;
         }
-        if self.is_granted(actor.lan, address, actor.client_id.as_bytes()) {
+        let key = actor.client_key();
+        if self.leases_of(actor.lan, address).any(|lease| lease.name == key) {
             self.fail(Rule::NotReleased, format!("{address} of {}", actor.attachment));
         }
     }

@@ -12,12 +12,12 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, Kind, arp};
 
-use super::actor::{Actor, Phase};
+use super::actor::Phase;
 use super::ledger::Excuse;
 use super::wire::{answer_to, is_direct};
 use super::{MILLI, Micros, SECOND, World};
 use crate::plan::happens;
-use crate::subject::message_of;
+use crate::subject::{key_of, message_of};
 use crate::watch::Rule;
 
 /// A daemon may notice the end of a container so much before its runtime asks for DEL.
@@ -31,8 +31,10 @@ pub(super) struct Returning {
     /// Until when no RELEASE may leave, by LAN and client. What is over stays until its container is made again: a late DEL
     /// begins no new time.
     kept: BTreeMap<(usize, ClientKey), Micros>,
-    /// The stations on other hosts that have a client's address.
-    elsewhere: BTreeMap<(usize, Ipv4Addr), Mac>,
+    /// The stations on other hosts that have a client's address, and since when.
+    elsewhere: BTreeMap<(usize, Ipv4Addr), (Mac, Micros)>,
+    /// When it was last asked who has an address.
+    asked: BTreeMap<(usize, Ipv4Addr), Micros>,
     /// The addresses that ever were on another host: what was found there is not given back.
     ever_elsewhere: BTreeSet<(usize, Ipv4Addr)>,
     /// When an ADD last began or ended.
@@ -59,7 +61,7 @@ impl World {
     }
 
     fn key_of(&self, index: usize) -> (usize, ClientKey) {
-        (self.actors[index].lan, client_key(&self.actors[index]))
+        (self.actors[index].lan, self.actors[index].client_key())
     }
 
     /// An actor's container is at its end: its lease is kept from here on at least.
@@ -95,7 +97,7 @@ impl World {
         let mac = if self.rng.bool() { own } else { Mac([2, 0xee, own.0[2], own.0[3], own.0[4], own.0[5]]) };
         self.note(|| format!("{address} is on another host by now, with {mac}"));
         self.stats.count("clients on another host");
-        self.returning.elsewhere.insert((lan, address), mac);
+        self.returning.elsewhere.insert((lan, address), (mac, self.now));
         self.returning.ever_elsewhere.insert((lan, address));
     }
 
@@ -115,7 +117,7 @@ impl World {
         let past = told.filter_map(|event| self.store.past.values().find(|record| is_it(record, event)));
         for record in past.cloned().collect::<Vec<_>>() {
             let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan).unwrap_or(0);
-            let key = ClientKey::Id(record.identity.client_id.as_bytes().to_vec());
+            let key = key_of(&record.identity.client_id);
             self.left.insert((lan, record.lease.server, record.lease.ip(), key), Excuse::LeftToEnd);
         }
     }
@@ -132,7 +134,10 @@ impl World {
 
     /// A station on another host answers a question about its address, unless that bears its own Ethernet address.
     pub(super) fn elsewhere_hears(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
-        let station = self.returning.elsewhere.get(&(lan, question.target)).copied();
+        if question.request && question.sender.is_unspecified() {
+            self.returning.asked.insert((lan, question.target), self.now);
+        }
+        let station = self.returning.elsewhere.get(&(lan, question.target)).map(|(mac, _)| *mac);
         let station = station.filter(|mac| question.request && mac.0 != question.sender_mac);
         let Some(mac) = station else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
@@ -150,9 +155,13 @@ impl World {
         let by_port = sock.link.in_netns().is_none() && !is_direct(&sock.link);
         // One with the client's own Ethernet address is not told from its link that is on its way out.
         let station = self.returning.elsewhere.get(&(lan, address));
-        let elsewhere = station.is_some_and(|mac| !message.chaddr.starts_with(&mac.0));
+        // Nor is one heard that came after the last question.
+        let asked = self.returning.asked.get(&(lan, address)).filter(|at| self.now < **at + SECOND);
+        let elsewhere = station.is_some_and(|(mac, since)| {
+            !message.chaddr.starts_with(&mac.0) && asked.is_none_or(|asked| since <= asked)
+        });
         let returns =
-            self.actors.iter().any(|actor| actor.returns() && (actor.lan, client_key(actor)) == (lan, key.clone()));
+            self.actors.iter().any(|actor| actor.returns() && (actor.lan, actor.client_key()) == (lan, key.clone()));
         if by_port && elsewhere && returns && self.plan.grace.is_some() {
             return self.fail(Rule::ReleaseElsewhere, format!("RELEASE of {address}, which another host has"));
         }
@@ -173,8 +182,4 @@ impl World {
             self.fail(Rule::Grace, format!("{} is kept for {:?}", row.attachment, row.kept));
         }
     }
-}
-
-fn client_key(actor: &Actor) -> ClientKey {
-    ClientKey::Id(actor.client_id.as_bytes().to_vec())
 }

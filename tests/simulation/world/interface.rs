@@ -10,7 +10,6 @@ use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::Dns;
 use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};
-use netns_fixtures::model::ClientKey;
 
 use super::actor::{Actor, Phase};
 use super::{SECOND, World};
@@ -184,8 +183,7 @@ impl World {
         for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.stranded != Some(false)) {
             let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { continue };
             for address in wire.addresses().iter().map(Ipv4Net::addr) {
-                let key = ClientKey::Id(actor.client_id.as_bytes().to_vec());
-                let until = self.heard.get(&(actor.lan, address, Some(key))).copied().flatten();
+                let until = self.heard.get(&(actor.lan, address, Some(actor.client_key()))).copied().flatten();
                 if let Some(until) = until.filter(|until| until + A_WHILE < self.now) {
                     let since = (self.now - until) / SECOND;
                     let detail = format!("{} carries {address}, whose lease ended {since} s ago", actor.attachment);

@@ -1,17 +1,21 @@
 //! What servers have granted, and who is to give it back: no lease stays at a server without a holder, but for these causes.
+//!
+//! A grant is entered under what its client calls itself. A server that knows its clients by something else has one lease for
+//! all whom it does not tell apart: whoever of them holds the address has it.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{ExchangeId, Row};
+use leasehold_core::identity::ClientId;
 use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
-use netns_fixtures::model::{ClientKey, Kind, Message, Purpose, code};
+use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
 use super::actor::Actor;
 use super::{SECOND, World};
-use crate::subject::message_of;
+use crate::subject::{key_of, message_of};
 use crate::watch::Rule;
 
 /// A lease as its server knows it: LAN, server identifier, address, client.
@@ -81,7 +85,8 @@ impl World {
                 }
             }
             Some(Kind::Discover) => {
-                let left = self.grants(|l, _, k| l == lan && *k == key);
+                let mut left = self.grants(|l, _, k| l == lan && *k == key);
+                left.retain(|grant| !self.is_anothers(grant));
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
@@ -107,16 +112,18 @@ impl World {
         let key = message.key();
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > self.now);
         let granted = self.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
-        let two = self.segments[lan].honest().len() > 1;
-        let foreign = two && granted.into_iter().any(|((.., client), _)| client.as_ref() != Some(&key));
+        let mut others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != key);
+        let named = message.address(code::SERVER);
+        let foreign = others.any(|client| self.granted_by.get(&(lan, address, client)).copied() != named);
         if foreign {
             self.stats.count("addresses of another server's clients declined");
         }
-        if !is_claimed && !foreign && !self.is_unproven(lan, own) {
+        let who = (lan, own, key);
+        if !is_claimed && !foreign && !self.is_unproven(&who) {
             self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
         }
         self.declined.insert((lan, address), self.now);
-        self.count_decline(lan, own, address);
+        self.count_decline(who, address);
         self.excuse(lan, address, "declined by its client");
     }
 
@@ -159,7 +166,9 @@ impl World {
                 let others = others.into_iter().filter(|(_, other, ..)| other != server);
                 self.left.extend(others.map(|other| (other, Excuse::LeftBehind)));
             }
-            self.left.remove(&grant);
+            // Of an address a server has one lease.
+            let (lan, server, address, _) = &grant;
+            self.left.retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
             self.took_in(grant, xid, purpose);
         } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
             self.left.insert(grant, Excuse::GrantedLate);
@@ -193,12 +202,34 @@ impl World {
         known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
     }
 
+    /// Returns what servers know a client by that calls itself so.
+    pub(super) fn known_as(&self, client_id: &ClientId, mac: Mac) -> ClientKey {
+        self.plan.knows.key(key_of(client_id), mac.0)
+    }
+
+    /// Returns whether the server has last granted the address to another client.
+    fn is_anothers(&self, (lan, server, address, client): &Grant) -> bool {
+        let mut servers = self.segments[*lan].honest().iter().filter_map(|station| station.server());
+        let lease =
+            servers.find(|other| other.config().id == *server).and_then(|s| s.lease(self.model_time(), *address));
+        lease.is_some_and(|lease| lease.name != *client)
+    }
+
+    /// Returns why a lease may stay at its server, of whichever of the clients that this does not tell apart.
+    fn excuse_of(&self, grant: &Grant) -> Option<Excuse> {
+        let (lan, server, address, _) = grant;
+        let mut of_address = self.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
+        match self.plan.knows {
+            Knows::ClientId => self.left.get(grant).copied(),
+            Knows::Chaddr | Knows::Nothing => of_address.next().map(|(_, excuse)| *excuse),
+        }
+    }
+
     /// Returns whether a record of a client's lease is durable.
     fn is_written(&self, (_, server, address, key): &Grant) -> bool {
         let of_client = |record: &Record| {
             let lease = &record.lease;
-            let client = ClientKey::Id(record.identity.client_id.as_bytes().to_vec());
-            (client, lease.server, lease.ip()) == (key.clone(), *server, *address)
+            (key_of(&record.identity.client_id), lease.server, lease.ip()) == (key.clone(), *server, *address)
         };
         self.store.durable.values().any(of_client)
     }
@@ -221,27 +252,23 @@ impl World {
         for (lan, segment) in self.segments.iter().enumerate() {
             for server in segment.honest().iter().filter_map(|station| station.server()) {
                 for (address, lease) in server.leases(now) {
-                    let ClientKey::Id(id) = &lease.client else { continue };
                     let holds = |row: &&Row| {
-                        row.identity.client_id.as_bytes() == id
+                        self.known_as(&row.identity.client_id, row.identity.chaddr) == lease.client
                             && row
                                 .lease
                                 .as_ref()
                                 .is_some_and(|held| (held.ip(), held.server) == (address, server.config().id))
                     };
                     if !rows.iter().any(|row| holds(&row)) {
-                        found.push((lan, server.config().id, address, lease.client.clone()));
+                        found.push((lan, server.config().id, address, lease.name.clone()));
                     }
                 }
             }
         }
-        found.retain(|grant| match self.left.get(grant) {
-            Some(excuse) => {
-                self.stats.count(excuse.name());
-                false
-            }
-            None => true,
-        });
+        let excuses = found.iter().map(|grant| self.excuse_of(grant)).collect::<Vec<_>>();
+        excuses.iter().flatten().for_each(|excuse| self.stats.count(excuse.name()));
+        let mut excuses = excuses.into_iter();
+        found.retain(|_| excuses.next().flatten().is_none());
         for grant in &found {
             let by_another = self.unnamed.get(grant).is_some_and(|answer| answer.by_another);
             // One of the two is held, or was given back.
@@ -262,26 +289,16 @@ impl World {
         }
     }
 
-    /// No two attachments of a LAN hold one address, unless servers gave it twice.
+    /// No two attachments of a LAN hold one address, whatever servers gave them.
     pub(super) fn examine_shared(&mut self, rows: &[Row]) {
         let held = |row: &&Row| !is_leaving(row) && row.expires != Some(Duration::ZERO);
         let held = rows.iter().filter(held).filter_map(|row| Some((row, row.lease.as_ref()?.ip())));
         let held = held.collect::<Vec<_>>();
         for (at, (row, address)) in held.iter().enumerate() {
-            let others = held[at + 1..].iter();
-            for (other, _) in others.filter(|(o, a)| a == address && o.identity.lan == row.identity.lan) {
-                let lan = self.segments.iter().position(|segment| segment.lan == row.identity.lan).unwrap_or(0);
-                let given = |row: &Row| {
-                    let key = ClientKey::Id(row.identity.client_id.as_bytes().to_vec());
-                    let until = self.granted.get(&(lan, *address, Some(key)));
-                    until.is_some_and(|until| until.is_none_or(|until| until > self.now))
-                };
-                if given(row) && given(other) {
-                    self.stats.count("addresses that were given twice");
-                } else {
-                    let detail = format!("{} and {} both hold {address}", row.attachment, other.attachment);
-                    return self.fail(Rule::Twice, detail);
-                }
+            let same = |(o, a): &&(&Row, Ipv4Addr)| a == address && o.identity.lan == row.identity.lan;
+            if let Some((other, _)) = held[at + 1..].iter().find(same) {
+                let detail = format!("{} and {} both hold {address}", row.attachment, other.attachment);
+                return self.fail(Rule::Twice, detail);
             }
         }
     }

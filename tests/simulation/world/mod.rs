@@ -34,7 +34,7 @@ use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::ClientKey;
+use netns_fixtures::model::{ClientKey, Knows};
 
 use self::actor::{Act, Actor, Asked, Spooled};
 use self::claims::Claims;
@@ -202,10 +202,12 @@ pub(crate) struct World {
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
     latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
-    /// Who was last offered or granted an address, and when.
-    offered: BTreeMap<(usize, Ipv4Addr), (ClientKey, Micros)>,
+    /// When a client was last offered or granted an address.
+    offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
     /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
     heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
+    /// The server that it was told to be by then.
+    granted_by: BTreeMap<(usize, Ipv4Addr, ClientKey), Ipv4Addr>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
     /// Namespaces that only sockets keep, with the time since when.
@@ -278,6 +280,7 @@ impl World {
             latest: BTreeMap::new(),
             offered: BTreeMap::new(),
             heard: BTreeMap::new(),
+            granted_by: BTreeMap::new(),
             carried: BTreeMap::new(),
             crashes: plan.crashes.iter().copied().collect(),
             pinned: BTreeMap::new(),
@@ -314,6 +317,14 @@ impl World {
         if self.plan.servers > 1 {
             let one_pool = self.plan.overlap;
             self.stats.count(if one_pool { "two servers with one pool" } else { "two servers with two pools" });
+        }
+        match self.plan.knows {
+            Knows::ClientId => {}
+            Knows::Chaddr => self.stats.count("servers that know clients by chaddr"),
+            Knows::Nothing => self.stats.count("servers with one address for everybody"),
+        }
+        if self.plan.ipvlan {
+            self.stats.count("clients that share a chaddr");
         }
         self.at(0, Event::Start);
         let spread =

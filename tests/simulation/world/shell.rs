@@ -4,8 +4,9 @@ use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestI
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
+use netns_fixtures::model::ClientKey;
 
-use super::actor::Role;
+use super::actor::{Actor, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, happens};
@@ -24,6 +25,8 @@ pub(crate) struct Sock {
     pub(crate) open_at: Option<At>,
     /// When they were asked for.
     pub(crate) since: Micros,
+    /// The client that speaks on them, as far as that is known: several may have one Ethernet address.
+    pub(crate) client: Option<ClientKey>,
     /// DHCP was spoken on them, or is about to be: an answer to an earlier try may come first. Others only listen for conflicts:
     /// what they hear of DHCP is for those.
     pub(crate) speaks: bool,
@@ -54,10 +57,11 @@ impl World {
             }
             Effect::Open { exchange, ref link, want, .. } => {
                 let lan = self.lan_of(link);
-                let (link, now) = (link.clone(), self.now);
+                let (link, now, client) = (link.clone(), self.now, self.client_at(link.in_netns()));
                 let ready = now + self.worker_delay();
                 let speaks = want.hold_port.is_some();
-                self.socks.insert(exchange, Sock { link, want, lan, open_at: None, since: now, speaks, ready });
+                let sock = Sock { link, want, lan, open_at: None, since: now, client, speaks, ready };
+                self.socks.insert(exchange, sock);
                 self.at(ready, Event::Carry(run, effect));
             }
             Effect::Send { exchange, .. } | Effect::Hear { exchange, .. } | Effect::Close { exchange } => {
@@ -92,6 +96,11 @@ impl World {
         };
         let by_mac = || self.actors.iter().find(|actor| actor.mac == link.mac()).map(|actor| actor.lan);
         lan.or_else(by_mac).unwrap_or(0)
+    }
+
+    /// Returns the client whose container has a link.
+    fn client_at(&self, at: Option<At>) -> Option<ClientKey> {
+        self.actors.iter().find(|actor| at.is_some() && actor.at == at).map(Actor::client_key)
     }
 
     fn fate(&mut self) -> Fate {
@@ -186,7 +195,8 @@ impl World {
         let at = self.kernel.locate(&link).ok()?;
         let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
         let (lan, now) = (self.lan_of(&link), self.now);
-        let sock = Sock { link, want, lan, open_at: Some(at), since: now, speaks: false, ready: now };
+        let client = self.client_at(Some(at));
+        let sock = Sock { link, want, lan, open_at: Some(at), since: now, client, speaks: false, ready: now };
         self.socks.insert(exchange, sock);
         self.kernel.hold(at.0);
         self.stats.count("sockets opened");

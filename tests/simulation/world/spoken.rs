@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use leasehold_core::effect::Call;
 use leasehold_core::identity::Attachment;
-use leasehold_core::record::RecordState;
+use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
 
 use super::actor::Actor;
-use super::{SECOND, World};
+use super::{Micros, SECOND, World};
+use crate::subject::key_of;
 use crate::timing::Times;
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
@@ -43,14 +44,24 @@ impl World {
         let waited_for = purpose == Purpose::Discover && self.watch.waits_for(self.now, &key);
         let address =
             if message.ciaddr.is_unspecified() { message.address(code::REQUESTED) } else { Some(message.ciaddr) };
-        let offered = address.and_then(|address| self.offered.get(&(lan, address)));
-        let early = offered.is_some_and(|(to, at)| *to != key && self.now < at + OFFERED);
+        let offers = address.into_iter().flat_map(|address| self.offers_of(lan, address));
+        let offered = offers.filter(|(to, _)| **to != key).map(|(_, at)| at).max();
+        // A try that did not reach its server is made again later.
+        let again = |at| self.may_lapse && self.timing.last_start(&(lan, key.clone())).is_none_or(|start| at >= start);
+        let early = offered.is_some_and(|at| self.now < at + OFFERED || again(at));
         if early && purpose == Purpose::Renew {
             self.stats.count("renewed as another was offered the address");
         }
         if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, message.xid, waited_for, early) {
             self.fail(Rule::Timing, how);
         }
+    }
+
+    /// Returns who was offered or granted an address, and when last.
+    fn offers_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = (&ClientKey, Micros)> {
+        let offers = self.offered.range((lan, address, ClientKey::Id(Vec::new()))..);
+        let of_address = offers.take_while(move |((l, a, _), _)| (*l, *a) == (lan, address));
+        of_address.map(|((.., to), at)| (to, *at))
     }
 
     /// A client that a caller asks for begins anew. So does one whose DEL the store refuses.
@@ -62,7 +73,7 @@ impl World {
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
         };
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
-            self.timing.asked(&(actor.lan, ClientKey::Id(actor.client_id.as_bytes().to_vec())));
+            self.timing.asked(&(actor.lan, actor.client_key()));
         }
     }
 
@@ -75,7 +86,7 @@ impl World {
             let (start, times) = (self.world_time(record.lease.start), record.lease.times?);
             let at = |after: Duration| start + after.as_micros() as u64;
             let times = Times { start, t1: at(times.t1), t2: at(times.t2), end: at(times.end) };
-            Some(((lan, ClientKey::Id(record.identity.client_id.as_bytes().to_vec())), times))
+            Some(((lan, key_of(&record.identity.client_id)), times))
         });
         for (who, times) in known.collect::<Vec<_>>() {
             self.timing.knows(who, times);
@@ -95,15 +106,15 @@ impl World {
         }
         self.segments[lan].judge.heard(payload);
         if matches!(message.kind(), Some(Kind::Offer | Kind::Ack)) {
-            self.offered.insert((lan, message.yiaddr), (key.clone(), self.now));
+            self.offered.insert((lan, message.yiaddr, key.clone()), self.now);
             // Who has it may say so, after a restart too.
-            let holds = |holder: &&Holder| (holder.lan, holder.address) == (lan, message.yiaddr);
-            let macs: Vec<_> = self.watch.holders.values().filter(holds).map(|holder| holder.mac).collect();
-            macs.into_iter().for_each(|mac| self.watch.unhush(mac));
+            let at = (&self.segments[lan].lan, message.yiaddr);
+            let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
+            self.store.durable.values().filter(has_it).for_each(|record| self.watch.unhush(record.link.mac()));
         }
         if is_nak {
             self.refused_by_rogue.remove(&(lan, key.clone()));
-            let named = |holder: &Holder| ClientKey::Id(holder.client_id.as_bytes().to_vec()) == key;
+            let named = |holder: &Holder| key_of(&holder.client_id) == key;
             self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
         }
         if message.kind() == Some(Kind::Ack) {
@@ -118,7 +129,9 @@ impl World {
                 }
                 let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
+                let server = message.address(code::SERVER).unwrap_or(Ipv4Addr::UNSPECIFIED);
                 self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+                self.granted_by.insert((lan, message.yiaddr, message.key()), server);
             }
         }
     }

@@ -10,15 +10,15 @@ use leasehold_core::link::{Hears, Link, LinkCause};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{
-    Arp, BROADCAST, ClientKey, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Station, arp, decode,
+    Arp, BROADCAST, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Station, arp, decode,
 };
 
 use super::daemon::is_dhcp;
 use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::At;
+use crate::kernel::{At, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue, happens};
-use crate::subject::{answer_of, message_of};
+use crate::subject::{answer_of, key_of, message_of};
 
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
@@ -48,6 +48,7 @@ impl Segment {
         let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
         let config = |index: usize| Config {
             pool: plan.pool(lan, index),
+            knows: plan.knows,
             lease: plan.lease,
             t1: plan.times.map(|(t1, _)| t1),
             t2: plan.times.map(|(_, t2)| t2),
@@ -115,7 +116,9 @@ impl World {
     /// Sends a frame from an exchange's socket.
     pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
         let Some(sock) = self.socks.get_mut(&exchange) else { return };
-        sock.speaks |= is_dhcp(&frame);
+        if let Some(message) = message_of(&frame) {
+            (sock.speaks, sock.client) = (true, Some(message.key()));
+        }
         let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else { return };
         if !(wire.up && wire.carrier) {
             return;
@@ -137,7 +140,7 @@ impl World {
         if self.plan.beside && is_direct(&sock.link) && self.portless.contains(&(sock.lan, sock.link.mac())) {
             return true;
         }
-        let deaf = is_direct(&sock.link) && !self.plan.promiscuous;
+        let deaf = is_direct(&sock.link) && !self.plan.promiscuous && !self.plan.ipvlan;
         let Some(to) = frame.get(..6).filter(|to| deaf && *to != BROADCAST) else { return false };
         !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
     }
@@ -244,15 +247,16 @@ impl World {
                 });
                 let server = self.segments[lan].stations[station].server();
                 let lease = server.and_then(|server| server.lease(self.model_time(), address));
-                let client = lease.map(|lease| lease.client.clone());
+                let (client, name) = lease.map(|lease| (lease.client.clone(), lease.name.clone())).unzip();
                 let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
-                let before = self.granted.insert((lan, address, client.clone()), until);
+                let before = self.granted.insert((lan, address, name), until);
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
                 }
                 // Whoever had it before has it no more.
+                let knows = self.plan.knows;
                 self.watch.holders.retain(|_, holder| {
-                    let same = Some(ClientKey::Id(holder.client_id.as_bytes().to_vec())) == client;
+                    let same = Some(knows.key(key_of(&holder.client_id), holder.mac.0)) == client;
                     same || (holder.lan, holder.address) != (lan, address)
                 });
             }
@@ -292,7 +296,7 @@ impl World {
         };
         let broadcast = frame.destination == BROADCAST;
         let hears = |sock: &&Sock| {
-            let own = !is_direct(&sock.link) || self.plan.promiscuous;
+            let own = !is_direct(&sock.link) || self.plan.promiscuous || sock.link.mac() == host_mac(lan);
             let for_it = broadcast || (sock.link.mac().0 == frame.destination && own);
             let wanted = match about {
                 Some(arp) => hears_of(sock, arp),
@@ -300,7 +304,7 @@ impl World {
             };
             sock.lan == lan && for_it && wanted && sock.open_at.is_some_and(|at| self.carries(at))
         };
-        let other_host = |sock: &Sock| !broadcast && is_direct(&sock.link);
+        let other_host = |sock: &Sock| !broadcast && is_direct(&sock.link) && sock.link.mac() != host_mac(lan);
         let hearing = self.socks.iter().filter(|(_, sock)| hears(sock)).map(|(id, sock)| (*id, other_host(sock)));
         for (exchange, other_host) in hearing.collect::<Vec<_>>() {
             self.deliver(exchange, bytes.to_vec(), FrameMeta { other_host, ..FrameMeta::default() });
