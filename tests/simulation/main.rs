@@ -247,7 +247,7 @@ type Case = (Mutation, fn(&Rule) -> bool);
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 31] = [
+    let cases: [Case; 32] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -279,6 +279,7 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::DeclinesUncounted, |rule| *rule == Rule::Declines),
         (Mutation::LanUnshared, |rule| *rule == Rule::Twice),
         (Mutation::LanUnshared, |rule| *rule == Rule::DeclineUnderHolder),
+        (Mutation::LanUnshared, |rule| *rule == Rule::Pace),
     ];
     for (mutation, expected) in cases {
         let rules = (0..12_000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));

@@ -67,6 +67,8 @@ pub(crate) enum Rule {
     Accepted,
     /// An ADD declined more than ten addresses.
     Declines,
+    /// Addresses of a LAN were declined in a row, one after the other too soon (RFC 5227 §2.1.1).
+    Pace,
     /// An address was declined without cause.
     Declined,
     /// The name servers that the host's programs read are not those of the leases.

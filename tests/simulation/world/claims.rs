@@ -11,14 +11,18 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, arp};
 
-use super::World;
 use super::actor::{Actor, Phase};
 use super::wire::answer_to;
+use super::{MILLI, Micros, SECOND, World};
 use crate::subject::{arp_of, is_nobodys};
 use crate::watch::Rule;
 
-/// DECLINEs of one ADD at most.
+/// DECLINEs of one ADD at most, and those of a LAN in a row before new tries are held back (RFC 5227 §1.1).
 const MOST: u32 = 10;
+/// From one try to the next then.
+const PAUSE: Micros = 60 * SECOND;
+/// DECLINEs are in a row when the next comes within this.
+const ROW: Micros = 1200 * SECOND;
 
 /// What a station of no container begins its Ethernet address with, by kind.
 const SQUATTER: u8 = 0xdd;
@@ -41,6 +45,8 @@ pub(super) struct Claims {
     claimed: BTreeSet<(usize, Ipv4Addr)>,
     /// DECLINEs of an ADD under way.
     declines: BTreeMap<Who, u32>,
+    /// DECLINEs of a LAN since somebody last got an address there, and when the last was.
+    row: BTreeMap<usize, (usize, Micros)>,
 }
 
 impl World {
@@ -99,6 +105,7 @@ impl World {
         let lan = who.0;
         self.claims.heard.retain(|((at, ..), declined), _| (*at, *declined) != (lan, address));
         self.claims.told.retain(|((at, ..), declined)| (*at, *declined) != (lan, address));
+        self.judge_pace(lan, address);
         if !self.adds(&who) {
             self.claims.declines.remove(&who);
             return;
@@ -110,6 +117,23 @@ impl World {
         if count > MOST {
             self.fail(Rule::Declines, format!("{mac} declines {address}, the {count}th address of its ADD"));
         }
+    }
+
+    /// After ten conflicts in a row one address a minute is tried on a LAN. What was being tried at the tenth goes on.
+    fn judge_pace(&mut self, lan: usize, address: Ipv4Addr) {
+        let under_way = self.actors.iter().filter(|actor| actor.lan == lan).count();
+        let (before, last) =
+            self.claims.row.get(&lan).copied().filter(|(_, last)| self.now < last + ROW).unwrap_or_default();
+        self.claims.row.insert(lan, (before + 1, self.now));
+        if before >= MOST as usize + under_way && self.now < last + PAUSE {
+            let after = (self.now - last) / MILLI;
+            self.fail(Rule::Pace, format!("{address} is declined, the {}th in a row, after {after} ms", before + 1));
+        }
+    }
+
+    /// Somebody got an address on a LAN.
+    pub(super) fn row_ends(&mut self, lan: usize) {
+        self.claims.row.remove(&lan);
     }
 
     /// Returns whether an ADD of a client is under way, and nobody has cut it short.
@@ -147,6 +171,7 @@ impl World {
         let Some(who) = self.who(&self.actors[index]) else { return };
         self.claims.declines.remove(&who);
         if let Answer::Leased { lease, .. } = answer {
+            self.row_ends(who.0);
             self.claims.told.insert((who.clone(), lease.ip()));
         }
         if let (Answer::Leased { lease, .. }, true) = (answer, self.plan.detection != Detection::Off) {
@@ -165,5 +190,6 @@ impl World {
         self.claims.heard.clear();
         self.claims.told.clear();
         self.claims.declines.clear();
+        self.claims.row.clear();
     }
 }

@@ -90,6 +90,7 @@ impl World {
 
     /// Records who has got which address, by the events from `first` on.
     pub(super) fn note_leases(&mut self, first: usize) {
+        let mut ended = Vec::new();
         let hears = self.plan.link_faults == 0 && self.plan.flapping == 0 && self.plan.blindness == 0;
         for event in &self.store.events[first..] {
             let (who, now) = (&event.attachment, self.now);
@@ -103,11 +104,13 @@ impl World {
             };
             if let Some(address) = event.address.filter(|_| another) {
                 self.squatted.watched.remove(who);
+                ended.extend(self.actors.iter().find(|actor| actor.attachment == *who).map(|actor| actor.lan));
                 if hears {
                     self.squatted.watched.insert(who.clone(), (address.addr(), now));
                 }
             }
         }
+        ended.into_iter().for_each(|lan| self.row_ends(lan));
     }
 
     /// Nobody goes on with a squatter's address.
