@@ -77,6 +77,8 @@ pub(crate) struct Acquire {
     sized: Option<Box<Result<u32, LinkCause>>>,
     /// What it was offered that is another's.
     again: Again,
+    /// Its LAN lets it try the next address that it is offered.
+    may_try: bool,
     /// How far it is.
     stage: Stage,
 }
@@ -166,7 +168,7 @@ impl Acquire {
         let from = told::sender(&event);
         let mut output = self.client.handle(cx.now.boot, event);
         common.tell_refused(from, &output, cx);
-        if self.refuses(common, &mut output, cx)? {
+        if self.refuses(common, &mut output, cx)? || self.holds_back(common, &mut output, cx)? {
             return SAME;
         }
         self.recall_taken(cx.now.boot);

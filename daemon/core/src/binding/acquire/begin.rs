@@ -72,6 +72,7 @@ impl Acquire {
             declined: Vec::new(),
             sized: None,
             again: Again::default(),
+            may_try: false,
             stage: Stage::AwaitingPermit,
         }
     }

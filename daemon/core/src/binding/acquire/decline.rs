@@ -64,6 +64,7 @@ impl Acquire {
         common.close_guard(cx);
         let address = lease.ip();
         self.declined.push((address, by));
+        self.may_try = false;
         // What this ADD had taken over was declined with it.
         cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
         if self.insists == Some(address) && self.is_wanted() {
@@ -79,16 +80,48 @@ impl Acquire {
     /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits where its time allows
     /// for that, and fails at once where it does not.
     pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
-        let Err(TooSoon { at, conflicts, last: (address, by) }) = common.may_try(cx) else { return Continue(true) };
-        if at + LEAST >= self.limit {
+        let Err(too_soon) = self.begin_try(common, cx) else { return Continue(true) };
+        if !self.fail_held_back(common, &too_soon, cx)? {
+            self.client.hold_back(too_soon.at);
+        }
+        Continue(false)
+    }
+
+    /// Does the same for an offer that is about to be asked for, where DISCOVER left without asking: after an INIT-REBOOT in
+    /// vain it does so over the sockets that are open. Returns whether the ADD has failed by that.
+    pub(super) fn holds_back(
+        &mut self,
+        common: &mut Common,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<Life, bool> {
+        let asks = output.verdict.is_none() && !output.frames.is_empty();
+        if self.may_try || !asks || !matches!(self.client.requesting(), Some((_, false))) {
+            return Continue(false);
+        }
+        let Err(too_soon) = self.begin_try(common, cx) else { return Continue(false) };
+        let now = cx.now.boot;
+        output.replace(self.client.refuse(now, too_soon.at.saturating_since(now)));
+        self.fail_held_back(common, &too_soon, cx)
+    }
+
+    fn begin_try(&mut self, common: &Common, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
+        common.may_try(cx)?;
+        self.may_try = true;
+        Ok(())
+    }
+
+    /// Fails an ADD whose time does not allow for the wait. Returns whether it did.
+    fn fail_held_back(&mut self, common: &mut Common, too_soon: &TooSoon, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
+        let TooSoon { at, conflicts, last: (address, by) } = *too_soon;
+        let fails = at + LEAST >= self.limit;
+        if fails {
             let (lan, left) = (common.identity.lan.clone(), at.saturating_since(cx.now.boot));
             let wait = Duration::from_secs(left.as_secs_f64().ceil() as u64);
             let failure = self.in_use(&lan).unwrap_or(Failure::HeldBack { lan, wait, conflicts, address, by });
             self.abort(common, Abort::Because(failure), cx)?;
-        } else {
-            self.client.hold_back(at);
         }
-        Continue(false)
+        Continue(fails)
     }
 
     /// The lease ended before it was known to be free, or durable. An ADD that insists on its address cannot begin anew.

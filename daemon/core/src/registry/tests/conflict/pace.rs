@@ -17,6 +17,11 @@ impl Rig {
 /// A LAN on which an ADD has just failed with its ten conflicts.
 fn hostile() -> Rig {
     let mut rig = rig(Detection::Optimistic);
+    offend(&mut rig);
+    rig
+}
+
+fn offend(rig: &mut Rig) {
     rig.all_taken();
     let mut call = rig.call("a", 1, "a");
     call.timeout = Duration::from_secs(100);
@@ -24,7 +29,6 @@ fn hostile() -> Rig {
     while !rig.answers.contains_key(&add) {
         rig.wake();
     }
-    rig
 }
 
 #[test]
@@ -131,6 +135,36 @@ fn after_ten_conflicts_a_lan_has_one_new_try_a_minute() {
     assert_eq!(rig.messages(), [1, 3, 4]);
     rig.run_until(last + 120.0);
     assert_eq!(rig.messages(), [1, 3, 4]);
+}
+
+#[test]
+fn nor_does_an_add_try_one_beside_whose_earlier_lease_is_not_confirmed() {
+    for refused in [false, true] {
+        let mut rig = rig(Detection::Optimistic);
+        rig.profile.grace = Some(3600);
+        rig.add("k", 7, "k");
+        rig.del("k");
+        rig.run_until(1010.0);
+        offend(&mut rig);
+        let last = rig.seconds();
+        rig.sent.clear();
+        rig.server = if refused { Server::NaksOnly } else { Server::Silent };
+        let mut call = rig.call("k", 8, "k");
+        call.timeout = Duration::from_secs(100);
+        let add = rig.request(Call::Add(call));
+        rig.run_until(last + 2.0);
+        assert_eq!(rig.messages()[0], 3, "INIT-REBOOT");
+        rig.server = Server::Up;
+        rig.run_until(last + 59.999);
+        let asked = |rig: &Rig| rig.messages().into_iter().skip_while(|kind| *kind == 3).any(|kind| kind == 3);
+        assert!(!asked(&rig) && !rig.answers.contains_key(&add), "refused {refused}: {:?}", rig.messages());
+        assert!(rig.messages().contains(&1), "it looks for another");
+        rig.run_until(last + 60.1);
+        assert!(asked(&rig), "refused {refused}: {:?}", rig.messages());
+        assert_eq!(rig.declines(), 0, "{:?}", rig.messages());
+        rig.run_until(last + 100.0);
+        assert_eq!(rig.declines(), 1, "{:?}", rig.messages());
+    }
 }
 
 #[test]
