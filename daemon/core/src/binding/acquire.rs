@@ -305,7 +305,8 @@ impl Acquire {
             }
             Stage::Persisting { .. } => self.stage = Stage::Persisting { aborted: true },
             Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
-            Stage::Doubting | Stage::Sizing => match common.claim() {
+            // Over a link that is gone nothing can be declined.
+            Stage::Doubting | Stage::Sizing => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), true, cx),
                 None => return self.give_back_won(common, cx),
             },

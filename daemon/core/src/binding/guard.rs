@@ -383,6 +383,11 @@ impl Common {
         }
     }
 
+    /// Returns whether what is sent so leaves.
+    pub(super) fn can_send(&self) -> bool {
+        self.exchange.can_send() || self.guard.as_ref().is_some_and(|guard| guard.exchange.can_send())
+    }
+
     /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
     pub(super) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
         if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {

@@ -149,6 +149,10 @@ impl Acquire {
         match result {
             Ok(()) if !aborted => return self.seek_another(common, by, cx),
             _ if common.held_by_other(cx) => {}
+            // The sockets broke with their link: no DECLINE can leave.
+            Ok(()) if !common.can_send() && self.client.owed(cx.now.boot).is_some() => {
+                return self.give_back_unsaid(common, false, cx);
+            }
             _ => self.let_go(common, Stage::Over, by, cx)?,
         }
         match result {

@@ -299,3 +299,28 @@ fn an_add_given_up_with_a_conflict_in_hand_releases_nothing_when_its_successor_i
     assert!(!rig.messages().contains(&7), "{:?}", rig.messages());
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
 }
+
+#[test]
+fn what_a_station_claims_is_released_from_the_host_where_the_link_went_before_it_was_declined() {
+    for written in [true, false] {
+        let mut rig = rig(Detection::Optimistic);
+        rig.disk = Disk::Slow;
+        let add = rig.add("a", 1, "a");
+        rig.claim(NEIGHBOUR, FIRST);
+        if written {
+            rig.flush();
+        }
+        rig.live.remove(&1);
+        rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+        for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
+            rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("2".to_owned()) });
+        }
+        rig.disk = Disk::Good;
+        rig.flush();
+        rig.run_until(1010.0);
+        assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
+        assert_eq!(rig.messages(), [1, 3, 7], "written {written}");
+        assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
+        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    }
+}
