@@ -263,9 +263,12 @@ impl World {
         };
         let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
         let refused = by_nak && self.refused_by_rogue.contains(&who);
-        let Some(asked) = self.timing.last_claim(&who).filter(|_| refused) else { return };
+        if !refused {
+            return;
+        }
         self.stats.count("leases that a rogue ended");
-        if self.now < asked + PATIENCE {
+        let asked = self.timing.last_claim(&who);
+        if let Some(asked) = asked.filter(|asked| self.now < asked + PATIENCE) {
             let detail = format!("{}: {} {} µs after its REQUEST", event.attachment, event.cause, self.now - asked);
             self.fail(Rule::Rogue, detail);
         }
