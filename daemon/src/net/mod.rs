@@ -282,7 +282,7 @@ impl Net {
     /// Sets a link up and looks at it, and opens the sockets of an exchange in the same visit, if one may be opened at once.
     pub(crate) fn prepare(&mut self, op: OpId, target: Target, exchange: ExchangeId, chaddr: Option<Mac>) {
         self.sweep();
-        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + process(target.netns())).ok();
+        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(target.netns())).ok();
         let opens = places.is_some();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
@@ -360,14 +360,14 @@ impl Net {
 /// Returns how many descriptors an exchange has, at most.
 fn descriptors(link: &Link, want: Sockets) -> u32 {
     let more = match link {
-        Link::InNetns { path, .. } => process(Some(path)),
+        Link::InNetns { path, .. } => for_process(Some(path)),
         Link::Parent { port, .. } => u32::from(*port),
     };
     1 + u32::from(want.hold_port.is_some()) + more
 }
 
 /// Returns how many descriptors it takes to hear of the end of the process that a namespace is known by.
-fn process(netns: Option<&Path>) -> u32 {
+fn for_process(netns: Option<&Path>) -> u32 {
     u32::from(netns.is_some_and(Process::is_named_by))
 }
 
