@@ -136,11 +136,6 @@ impl Common {
         self.guard.as_ref().and_then(|guard| guard.heard)
     }
 
-    /// Returns who uses this address, or claims it.
-    pub(super) fn conflict_over(&self, address: Ipv4Addr) -> Option<Mac> {
-        self.claim().filter(|(claimed, _)| *claimed == address).map(|(_, by)| by)
-    }
-
     /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
     /// whether the client knows of a conflict over it. One heard before this REQUEST is not its.
     pub(super) fn guard_request(

@@ -33,11 +33,10 @@ impl Acquire {
         common.close(cx);
     }
 
-    /// Returns whether a server may hold a lease for this ADD, and no RELEASE can go out on the same sockets.
+    /// Returns whether a server may hold a lease for this ADD, and neither RELEASE nor DECLINE can go out on the same sockets.
     pub(super) fn owes_unsaid(&self, common: &Common, link_gone: bool, cx: &Cx<'_>) -> bool {
         let mute = !common.exchange.can_send() || link_gone && common.parent.is_none();
-        let owed = self.client.owed(cx.now.boot).map(Lease::ip);
-        mute && !common.held_by_other(cx) && owed.is_some_and(|address| common.conflict_over(address).is_none())
+        mute && !common.held_by_other(cx) && self.client.owed(cx.now.boot).is_some()
     }
 
     /// Gives back what a server was asked to commit, or has granted, by another way than the sockets over which it was asked:
