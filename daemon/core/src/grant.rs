@@ -73,9 +73,8 @@ impl Grant {
 
     /// Returns the same without the routes that a main plugin cannot add, where the profile leaves those to the daemon.
     pub fn told(mut self, profile: &Profile) -> Self {
-        let late: Vec<bool> = self.routes.iter().map(|route| profile.late_routes && self.is_late(route)).collect();
-        let mut late = late.into_iter();
-        self.routes.retain(|_| !late.next().unwrap_or(false));
+        let routes = std::mem::take(&mut self.routes).into_iter();
+        self.routes = routes.filter(|route| !(profile.late_routes && self.is_late(route))).collect();
         self
     }
 

@@ -171,7 +171,6 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
-        let profile = admission.add.profile.clone();
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
@@ -182,7 +181,8 @@ impl Registry {
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if Wanted::takes(wanted, lease.ip()) {
                     self.with(now, rival, |binding, _| binding.route_again());
-                    let answer = Answer::leased(lease, &profile);
+                    let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
+                    let answer = Answer::leased(lease, &admission.add.profile);
                     return self.answer_add(now, attachment, answer);
                 }
                 return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
