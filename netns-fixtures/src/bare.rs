@@ -76,27 +76,9 @@ impl BareClient {
     }
 
     fn message(&self, xid: u32, kind: Kind, addresses: &[(u8, Ipv4Addr)]) -> Message {
-        let mut chaddr = [0; 16];
-        chaddr[..6].copy_from_slice(&self.mac);
         let mut options = vec![(code::TYPE, vec![kind as u8])];
         options.extend(addresses.iter().map(|(code, address)| (*code, address.octets().to_vec())));
-        let none = Ipv4Addr::UNSPECIFIED;
-        Message {
-            op: 1,
-            htype: 1,
-            hlen: 6,
-            hops: 0,
-            xid,
-            secs: 0,
-            flags: 0,
-            ciaddr: none,
-            yiaddr: none,
-            siaddr: none,
-            giaddr: none,
-            chaddr,
-            names_used: false,
-            options,
-        }
+        Message::new(1, xid, self.mac, options)
     }
 
     fn broadcast(&self, message: &Message) -> Result<(), Error> {

@@ -419,23 +419,5 @@ fn understood(message: &Message) -> Vec<u8> {
 }
 
 fn reply(xid: u32, yiaddr: Ipv4Addr, options: Vec<(u8, Vec<u8>)>) -> model::Message {
-    let unset = Ipv4Addr::UNSPECIFIED;
-    let mut chaddr = [0; 16];
-    chaddr[..6].copy_from_slice(&MAC.0);
-    model::Message {
-        op: 2,
-        htype: 1,
-        hlen: 6,
-        hops: 0,
-        xid,
-        secs: 0,
-        flags: 0,
-        ciaddr: unset,
-        yiaddr,
-        siaddr: unset,
-        giaddr: unset,
-        chaddr,
-        names_used: false,
-        options,
-    }
+    model::Message { yiaddr, ..model::Message::new(2, xid, MAC.0, options) }
 }

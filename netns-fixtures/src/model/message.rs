@@ -116,24 +116,34 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 pub(super) const LEAST: usize = 300;
 
 impl Message {
-    /// Returns the bare answer to `request`: its xid, flags, giaddr and chaddr (RFC 2131 table 3).
-    pub fn answer_to(request: &Self, kind: Kind) -> Self {
+    /// Returns a message of or to a client with this Ethernet address, which says nothing else. `op`: 1 of a client, 2 of a
+    /// server.
+    pub fn new(op: u8, xid: u32, mac: [u8; 6], options: Vec<(u8, Vec<u8>)>) -> Self {
+        let mut chaddr = [0; 16];
+        chaddr[..6].copy_from_slice(&mac);
         Self {
-            op: 2,
-            htype: request.htype,
-            hlen: request.hlen,
+            op,
+            htype: 1,
+            hlen: 6,
             hops: 0,
-            xid: request.xid,
+            xid,
             secs: 0,
-            flags: request.flags,
+            flags: 0,
             ciaddr: Ipv4Addr::UNSPECIFIED,
             yiaddr: Ipv4Addr::UNSPECIFIED,
             siaddr: Ipv4Addr::UNSPECIFIED,
-            giaddr: request.giaddr,
-            chaddr: request.chaddr,
+            giaddr: Ipv4Addr::UNSPECIFIED,
+            chaddr,
             names_used: false,
-            options: vec![(code::TYPE, vec![kind as u8])],
+            options,
         }
+    }
+
+    /// Returns the bare answer to `request`: its xid, flags, giaddr and chaddr (RFC 2131 table 3).
+    pub fn answer_to(request: &Self, kind: Kind) -> Self {
+        let Self { htype, hlen, flags, giaddr, chaddr, .. } = *request;
+        let bare = Self::new(2, request.xid, [0; 6], vec![(code::TYPE, vec![kind as u8])]);
+        Self { htype, hlen, flags, giaddr, chaddr, ..bare }
     }
 
     /// Reads a message, refusing anything that a careful sender would not send.
