@@ -317,6 +317,17 @@ mod tests {
             Self { window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)), rng: Rng::with_seed(3) }
         }
 
+        /// An optimistic window whose address appeared a moment before it is known to be free, and when that is.
+        fn before_free() -> (Self, Instant) {
+            let mut stage = Self::optimistic(0.0);
+            stage.now(at(0.0), "probe");
+            (0..2).for_each(|_| _ = stage.next("probe"));
+            let free = stage.window.deadline();
+            stage.window.appeared(free - STEP);
+            stage.now(free - STEP, "announcement");
+            (stage, free)
+        }
+
         fn strict(seed: u64) -> Self {
             let mut rng = Rng::with_seed(seed);
             Self { window: Window::strict(ADDRESS, Box::new([LINK, CHADDR]), at(0.0), &mut rng), rng }
@@ -408,12 +419,7 @@ mod tests {
 
     #[test]
     fn the_window_stays_open_for_a_while_after_the_last_announcement() {
-        let mut stage = Stage::optimistic(0.0);
-        stage.now(at(0.0), "probe");
-        (0..2).for_each(|_| _ = stage.next("probe"));
-        let free = stage.window.deadline();
-        stage.window.appeared(free - STEP);
-        stage.now(free - STEP, "announcement");
+        let (mut stage, free) = Stage::before_free();
         assert_eq!(stage.next("free"), free);
         let last = stage.next("announcement");
         assert_eq!(last, free - STEP + ANNOUNCE_INTERVAL);
@@ -484,12 +490,7 @@ mod tests {
     #[test]
     fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
         for (over, expected) in [(false, "conflict"), (true, "defended")] {
-            let mut stage = Stage::optimistic(0.0);
-            stage.now(at(0.0), "probe");
-            (0..2).for_each(|_| _ = stage.next("probe"));
-            let free = stage.window.deadline();
-            stage.window.appeared(free - STEP);
-            stage.now(free - STEP, "announcement");
+            let (mut stage, free) = Stage::before_free();
             if over {
                 stage.now(free, "free");
             }
