@@ -213,9 +213,9 @@ mod tests {
         assert_eq!(config.cni_version.as_deref(), Some("1.0.0"));
         assert_eq!(config.name.as_deref(), Some("lan"));
         assert_eq!(config.plugin.as_deref(), Some("macvlan"));
-        let ipam = config.ipam().unwrap();
+        let ipam = config.ipam().expect("an object");
         assert_eq!((ipam.timeout, ipam.priority), (Some(45.0), Some(10)));
-        assert_eq!(config.runtime_config().unwrap().mac.as_deref(), Some("02:00:00:00:00:01"));
+        assert_eq!(config.runtime_config().expect("an object").mac.as_deref(), Some("02:00:00:00:00:01"));
         assert_eq!((config.parent_link(), config.parent_vlan()), (Some("eth0"), 0));
     }
 
@@ -268,8 +268,8 @@ mod tests {
         let config = read(
             r#"{"args": {"cni": {"ips": ["10.0.0.5"], "labels": 1}}, "runtimeConfig": {"ips": ["10.0.0.6/24"], "dns": 1}}"#,
         );
-        assert_eq!(config.args_ips().unwrap(), ["10.0.0.5"]);
-        assert_eq!(config.runtime_config().unwrap().ips, ["10.0.0.6/24"]);
+        assert_eq!(config.args_ips().expect("a list of strings"), ["10.0.0.5"]);
+        assert_eq!(config.runtime_config().expect("an object").ips, ["10.0.0.6/24"]);
         let table = [
             (r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#, "args.cni.ips: it has to be a list, not a string"),
             (r#"{"args": {"cni": {"ips": [5]}}}"#, "args.cni.ips[0]: it has to be a string, not a number"),
@@ -317,7 +317,7 @@ mod tests {
     fn a_host_may_have_thousands_of_attachments() {
         let entry = r#"{"containerID": "a", "ifname": "eth0"}"#;
         let text = format!(r#"{{"cni.dev/valid-attachments": [{}]}}"#, vec![entry; 5_000].join(","));
-        assert_eq!(read(&text).valid_attachments().unwrap().len(), 5_000);
+        assert_eq!(read(&text).valid_attachments().expect("a list of attachments").len(), 5_000);
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
                         {"address": "fd00::1/64", "interface": 1, "version": "6"},
                         {"address": "10.0.0.5/24", "interface": -1}]}"#,
         )
-        .unwrap();
+        .expect("a result");
         let ours: Vec<_> = prev.addresses_on("net1").map(|net| net.to_string()).collect();
         assert_eq!(ours, ["10.0.0.2/24", "10.0.0.3/24", "10.0.0.4/24", "fd00::1/64", "10.0.0.5/24"]);
     }
