@@ -82,7 +82,7 @@ fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Ver
     }
 }
 
-/// Reports the daemon's processor time, beside that of a bare lease where all links are up.
+/// Reports the daemon's processor time for each call and, where all links are up, what a bare lease costs.
 pub(crate) fn processor(links: Links, turns: &Pair<Turns>, floor: Duration, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
     title(&format!("The daemon's processor time, {}, {} calls, {AT_ONCE} at once", said(links), ours.add.each.len()));
