@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
+use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::dhcpv4::timing::Timer;
@@ -368,6 +369,28 @@ impl Answer {
     }
 }
 
+/// What a binding is at, as `list` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingState {
+    /// It has a lease or looks for one: the state of its client.
+    Client(StateName),
+    /// Its lease is kept for its container to return.
+    Kept,
+    /// Its lease is on its way back.
+    Releasing,
+}
+
+impl BindingState {
+    /// Returns its name: that of RFC 2131, `KEPT` or `RELEASING`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client(state) => state.as_str(),
+            Self::Kept => "KEPT",
+            Self::Releasing => "RELEASING",
+        }
+    }
+}
+
 /// One binding as `list` shows it. Durations count from the time of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -375,8 +398,8 @@ pub struct Row {
     pub attachment: Attachment,
     /// What the server knows it by.
     pub identity: Identity,
-    /// The client's state by its RFC 2131 name, or `KEPT`, or `RELEASING`.
-    pub state: &'static str,
+    /// What it is at.
+    pub state: BindingState,
     /// The lease; `None` while the first one is being acquired, or after it was lost.
     pub lease: Option<Lease>,
     /// Until T1; zero when past, `None` for ever.

@@ -31,7 +31,7 @@ fn binding(row: &Row) -> control::Binding {
         attachment: attachment(&row.attachment),
         identity: identity(&row.identity),
         address: row.lease.as_ref().map(|lease| lease.address),
-        state: row.state.to_owned(),
+        state: row.state.as_str().to_owned(),
         server: row.lease.as_ref().map(|lease| lease.server),
         seconds_to_t1: seconds(row.t1),
         seconds_to_t2: seconds(row.t2),

@@ -135,7 +135,8 @@ impl World {
         self.examine_kept(rows.len());
         for row in &rows {
             if !lives(row) {
-                return self.fail(Rule::Orphan, format!("{} is {}: {:?}", row.attachment, row.state, row.lease));
+                return self
+                    .fail(Rule::Orphan, format!("{} is {}: {:?}", row.attachment, row.state.as_str(), row.lease));
             }
         }
         for index in 0..self.actors.len() {
@@ -157,7 +158,8 @@ impl World {
             if actor.excused && self.has_another(row, rows) {
                 return self.stats.count("live at the end without the only address, which another has");
             }
-            return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state)));
+            return self
+                .fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state.as_str())));
         };
         if row.expires == Some(Duration::ZERO) {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));

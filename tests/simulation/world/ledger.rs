@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::effect::{ExchangeId, Row};
+use leasehold_core::effect::{BindingState, ExchangeId, Row};
 use leasehold_core::identity::ClientId;
 use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
@@ -306,7 +306,7 @@ impl World {
 
 /// Returns whether a binding is on its way back, or kept for its container to return.
 pub(super) fn is_leaving(row: &Row) -> bool {
-    matches!(row.state, "KEPT" | "RELEASING")
+    matches!(row.state, BindingState::Kept | BindingState::Releasing)
 }
 
 /// Returns whether two servers granted one address of a LAN to one client.

@@ -353,10 +353,6 @@ impl Living for Acquire {
         Some(&mut self.client)
     }
 
-    fn state(&self) -> &'static str {
-        self.client.state().as_str()
-    }
-
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),

@@ -467,10 +467,6 @@ impl Living for Hold {
         Some(&mut self.client)
     }
 
-    fn state(&self) -> &'static str {
-        self.client.state().as_str()
-    }
-
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer)));
         let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));

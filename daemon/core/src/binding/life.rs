@@ -6,7 +6,7 @@ use super::holders::Standing;
 use super::{Acquire, Common, Cx, Found, Hold, Release, Want};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
+use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::link::LinkCause;
 use crate::record::Record;
 use crate::time::Instant;
@@ -67,8 +67,10 @@ pub(super) trait Living {
     /// Returns the client, where there is one.
     fn client_mut(&mut self) -> Option<&mut Client>;
 
-    /// Returns the client's state by its RFC 2131 name, or what the life is at, for `list`.
-    fn state(&self) -> &'static str;
+    /// Returns what the life is at, for `list`: with a client, that one's state.
+    fn state(&self) -> BindingState {
+        self.client().map_or(BindingState::Releasing, |client| BindingState::Client(client.state()))
+    }
 
     /// Returns when the clock next matters to it, and why.
     fn deadline(&self) -> Option<(Instant, Why)>;

@@ -20,7 +20,7 @@ use crate::conflict::stations::Question;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
-use crate::effect::{OpId, Outcome, StoreCause, Why};
+use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::record::{Record, RecordState};
@@ -458,8 +458,8 @@ impl Living for Release {
         None
     }
 
-    fn state(&self) -> &'static str {
-        if self.waits_until().is_some() { "KEPT" } else { "RELEASING" }
+    fn state(&self) -> BindingState {
+        if self.waits_until().is_some() { BindingState::Kept } else { BindingState::Releasing }
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use leasehold_api::control::Bindings;
-use leasehold_core::effect::Row;
+use leasehold_core::dhcpv4::StateName;
+use leasehold_core::effect::{BindingState, Row};
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::wire::Mac;
@@ -22,7 +23,7 @@ fn row(lan: Lan, link: Link) -> Row {
             client_id: ClientId::new(b"\0abc".to_vec()).unwrap(),
             chaddr: Mac([2, 0, 0, 0, 0, 9]),
         },
-        state: "BOUND",
+        state: BindingState::Client(StateName::Bound),
         lease: Some(lease()),
         t1: Some(Duration::ZERO),
         t2: Some(Duration::from_millis(1999)),
@@ -38,7 +39,7 @@ fn the_list_is_written_as_the_golden_file_says() {
     let mac = Mac([2, 0, 0, 0, 0, 9]);
     let netns = Link::InNetns { path: "/run/netns/abc".into(), cookie: Cookie(7), ifindex: 3, mac };
     let released = Row {
-        state: "KEPT",
+        state: BindingState::Kept,
         kept: Some(Duration::from_secs(59)),
         lease: None,
         t1: None,

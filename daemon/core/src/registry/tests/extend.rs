@@ -60,7 +60,7 @@ fn what_is_due_after_a_suspend_is_asked_for_one_after_the_other() {
         rig.run_until(seconds);
         assert_eq!(requests(&rig), sent, "at {seconds}");
     }
-    assert!(rig.rows().iter().all(|row| row.state == "BOUND"));
+    assert!(rig.rows().iter().all(|row| row.state == BOUND));
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn a_server_that_has_forgotten_its_leases_hears_of_them_and_an_add_gets_a_free_a
     let renewed: Vec<_> = rig.sent.iter().filter(|(kind, ip)| *kind == 3 && !ip.is_unspecified()).collect();
     assert_eq!(renewed, [&(3, FIRST), &(3, Ipv4Addr::new(192, 0, 2, 51))], "{:?}", rig.sent);
     assert_eq!((rig.count_of(4), rig.count_of(7), rig.rows().len()), (0, 0, 3));
-    assert!(rig.rows().iter().all(|row| row.state == "BOUND"));
+    assert!(rig.rows().iter().all(|row| row.state == BOUND));
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn those_who_look_for_a_lease_again_take_permits_after_callers() {
     rig.run_until(1165.1);
     assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "the next permit is a caller's");
     rig.run_until(1300.0);
-    assert!(rig.rows().iter().all(|row| row.state == "BOUND"), "{:?}", rig.rows());
+    assert!(rig.rows().iter().all(|row| row.state == BOUND), "{:?}", rig.rows());
     assert!(rig.open.is_empty());
 }
 
@@ -237,7 +237,7 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     let most = most_open(&mut rig, 1060.0);
     assert!((1..=2).contains(&most), "{most} at once");
     rig.run_until(1100.0);
-    assert!(rig.rows().iter().all(|row| row.state == "BOUND"), "used on in silence");
+    assert!(rig.rows().iter().all(|row| row.state == BOUND), "used on in silence");
     assert_eq!(rig.sent.len(), 14, "two tries each: {:?}", rig.sent);
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::super::*;
 use super::rig::*;
+use crate::dhcpv4::StateName;
+use crate::effect::BindingState;
 use crate::record::{Record, RecordState};
 
 const RECORDS: &str = include_str!("recorded.jsonl");
@@ -32,16 +34,18 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
             RecordState::Bound => {
                 live += 1;
                 let row = row.unwrap_or_else(|| panic!("{} is gone", record.attachment));
-                assert_eq!(row.state, "BOUND", "{}", record.attachment);
+                assert_eq!(row.state, BOUND, "{}", record.attachment);
                 assert_eq!(row.lease.as_ref(), Some(&record.lease), "{}", record.attachment);
                 assert_eq!((&row.identity, &row.link), (&record.identity, &record.link), "{}", record.attachment);
             }
-            RecordState::Seeking => assert_eq!(state, Some("INIT"), "{}", record.attachment),
+            RecordState::Seeking => {
+                assert_eq!(state, Some(BindingState::Client(StateName::Init)), "{}", record.attachment)
+            }
             RecordState::Releasing if record.kept.is_some() => {
-                assert_eq!(state, Some("KEPT"), "{}", record.attachment);
+                assert_eq!(state, Some(BindingState::Kept), "{}", record.attachment);
             }
             // It may have gone back already.
-            RecordState::Releasing => assert!(matches!(state, None | Some("RELEASING")), "{state:?}"),
+            RecordState::Releasing => assert!(matches!(state, None | Some(BindingState::Releasing)), "{state:?}"),
             RecordState::Past => assert_eq!(state, None, "{}", record.attachment),
         }
     }

@@ -12,9 +12,10 @@ use std::time::Duration;
 use super::super::*;
 use ipnet::IpNet;
 
+use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::{Lease, Times};
 use crate::dhcpv4::profile::Profile;
-use crate::effect::{Add, ClientIdRule, StoreCause};
+use crate::effect::{Add, BindingState, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Door, Identity, Lan};
@@ -28,6 +29,7 @@ use crate::wire::frame::{Arp, ArpOp};
 
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(super) const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
+pub(super) const BOUND: BindingState = BindingState::Client(StateName::Bound);
 const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// What the server gives first.
 const FIRST_ADDRESS: &str = "192.0.2.50/24";
@@ -518,7 +520,7 @@ impl Rig {
     }
 
     pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {
-        self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state).collect()
+        self.rows().into_iter().filter(|r| r.attachment == attachment(who)).map(|r| r.state.as_str()).collect()
     }
     pub(super) fn rows(&mut self) -> Vec<crate::effect::Row> {
         let id = self.request(Call::List);

@@ -25,7 +25,7 @@ fn three() -> Rig {
 
 impl Rig {
     fn bound(&mut self) -> usize {
-        self.rows().iter().filter(|row| row.state == "BOUND").count()
+        self.rows().iter().filter(|row| row.state == BOUND).count()
     }
 
     fn released(&self) -> usize {
