@@ -73,6 +73,8 @@ pub(crate) struct Acquire {
     taken: Vec<(Ipv4Addr, Mac)>,
     /// The addresses that it has declined, and who uses each.
     declined: Vec<(Ipv4Addr, Mac)>,
+    /// The MTU waits for another change of the interface to end.
+    awaits_change: bool,
     /// How the MTU was set, where the lease is in doubt since.
     sized: Option<Box<Result<u32, LinkCause>>>,
     /// What it was offered that is another's.
@@ -435,6 +437,10 @@ impl Living for Acquire {
 
     fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
         self.on_sizing(common, outcome, cx)
+    }
+
+    fn on_interface_free(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.size_after_all(common, cx)
     }
 
     fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::hold::Before;
-use super::{Common, Cx, of_netns};
+use super::{Common, Cx};
 use crate::conflict::control::Control;
 use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::conflict::{Heard, Turn, Window};
@@ -478,7 +478,7 @@ impl Common {
     /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and asks from any of them.
     fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
         let Some((cookie, _)) = self.link.in_netns() else { return false };
-        of_netns(cx.by_netns, cookie).any(|(_, inside)| inside == mac)
+        cx.interfaces.has_inside(cookie, mac)
     }
 
     /// Takes in an ARP packet. Returns what is known by it.

@@ -538,6 +538,11 @@ impl Living for Hold {
         self.on_looked_or_changed(common, outcome, cx)
     }
 
+    fn on_interface_free(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
+        self.has_work();
+        SAME
+    }
+
     fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         tracing::info!(attachment = %common.attachment, %cause, "link gone, giving the lease back");
         let lease = self.client.lease().unwrap_or(&self.last);

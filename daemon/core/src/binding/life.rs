@@ -123,6 +123,11 @@ pub(super) trait Living {
         SAME
     }
 
+    /// Goes on with what is to be done at the interface, which another change may have kept from that.
+    fn on_interface_free(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
+        SAME
+    }
+
     /// Does what follows from what happened, at its end.
     fn settle(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) {}
 

@@ -29,7 +29,7 @@ use ipnet::IpNet;
 
 pub(crate) use self::acquire::{Abort, Acquire, Known};
 pub(crate) use self::common::{Common, Holder};
-pub(crate) use self::cx::{ByNetns, Cx, of_netns};
+pub(crate) use self::cx::Cx;
 use self::guard::Found;
 pub(crate) use self::hold::{Hold, without};
 pub(crate) use self::holders::Holders;
@@ -396,7 +396,7 @@ impl Binding {
 
     /// Goes on with what is to be done at the interface, if anything is and may be.
     pub(crate) fn work(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, _, _| hold.has_work());
+        self.happens(cx, |life, common, cx| life.on_interface_free(common, cx));
     }
 
     /// Goes on with what a restart cut short.

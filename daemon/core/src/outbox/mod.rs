@@ -12,7 +12,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::Attachment;
-use crate::link::{Cookie, Hears, Link, LinkCause, Sockets, Step, Target};
+use crate::link::{Hears, Link, LinkCause, Sockets, Step, Target};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -117,8 +117,6 @@ pub(crate) struct Outbox {
     effects: VecDeque<Effect>,
     pub(crate) reports: VecDeque<(BindingId, Report)>,
     ops: BTreeMap<OpId, Waiter>,
-    /// The changes of interfaces under way, by where. They go on when nobody waits for their outcome any more.
-    changes: BTreeMap<OpId, (Cookie, u32)>,
     exchanges: BTreeMap<ExchangeId, BindingId>,
     last_op: u64,
     last_exchange: u64,
@@ -302,21 +300,8 @@ impl Outbox {
 
     pub(crate) fn apply(&mut self, waiter: Waiter, target: Target, steps: Vec<Step>) -> OpId {
         let op = self.mint(waiter);
-        if let Target::Known(link) = &target {
-            self.changes.extend(link.in_netns().map(|at| (op, at)));
-        }
         self.effects.push_back(Effect::Apply { op, target, steps });
         op
-    }
-
-    /// Records that an effect is over. Returns which interface it was to change.
-    pub(crate) fn changed(&mut self, op: OpId) -> Option<(Cookie, u32)> {
-        self.changes.remove(&op)
-    }
-
-    /// Returns whether an interface is being changed, on whosever behalf.
-    pub(crate) fn is_changing(&self, at: (Cookie, u32)) -> bool {
-        self.changes.values().any(|changing| *changing == at)
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, answer: Answer) {
@@ -335,12 +320,11 @@ impl Outbox {
     }
 
     /// Returns how much is under way, by kind.
-    pub(crate) fn sizes(&self) -> [(&'static str, usize); 5] {
+    pub(crate) fn sizes(&self) -> [(&'static str, usize); 4] {
         [
             ("effects", self.effects.len()),
             ("reports", self.reports.len()),
             ("operations", self.ops.len()),
-            ("changes of interfaces", self.changes.len()),
             ("exchanges", self.exchanges.len()),
         ]
     }

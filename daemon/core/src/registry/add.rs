@@ -15,6 +15,7 @@ use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
 use crate::grant::Dns;
 use crate::identity::{Attachment, Identity};
+use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
@@ -125,12 +126,12 @@ impl Registry {
     }
 
     /// Looks at the interface of ADDs that waited for a change of it to end.
-    pub(super) fn admissions_changed(&mut self, cookie: Cookie, ifindex: u32) {
-        for attachment in std::mem::take(&mut self.awaiting_change) {
+    pub(super) fn admissions_changed(&mut self, at: At) {
+        for attachment in self.interfaces.take_adds(at) {
             let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
             let Ready::AwaitingChange(view) = &admission.step else { continue };
-            if (view.cookie, view.ifindex) != (cookie, ifindex) {
-                self.awaiting_change.insert(attachment);
+            // An ADD that came in its place may wait for another.
+            if (view.cookie, view.ifindex) != at {
                 continue;
             }
             let target = admission.target();
@@ -192,7 +193,7 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             if same_place {
-                if self.out.is_changing((view.cookie, view.ifindex)) {
+                if self.interfaces.is_changing((view.cookie, view.ifindex)) {
                     return self.await_change(attachment, view);
                 }
                 let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };
@@ -213,7 +214,7 @@ impl Registry {
             }
             return;
         }
-        if self.out.is_changing((view.cookie, view.ifindex)) {
+        if self.interfaces.is_changing((view.cookie, view.ifindex)) {
             return self.await_change(attachment, view);
         }
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
@@ -226,8 +227,9 @@ impl Registry {
     /// Lets an ADD wait until the change of its interface is over that was begun for an earlier binding.
     fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            let at = (view.cookie, view.ifindex);
             admission.step = Ready::AwaitingChange(view);
-            self.awaiting_change.insert(attachment.clone());
+            self.interfaces.await_change(at, attachment);
         }
     }
 
@@ -269,8 +271,9 @@ impl Registry {
 
     /// Takes off the interface what is there from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
-        let target = Target::Known(link);
-        let op = self.out.apply(Waiter::Operation(attachment.clone(), Look::Prepare), target, steps);
+        let at = link.in_netns();
+        let op = self.out.apply(Waiter::Operation(attachment.clone(), Look::Prepare), Target::Known(link), steps);
+        at.into_iter().for_each(|at| self.interfaces.begin_change(at, op));
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             (admission.step, admission.cleared) = (Ready::Preparing(op), true);
         }
@@ -326,6 +329,7 @@ impl Registry {
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
+        self.interfaces.enter(&holder.link, id);
         let binding = Binding::acquiring(id, holder, known, predecessors, (now.boot, self.rng.fork()));
         self.insert(now, binding);
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));

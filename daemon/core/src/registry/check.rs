@@ -19,7 +19,7 @@ impl Registry {
     pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
         let binding = self.held_by(attachment).filter(|binding| binding.is_live());
         if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
-            self.checks_waiting.insert(attachment.clone());
+            self.interfaces.await_work(attachment);
             return self.begin_looking(attachment, Check { request: id, expected, look: None });
         }
         let lease = binding.and_then(|binding| binding.lease(now.boot));
@@ -75,7 +75,7 @@ impl Registry {
 
     /// Lets those CHECKs look whose interface is not being changed any more. Returns whether there were any.
     pub(super) fn resume_checks(&mut self, now: Now) -> bool {
-        let waiting = std::mem::take(&mut self.checks_waiting);
+        let waiting = self.interfaces.take_checks();
         let before = waiting.len();
         for attachment in waiting {
             let Some(Operation::Checking(check)) = self.operation(&attachment) else { continue };
@@ -84,7 +84,7 @@ impl Registry {
                 self.begin_check(now, &attachment, id, expected);
             }
         }
-        self.checks_waiting.len() < before
+        self.interfaces.checks() < before
     }
 
     /// Returns whether a CHECK waits for what the binding does at its interface. It does not while another call waits for it.

@@ -1,15 +1,13 @@
-//! All bindings, with what is known of each elsewhere: who holds which identity and address, and who lives in which namespace.
+//! All bindings, with what is known of each elsewhere: who holds which identity and address.
 //!
 //! A binding changes only in [`Index::with`], after which all of it agrees again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::binding::{Binding, ByNetns, Holders};
+use crate::binding::{Binding, Holders};
 use crate::identity::IdentityKey;
-use crate::link::Cookie;
 use crate::record::BindingId;
 use crate::time::Instant;
-use crate::wire::Mac;
 
 /// The bindings.
 #[derive(Debug, Default)]
@@ -20,7 +18,6 @@ pub(super) struct Index {
     last: u64,
     /// Who holds which identity, and which address (invariant 4).
     holders: Holders,
-    by_netns: ByNetns,
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
 }
@@ -49,17 +46,10 @@ impl Index {
         &self.holders
     }
 
-    pub(super) fn by_netns(&self) -> &ByNetns {
-        &self.by_netns
-    }
-
     /// Adds a binding.
     pub(super) fn insert(&mut self, binding: Binding, now: Instant) {
         let id = binding.id;
         self.holders.note(&binding, now);
-        if let Some((cookie, mac)) = place(&binding) {
-            self.by_netns.insert((cookie, id), mac);
-        }
         self.bindings.insert(id, Box::new(binding));
         self.touched.insert(id);
     }
@@ -68,24 +58,15 @@ impl Index {
     pub(super) fn remove(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.bindings.remove(&id)?;
         self.holders.remove(&binding);
-        if let Some((cookie, _)) = place(&binding) {
-            self.by_netns.remove(&(cookie, id));
-        }
         self.touched.insert(id);
         Some(*binding)
     }
 
     /// Lets a binding handle something, if there is such a one, and takes in what that made of it.
-    pub(super) fn with(&mut self, id: BindingId, now: Instant, f: impl FnOnce(&mut Binding, &Holders, &ByNetns)) {
+    pub(super) fn with(&mut self, id: BindingId, now: Instant, f: impl FnOnce(&mut Binding, &Holders)) {
         let Some(binding) = self.bindings.get_mut(&id) else { return };
-        let before = place(binding);
-        f(binding, &self.holders, &self.by_netns);
+        f(binding, &self.holders);
         self.holders.note(binding, now);
-        let after = place(binding);
-        if before != after {
-            before.into_iter().for_each(|(cookie, _)| _ = self.by_netns.remove(&(cookie, id)));
-            after.into_iter().for_each(|(cookie, mac)| _ = self.by_netns.insert((cookie, id), mac));
-        }
         self.touched.insert(id);
     }
 
@@ -106,13 +87,8 @@ impl Index {
         std::mem::take(&mut self.touched)
     }
 
-    /// Returns how many bindings there are, how many places in namespaces, and how many bindings were touched.
-    pub(super) fn sizes(&self) -> [usize; 3] {
-        [self.bindings.len(), self.by_netns.len(), self.touched.len()]
+    /// Returns how many bindings there are, and how many were touched.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        [self.bindings.len(), self.touched.len()]
     }
-}
-
-/// Returns the namespace that a binding lives in, with the Ethernet address of its interface.
-fn place(binding: &Binding) -> Option<(Cookie, Mac)> {
-    binding.link.in_netns().map(|(cookie, _)| (cookie, binding.link.mac()))
 }

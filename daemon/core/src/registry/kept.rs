@@ -18,7 +18,8 @@ impl Registry {
     pub fn kept(&self) -> Vec<Kept> {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
-        let [bindings, by_netns, touched] = self.bindings.sizes();
+        let [bindings, touched] = self.bindings.sizes();
+        let (tenants, interfaces) = self.interfaces.sizes();
         let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
         // Each has an errand and a deadline. There are no more of them than a start named.
         let adoptions = self.adoptions.len();
@@ -26,7 +27,7 @@ impl Registry {
             of_bindings("bindings", bindings),
             of_bindings("holders", holders),
             of_bindings("attachments", self.slots.len()),
-            of_bindings("bindings by namespace", by_netns),
+            of_bindings("tenants", tenants),
             of_bindings("bindings on their way back", leaving),
             of_bindings("identities on their way back", identities),
             of_bindings("claims on addresses", claims),
@@ -38,8 +39,6 @@ impl Registry {
             under_way("STATUS", self.status.len()),
             under_way("errands", self.errands.len().saturating_sub(adoptions)),
             under_way("name servers to publish", self.out.resolvers.len()),
-            under_way("ADDs that wait for a change to end", self.awaiting_change.len()),
-            under_way("CHECKs that wait for a change to end", self.checks_waiting.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),
             under_way("interfaces to put right after the start", self.resuming.len()),
@@ -48,7 +47,7 @@ impl Registry {
             under_way("links that went and wait for their DEL", self.orphans.len()),
             under_way("namespaces that are not seen", self.sight.unseen()),
         ];
-        kept.extend(self.out.sizes().map(|(what, count)| under_way(what, count)));
+        kept.extend(self.out.sizes().into_iter().chain(interfaces).map(|(what, count)| under_way(what, count)));
         kept
     }
 }

@@ -36,7 +36,7 @@ mod tests;
 mod timers;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +63,7 @@ use crate::binding::{Binding, Cx};
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
+use crate::interface::Interfaces;
 use crate::link::LinkCause;
 use crate::outbox::{Outbox, Report, Waiter};
 use crate::record::BindingId;
@@ -97,11 +98,8 @@ pub struct Registry {
     rng: Rng,
     out: Outbox,
     bindings: Index,
+    interfaces: Interfaces,
     slots: Slots,
-    /// The ADDs that wait for a change of their interface to end.
-    awaiting_change: BTreeSet<Attachment>,
-    /// The CHECKs that wait for what their binding does at the interface.
-    checks_waiting: BTreeSet<Attachment>,
     requests: BTreeMap<RequestId, Attachment>,
     collections: BTreeMap<RequestId, Collection>,
     status: BTreeMap<RequestId, StatusCheck>,
@@ -134,9 +132,8 @@ impl Registry {
             rng: Rng::with_seed(seed),
             out: Outbox::default(),
             bindings: Index::default(),
+            interfaces: Interfaces::default(),
             slots: Slots::default(),
-            awaiting_change: BTreeSet::new(),
-            checks_waiting: BTreeSet::new(),
             requests: BTreeMap::new(),
             collections: BTreeMap::new(),
             status: BTreeMap::new(),
@@ -236,7 +233,7 @@ impl Registry {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
         }
-        let changed = self.out.changed(op);
+        let changed = self.interfaces.end_change(op);
         let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
         match self.out.take(op) {
             Some(Waiter::Binding(id, task)) => {
@@ -255,8 +252,8 @@ impl Registry {
                 sockets.into_iter().for_each(|exchange| self.out.close(exchange));
             }
         }
-        if let Some((cookie, ifindex)) = changed {
-            self.link_changed(now, cookie, ifindex);
+        if let Some(at) = changed {
+            self.link_changed(now, at);
         }
     }
 
@@ -297,8 +294,9 @@ impl Registry {
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
         let (boot, out, rng, conflicts) = (&self.boot, &mut self.out, &mut self.rng, &mut self.conflicts);
-        self.bindings.with(id, now.boot, |binding, holders, by_netns| {
-            f(binding, &mut Cx { now, boot, out, rng, holders, by_netns, conflicts });
+        let interfaces = &mut self.interfaces;
+        self.bindings.with(id, now.boot, |binding, holders| {
+            f(binding, &mut Cx { now, boot, out, rng, holders, interfaces, conflicts });
         });
     }
 
@@ -467,6 +465,7 @@ impl Registry {
         self.doubt_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         let Some(binding) = self.bindings.remove(id) else { return };
+        self.interfaces.leave(&binding.link, id);
         if binding.link.in_netns().is_some() {
             self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);
         }

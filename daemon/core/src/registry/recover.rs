@@ -75,9 +75,9 @@ impl Registry {
         }
         let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
         let (out, rng) = (&mut self.out, &mut self.rng);
-        let (holders, by_netns) = (self.bindings.holders(), self.bindings.by_netns());
-        let conflicts = &mut self.conflicts;
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, by_netns, conflicts };
+        let (holders, interfaces, conflicts) = (self.bindings.holders(), &mut self.interfaces, &mut self.conflicts);
+        interfaces.enter(&holder.link, id);
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts };
         let binding = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, left, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::Registry;
 use super::timers::Key;
 use crate::backoff::Backoff;
-use crate::binding::{Life, of_netns};
+use crate::binding::Life;
 use crate::effect::{Outcome, Why};
+use crate::interface::At;
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
@@ -64,7 +65,7 @@ impl Registry {
             KernelEvent::NetnsDied { cookie } => self.gone(now, cookie, None),
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
-                for id in self.of_link(cookie, Some(ifindex)) {
+                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, cx| {
                         binding.on_carrier(up, cx);
@@ -83,22 +84,22 @@ impl Registry {
                 }
             }
             KernelEvent::Down { cookie, ifindex } => {
-                for id in self.of_link(cookie, Some(ifindex)) {
+                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, _| binding.on_down());
                 }
             }
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
-                for id in self.of_link(cookie, Some(ifindex)) {
+                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
-                    self.has_ethernet(now, id, mac);
                 }
+                self.has_ethernet(now, (cookie, ifindex), mac);
             }
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 for id in self.with_address(cookie, ifindex, address) {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
-                for id in self.of_link(cookie, Some(ifindex)) {
+                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
                 }
@@ -117,26 +118,28 @@ impl Registry {
         }
     }
 
-    /// Records the Ethernet address of a binding's interface, which is mostly the one that is known.
-    fn has_ethernet(&mut self, now: Now, id: BindingId, mac: Mac) {
-        let link = self.bindings.get(id).map(|binding| &binding.link).filter(|link| link.mac() != mac);
-        if link.is_some_and(|link| link.in_netns().is_some()) {
-            self.with(now, id, |binding, _| binding.on_ethernet(mac));
+    /// Records the Ethernet address of an interface, and tells the tenants that know it by another.
+    fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
+        self.interfaces.on_ethernet(at, mac);
+        for id in self.interfaces.tenants(at.0, Some(at.1)) {
+            if self.bindings.get(id).is_some_and(|binding| binding.link.mac() != mac) {
+                self.with(now, id, |binding, _| binding.on_ethernet(mac));
+            }
         }
     }
 
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
-    pub(super) fn link_changed(&mut self, now: Now, cookie: Cookie, ifindex: u32) {
-        for id in self.of_link(cookie, Some(ifindex)) {
+    pub(super) fn link_changed(&mut self, now: Now, at: At) {
+        for id in self.interfaces.tenants(at.0, Some(at.1)) {
             self.audit.outdate(id);
             self.with(now, id, |binding, cx| binding.work(cx));
         }
-        self.admissions_changed(cookie, ifindex);
+        self.admissions_changed(at);
     }
 
     /// A link (or with `None` all links) of a namespace is gone.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for id in self.of_link(cookie, ifindex) {
+        for id in self.interfaces.tenants(cookie, ifindex) {
             let path = self.bindings.get(id).and_then(|binding| binding.netns_path());
             let Some(path) = path else { continue };
             let cause = match ifindex {
@@ -148,21 +151,12 @@ impl Registry {
         self.admissions_gone(now, cookie, ifindex);
     }
 
-    fn of_link(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
-        let in_netns = of_netns(self.bindings.by_netns(), cookie).map(|(id, _)| id);
-        let is_link = |id: &BindingId| {
-            let link = self.bindings.get(*id).and_then(|binding| binding.link.in_netns());
-            link.is_some_and(|(_, index)| ifindex.is_none_or(|wanted| wanted == index))
-        };
-        in_netns.filter(is_link).collect()
-    }
-
     /// Returns the bindings of a link that should carry an address.
     fn with_address(&self, cookie: Cookie, ifindex: u32, address: IpAddr) -> Vec<BindingId> {
         let expects = |id: &BindingId| {
             self.bindings.get(*id).and_then(|binding| binding.expected_address()).map(IpAddr::V4) == Some(address)
         };
-        self.of_link(cookie, Some(ifindex)).into_iter().filter(expects).collect()
+        self.interfaces.tenants(cookie, Some(ifindex)).into_iter().filter(expects).collect()
     }
 
     /// Looks at the link of a binding.
@@ -238,7 +232,8 @@ impl Registry {
             Outcome::Inspected(Ok(_)) if self.gives_way(id) => self.saw(id),
             Outcome::Inspected(Ok(view)) => {
                 self.saw(id);
-                self.has_ethernet(now, id, view.mac);
+                let at = self.bindings.get(id).and_then(|binding| binding.link.in_netns());
+                at.into_iter().for_each(|at| self.has_ethernet(now, at, view.mac));
                 self.with(now, id, |binding, cx| {
                     binding.on_seen(&view, cx);
                     match view.up {

@@ -70,6 +70,7 @@ impl Acquire {
             reason: Reason::NotLookedFor(view.received),
             taken: Vec::new(),
             declined: Vec::new(),
+            awaits_change: false,
             sized: None,
             again: Again::default(),
             may_try: false,

@@ -52,9 +52,21 @@ impl Acquire {
         if mtu == self.mtu {
             return self.sized(common, Ok(mtu), cx);
         }
-        let target = Target::Known(common.link.clone());
-        cx.out.apply(Waiter::Binding(common.id, Task::Work), target, vec![Step::Mtu(mtu)]);
+        // One of another attachment goes on there.
+        if common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)) {
+            self.awaits_change = true;
+            return SAME;
+        }
+        cx.change(Waiter::Binding(common.id, Task::Work), &common.link, vec![Step::Mtu(mtu)]);
         SAME
+    }
+
+    /// Sets the MTU that waited for another change of the interface to end.
+    pub(super) fn size_after_all(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        match std::mem::take(&mut self.awaits_change) && self.stage == Stage::Sizing {
+            true => self.size(common, cx),
+            false => SAME,
+        }
     }
 
     /// Goes on after the look at the LAN's link, or the change.

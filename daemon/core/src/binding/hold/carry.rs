@@ -264,8 +264,7 @@ impl Hold {
         routed: bool,
         cx: &mut Cx<'_>,
     ) {
-        let target = Target::Known(common.link.clone());
-        cx.out.apply(Waiter::Binding(common.id, Task::Work), target, steps.clone());
+        cx.change(Waiter::Binding(common.id, Task::Work), &common.link, steps.clone());
         self.due().stage = Stage::Applying { steps, next, short, routed };
     }
 
@@ -381,7 +380,7 @@ impl Hold {
         let Some(next) = self.wanted_now(common) else { return };
         let (next, Some(work)) = (next.cloned(), &self.work) else { return };
         // An ADD that takes this binding's place is clearing the interface: if that comes to nothing, this goes on after it.
-        if common.link.in_netns().is_some_and(|at| cx.out.is_changing(at)) {
+        if common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)) {
             return;
         }
         let makeshifts = work.makeshifts(&view.addresses);

@@ -1,5 +1,6 @@
 //! An address of a LAN has one live holder, whatever its server thinks.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::super::*;

@@ -203,3 +203,20 @@ fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_t
     assert!(matches!(rig.answers.values().next(), Some(Answer::Failed(_))), "{:?}", rig.answers);
     assert!(rig.stored.is_empty() && rig.rows().is_empty(), "{:?}", rig.stored);
 }
+
+#[test]
+fn an_mtu_is_set_when_the_change_is_over_that_another_attachment_has_under_way_there() {
+    let mut rig = Rig::new(8);
+    rig.bind();
+    rig.run_until(1045.0);
+    (rig.disk, rig.give, rig.options) = (Disk::Slow, "192.0.2.51".parse().unwrap(), SMALL.to_vec());
+    let id = rig.add("b", 1, "b");
+    (rig.server, rig.hold_changes) = (Server::Naks, true);
+    rig.run_until(1052.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert_eq!((rig.changes.len(), rig.answers.get(&id)), (1, None), "what the first one lost is being taken off");
+    rig.change_late();
+    assert_eq!(rig.steps, [Step::RemoveAddress(A.parse().unwrap()), Step::Mtu(1400)]);
+    assert!(matches!(rig.answers[&id], Answer::Leased { .. }));
+}

@@ -1,0 +1,86 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::identity::Door;
+
+const AT: At = (Cookie(1), 2);
+const MAC: Mac = Mac([2, 0, 0, 0, 1, 1]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 1, 2]);
+
+fn link(at: At, mac: Mac) -> Link {
+    Link::InNetns { path: PathBuf::from("/ns/1"), cookie: at.0, ifindex: at.1, mac }
+}
+
+fn attachment(container: &str) -> Attachment {
+    Attachment { door: Door::Cni, network: "lan".into(), container: container.into(), ifname: "eth0".into() }
+}
+
+/// An interface with two bindings.
+fn shared() -> Interfaces {
+    let mut interfaces = Interfaces::default();
+    interfaces.enter(&link(AT, MAC), BindingId(2));
+    interfaces.enter(&link(AT, MAC), BindingId(1));
+    interfaces
+}
+
+#[test]
+fn an_interface_serves_any_number_of_bindings_and_goes_with_the_last() {
+    let mut interfaces = shared();
+    interfaces.enter(&link((Cookie(1), 3), OTHER), BindingId(3));
+    interfaces.enter(&link((Cookie(2), 2), OTHER), BindingId(4));
+    assert_eq!(interfaces.tenants(AT.0, Some(AT.1)), [BindingId(1), BindingId(2)]);
+    assert_eq!(interfaces.tenants(AT.0, None), [BindingId(1), BindingId(2), BindingId(3)]);
+    interfaces.leave(&link(AT, MAC), BindingId(1));
+    assert!(interfaces.has_inside(AT.0, MAC));
+    interfaces.leave(&link(AT, MAC), BindingId(2));
+    assert!(!interfaces.has_inside(AT.0, MAC));
+    assert_eq!((interfaces.tenants(AT.0, Some(AT.1)), interfaces.all.len()), (vec![], 2));
+}
+
+#[test]
+fn a_binding_lives_without_an_interface_gets_one_and_loses_it_again() {
+    let mut interfaces = Interfaces::default();
+    let (parent, id) = (Link::parent(7, MAC), BindingId(1));
+    interfaces.enter(&parent, id);
+    assert_eq!(interfaces.sizes().0, 0);
+    interfaces.enter(&link(AT, MAC), id);
+    assert_eq!(interfaces.tenants(AT.0, None), [id]);
+    interfaces.leave(&link(AT, MAC), id);
+    interfaces.enter(&parent, id);
+    assert!(interfaces.all.is_empty());
+}
+
+#[test]
+fn its_ethernet_address_is_one_for_all_bindings() {
+    let mut interfaces = shared();
+    interfaces.on_ethernet(AT, OTHER);
+    assert!(interfaces.has_inside(AT.0, OTHER) && !interfaces.has_inside(AT.0, MAC));
+    assert!(!interfaces.has_inside(Cookie(2), OTHER), "another namespace's");
+}
+
+#[test]
+fn one_change_is_under_way_and_who_waits_for_that_is_called_when_it_is_over() {
+    let (mut interfaces, b) = (shared(), (Cookie(1), 3));
+    interfaces.begin_change(AT, OpId(7));
+    interfaces.begin_change(b, OpId(8));
+    interfaces.await_change(AT, &attachment("a"));
+    interfaces.await_change(b, &attachment("b"));
+    assert!(interfaces.is_changing(AT) && interfaces.is_changing(b));
+    assert_eq!(interfaces.end_change(OpId(9)), None, "no change");
+    assert_eq!(interfaces.end_change(OpId(7)), Some(AT));
+    assert!(!interfaces.is_changing(AT) && interfaces.is_changing(b));
+    assert_eq!(interfaces.take_adds(AT), [attachment("a")]);
+    assert_eq!(interfaces.take_adds(AT), []);
+    assert_eq!((interfaces.end_change(OpId(8)), interfaces.all.len()), (Some(b), 1), "nobody lives there");
+    assert_eq!(interfaces.take_adds(b), [attachment("b")]);
+}
+
+#[test]
+fn a_change_outlives_the_binding_that_it_was_for() {
+    let mut interfaces = shared();
+    interfaces.begin_change(AT, OpId(7));
+    interfaces.leave(&link(AT, MAC), BindingId(1));
+    interfaces.leave(&link(AT, MAC), BindingId(2));
+    assert!(interfaces.is_changing(AT));
+    assert_eq!((interfaces.end_change(OpId(7)), interfaces.all.len()), (Some(AT), 0));
+}
