@@ -136,7 +136,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("record", &["dhcpv4", "event", "identity", "link", "time"]),
     ("dhcpv4", &["dhcpv4", "backoff", "wire", "identity", "time"]),
     ("conflict", &["conflict", "wire", "identity", "time"]),
-    ("link", &["wire"]),
+    ("link", &["wire", "identity"]),
     ("identity", &["wire"]),
     ("wire", &["wire"]),
     ("time", &[]),

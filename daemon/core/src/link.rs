@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::identity::Lan;
 use crate::wire::Mac;
 
 /// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids
@@ -63,6 +64,20 @@ impl Link {
     /// Returns a link of the host as it is, on behalf of a container with this Ethernet address.
     pub fn parent(ifindex: u32, mac: Mac) -> Self {
         Self::Parent { ifindex, mac, vlan: 0, port: false }
+    }
+
+    /// Returns the host's link with this index, which is a LAN's, in the LAN's VLAN, on behalf of a container with this Ethernet
+    /// address.
+    pub fn of_lan(ifindex: u32, lan: &Lan, mac: Mac) -> Self {
+        Self::Parent { ifindex, mac, vlan: lan.vlan(), port: false }
+    }
+
+    /// Returns the same with the socket on a port of that link. One in a container is as it was.
+    pub fn by_port(self) -> Self {
+        match self {
+            Self::Parent { ifindex, mac, vlan, port: _ } => Self::Parent { ifindex, mac, vlan, port: true },
+            inside @ Self::InNetns { .. } => inside,
+        }
     }
 
     /// Returns the Ethernet address that frames of this link bear.
@@ -165,6 +180,14 @@ pub struct LinkView {
     pub macvlan: bool,
     /// Frames that came in on it so far.
     pub received: u64,
+}
+
+impl LinkView {
+    /// Returns whether it is a bridge of which a port can speak for this Ethernet address. For the bridge's own none can: what is
+    /// sent to that address comes out at no port.
+    pub fn has_ports_for(&self, mac: Mac) -> bool {
+        self.bridge && self.mac != mac
+    }
 }
 
 /// One change of a link.

@@ -169,7 +169,7 @@ impl Common {
 
     /// Records the LAN's link that was looked for.
     pub(super) fn found_line(&mut self, view: &LinkView) {
-        self.parent = Some(Box::new(Link::parent(view.ifindex, view.mac)));
+        self.parent = Some(Box::new(Link::of_lan(view.ifindex, &self.identity.lan, view.mac)));
     }
 
     /// Closes the binding's sockets.

@@ -85,6 +85,25 @@ fn on_the_bridge_itself_nothing_reaches_who_listens_there() {
 }
 
 #[test]
+fn what_is_sent_to_a_bridges_own_ethernet_address_comes_out_at_no_port_of_it() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, bridge, server, wire) = wired_bridge(&mut lab).await;
+        let own = lab.inspect(host("br0")).await.unwrap().mac;
+        let by_port = Link::Parent { ifindex: bridge, mac: own, vlan: 0, port: true };
+        let by_port = lab.open(by_port, Sockets { arp: Hears::Answers, ..PLAIN }).await.unwrap();
+        let mut answer = ArpFrame { operation: 2, target_mac: own, ..ArpFrame::QUESTION }.frame();
+        answer[..6].copy_from_slice(&own.0);
+        lab.send(wire, answer.clone());
+        assert_eq!(lab.frame(server).await.0, answer, "the bridge hears it");
+        // By this it is known that the port does not.
+        let mut last = answer.clone();
+        last[..6].copy_from_slice(&[0xff; 6]);
+        lab.send(wire, last.clone());
+        assert_eq!(lab.frame(by_port).await.0, last);
+    });
+}
+
+#[test]
 fn a_bridge_does_not_notice_its_port_and_the_port_goes_with_its_exchange() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");

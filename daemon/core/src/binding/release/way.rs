@@ -32,6 +32,30 @@ const GOING_PAUSE: Duration = Duration::from_millis(20);
 /// How long a RELEASE waits for another binding's answer.
 const CROSSING: Duration = Duration::from_secs(1);
 
+impl Way {
+    /// Returns the Ethernet address that the leased address belongs to.
+    fn station(self, common: &Common) -> Mac {
+        match self {
+            Self::Inside => common.station(),
+            Self::BridgePort | Self::Macvlan(_) | Self::Parent => common.identity.chaddr,
+        }
+    }
+
+    /// Returns the Ethernet address that hears ARP.
+    ///
+    /// A port may have any. For an identity that can return it is nobody's: where its successor on another host has the
+    /// client's, that would take a question from there for its own, and be silent.
+    fn asker(self, common: &Common) -> Mac {
+        let by_port = matches!(self, Self::BridgePort | Self::Macvlan(_));
+        if !by_port || !common.profile.returns() {
+            return self.station(common);
+        }
+        let [a, b, c, d, e, f] = common.identity.chaddr.0;
+        // Locally administered (IEEE 802 §8.4).
+        Mac([a ^ 0x40 | 2, b, c, d, e, f])
+    }
+}
+
 impl Release {
     /// Finds a way to the server and takes it.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
@@ -78,10 +102,14 @@ impl Release {
         }
         match result {
             // A bridge gets carrier by the port that is made.
-            Ok(view) if view.bridge => self.open_on_host(common, Way::BridgePort, view.ifindex, cx),
+            Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
+                self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
+            }
             // The wire's end: what its VLAN interfaces send leaves with their tag, and so does what is sent for one of them. No
             // macvlan hears that. Nor can one be made where children have the parent's own Ethernet address.
-            Ok(view) if view.carrier && (common.identity.lan.vlan() != 0 || common.profile.on_parent) => {
+            Ok(view)
+                if view.carrier && (view.bridge || common.identity.lan.vlan() != 0 || common.profile.on_parent) =>
+            {
                 self.open_on_host(common, Way::Parent, view.ifindex, cx);
             }
             Ok(view) if view.carrier => self.open_on_host(common, Way::Macvlan(view.ifindex), view.ifindex, cx),
@@ -96,36 +124,16 @@ impl Release {
 
     fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {
         (self.stage, self.way) = (Stage::Opening, way);
-        let (mac, vlan) = (self.asker(common), common.identity.lan.vlan());
-        let link = Link::Parent { ifindex, mac, vlan, port: way != Way::Parent };
+        let link = Link::of_lan(ifindex, &common.identity.lan, self.way.asker(common));
+        let link = if way == Way::Parent { link } else { link.by_port() };
         let want = sockets(common.identity.chaddr, self.lease.ip());
         common.exchange.open(common.id, &link, want, cx);
-    }
-
-    /// Returns the Ethernet address that the leased address belongs to.
-    fn station(&self, common: &Common) -> Mac {
-        if self.speaks_from_host() { common.identity.chaddr } else { common.station() }
-    }
-
-    /// Returns the Ethernet address that hears ARP.
-    ///
-    /// A port may have any. For an identity that can return it is nobody's: where its successor on another host has the
-    /// client's, that would take a question from there for its own, and be silent.
-    fn asker(&self, common: &Common) -> Mac {
-        let chaddr = common.identity.chaddr;
-        let by_port = matches!(self.way, Way::BridgePort | Way::Macvlan(_));
-        if !by_port || !common.profile.returns() {
-            return self.station(common);
-        }
-        let [a, b, c, d, e, f] = chaddr.0;
-        // Locally administered (IEEE 802 §8.4).
-        Mac([a ^ 0x40 | 2, b, c, d, e, f])
     }
 
     /// Goes on when there are sockets. An identity that can return may live on another host by now, where this is a late DEL:
     /// unless a caller waits, it is asked whether its address does.
     pub(super) fn begin_asking(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asker = self.asker(common);
+        let asker = self.way.asker(common);
         if !common.profile.returns() || !self.told {
             return self.send(common, cx);
         }
@@ -158,7 +166,7 @@ impl Release {
 
     /// Looks for the server, then sends the RELEASE.
     fn send(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let (sender, asker) = (common.sender_at(self.station(common)), self.asker(common));
+        let (sender, asker) = (common.sender_at(self.way.station(common)), self.way.asker(common));
         if self.way != Way::Inside {
             self.held_up = None;
         }

@@ -54,6 +54,24 @@ fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
 }
 
 #[test]
+fn for_the_ethernet_address_of_a_bridge_a_release_leaves_from_the_bridge_itself() {
+    // What is sent to that address comes out at no port.
+    for (grace, by_port) in [(None, false), (Some(0), true)] {
+        let mut rig = Rig::new(8);
+        (rig.bridge, rig.mac) = (true, Some(Mac([2, 0, 0, 0, 0, 99])));
+        rig.profile = Profile { on_parent: true, grace, ..Profile::default() };
+        rig.lease = 4000;
+        let mut rig = dead(rig, 7);
+        rig.run_until(1010.0);
+        assert_eq!(
+            (ports(&rig), rig.releases()),
+            (vec![(7, by_port)], 1),
+            "by an Ethernet address of its own: {by_port}"
+        );
+    }
+}
+
+#[test]
 fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
     for answered in [true, false] {
         let mut rig = Rig::new(8);

@@ -6,6 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Adoptee, Failure, StoreCause};
+use crate::identity::Lan;
 use crate::link::{Link, LinkCause};
 
 #[test]
@@ -173,4 +174,18 @@ fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
     rig.run_until(1190.0);
     let over_parent = |link: &Link| matches!(link, Link::Parent { .. });
     assert!(rig.opened[2..].iter().any(over_parent), "rebinding is for all: {:?}", rig.opened);
+}
+
+#[test]
+fn what_is_broadcast_over_the_parent_is_in_the_vlan_of_the_lan() {
+    for vlan in [0, 7] {
+        let mut rig = Rig::new(8);
+        rig.profile = Profile { on_parent: true, ..Profile::default() };
+        let mut add = rig.call("a", 1, "a");
+        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        rig.request(Call::Add(add));
+        assert_eq!(rig.state("a"), ["BOUND"]);
+        let [Link::Parent { vlan: over, port: false, .. }] = rig.opened[..] else { panic!("{:?}", rig.opened) };
+        assert_eq!(over, vlan);
+    }
 }
