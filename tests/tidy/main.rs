@@ -125,7 +125,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
             "time",
         ],
     ),
-    ("interface", &["interface", "effect", "identity", "link", "record", "wire"]),
+    ("interface", &["interface", "effect", "identity", "link", "record", "wire", "time"]),
     ("outbox", &["outbox", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"]),
     ("plan", &["grant", "dhcpv4", "link"]),
     ("grant", &["dhcpv4", "time"]),

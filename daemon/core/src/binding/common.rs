@@ -16,6 +16,7 @@ use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
+use crate::interface::{Interfaces, Presence};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{Instant, WallTime};
@@ -93,6 +94,18 @@ impl Common {
             guard,
             predecessors,
             told,
+        }
+    }
+
+    /// Returns whether the leased address is on the interface, as far as is known.
+    pub(super) fn presence(&self, interfaces: &Interfaces) -> Presence {
+        interfaces.presence(&self.link, self.id)
+    }
+
+    /// Records whether the leased address is, or is to be, on the interface.
+    pub(super) fn expect(&self, presence: Presence, cx: &mut Cx<'_>) {
+        if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
+            seat.expect(presence);
         }
     }
 

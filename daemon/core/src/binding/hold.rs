@@ -20,10 +20,11 @@ use super::holders::{Stand, Standing};
 use super::tenancy::{claim_of, decline_foreign};
 use super::{Common, Cx, Found, Leave, Living, Next, Report, SAME, Want, told};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
+use crate::interface::Presence;
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
@@ -44,11 +45,6 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// Since when the link has no carrier. Boxed: hardly any lease is without.
-    carrier_lost: Option<Box<Instant>>,
-    /// The interface got another Ethernet address, by which nobody knows the leased address yet.
-    moved: bool,
-    presence: Presence,
     /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
     removal_told: Option<Box<Instant>>,
     /// What is to be done at the interface; mostly nothing.
@@ -69,22 +65,6 @@ struct After {
     sockets: Option<bool>,
 }
 
-/// Whether the leased address is on the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
-    /// It was not looked at, or the main plugin may not have put it there yet.
-    Unknown,
-    /// The daemon is to put it there, which may have to wait for the store.
-    Awaited,
-    /// It is.
-    There,
-    /// It is not, and nobody here puts it there.
-    Missing,
-    /// Somebody took it off: what the container's owner wants there is not ours to say. It stays off until the next ADD, and so
-    /// does that of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
-    TakenOff,
-}
-
 /// How a held lease stood before an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
@@ -100,98 +80,38 @@ impl Hold {
     }
 
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        let (carrier_lost, moved, presence, removal_told) = (None, false, Presence::Unknown, None);
-        Self {
-            client,
-            last: last.into(),
-            carrier_lost,
-            moved,
-            presence,
-            removal_told,
-            work: None,
-            after: After::default(),
-        }
-    }
-
-    /// Returns whether the link has carrier, as far as is known.
-    pub(super) fn has_carrier(&self) -> bool {
-        self.carrier_lost.is_none()
-    }
-
-    /// Records that the interface got another Ethernet address. One that a restart finds so is old news.
-    pub(super) fn moves(&mut self) {
-        self.moved |= self.presence == Presence::There;
-    }
-
-    /// Returns whether the interface moved to another Ethernet address, and has carrier there.
-    pub(super) fn has_moved(&self) -> bool {
-        self.moved && self.has_carrier()
-    }
-
-    /// Returns the address that is to be announced because of that.
-    pub(super) fn take_moved(&mut self) -> Option<Ipv4Addr> {
-        let moved = self.has_moved() && std::mem::take(&mut self.moved);
-        let there = moved && self.presence == Presence::There;
-        self.client.lease().filter(|_| there).map(Lease::ip)
-    }
-
-    /// Returns whether the leased address is on the interface, or is expected to be.
-    pub(super) fn on_link(&self) -> bool {
-        !matches!(self.presence, Presence::Missing | Presence::TakenOff)
-    }
-
-    /// Returns whether the leased address is known to be on the interface.
-    pub(super) fn is_there(&self) -> bool {
-        self.presence == Presence::There
-    }
-
-    /// Returns whether servers can answer to the leased address.
-    fn is_addressed(&self) -> bool {
-        !matches!(self.presence, Presence::Missing | Presence::TakenOff | Presence::Awaited)
-    }
-
-    /// Returns whether somebody took the leased address off, so that none is put on.
-    pub(super) fn is_taken_off(&self) -> bool {
-        self.presence == Presence::TakenOff
-    }
-
-    /// Records that somebody took the leased address off.
-    pub(super) fn take_off(&mut self) {
-        self.presence = Presence::TakenOff;
-        self.client.set_addressed(false);
+        Self { client, last: last.into(), removal_told: None, work: None, after: After::default() }
     }
 
     /// Records that there is an address which the daemon is to put on the interface.
-    pub(super) fn await_address(&mut self) {
-        self.presence = Presence::Awaited;
-        self.client.set_addressed(false);
+    pub(super) fn await_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        common.expect(Presence::Awaited, cx);
     }
 
     /// Records that the daemon put an address on the interface. Returns whether this run of it began that.
-    pub(super) fn put_on(&mut self, address: Ipv4Addr) -> bool {
-        let was_awaited = self.presence == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address);
+    pub(super) fn put_on(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
+        let was_awaited =
+            common.presence(cx.interfaces) == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address);
         if was_awaited {
-            self.presence = Presence::There;
-            self.client.set_addressed(true);
+            common.expect(Presence::There, cx);
         }
         was_awaited
     }
 
     /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there.
-    fn recall(&mut self, former: Option<&Former>, taken_off: bool, profile: &Profile) {
+    fn recall(&mut self, common: &Common, former: Option<&Former>, taken_off: bool, cx: &mut Cx<'_>) {
         if taken_off {
-            return self.take_off();
+            return common.expect(Presence::TakenOff, cx);
         }
-        let kept = former.filter(|former| profile.on_change == OnChange::Keep && !former.bare);
+        let kept = former.filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
         if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.ip() != self.last.ip()) {
-            self.expect_address(false);
+            common.expect(Presence::Missing, cx);
         }
     }
 
-    /// Records that there is another address, which is on the interface already, or is not to be.
-    pub(super) fn expect_address(&mut self, there: bool) {
-        self.presence = if there { Presence::Unknown } else { Presence::Missing };
-        self.client.set_addressed(there);
+    /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor where it is not there.
+    fn tell_addressed(&mut self, common: &Common, cx: &Cx<'_>) {
+        self.client.set_addressed(common.presence(cx.interfaces).is_addressed() && !common.is_probing());
     }
 }
 
@@ -234,6 +154,7 @@ impl Hold {
     fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let from = told::sender(&event);
+        self.tell_addressed(common, cx);
         let mut output = self.client.handle(cx.now.boot, event);
         common.tell_refused(from, &output, cx);
         let loss = self.refuses(common, &mut output, before.used, cx);
@@ -290,7 +211,6 @@ impl Hold {
 
     /// The lease that waited for its probes may be used. `before`: how the binding stood when it was granted.
     fn may_use(&mut self, common: &mut Common, before: Before, cx: &mut Cx<'_>) {
-        self.client.set_addressed(self.is_addressed());
         if let Some(lease) = self.client.shared() {
             self.extended(common, before, lease, cx);
         }
@@ -325,9 +245,14 @@ impl Hold {
             self.client.hold_back(too_soon.at);
             return common.end_exchange(cx);
         }
+        self.tell_addressed(common, cx);
         let leased = self.client.lease().map(Lease::ip);
         let arp = leased.map_or(Hears::Answers, Hears::About);
-        let want = Sockets { chaddr: common.identity.chaddr, arp, hold_port: leased.filter(|_| self.on_link()) };
+        let want = Sockets {
+            chaddr: common.identity.chaddr,
+            arp,
+            hold_port: leased.filter(|_| common.presence(cx.interfaces).on_link()),
+        };
         common.open(want, self.client.broadcasts(), cx);
     }
 
@@ -339,13 +264,11 @@ impl Hold {
                 match common.is_probing() {
                     // Its address is not used before it is probed for: it is extended without.
                     _ if fresh && common.probes_first() => {
-                        self.client.set_addressed(false);
                         common.guard_first(lease.ip(), Waits::Lease(before), cx);
                         return self.watch(common, cx);
                     }
                     // Nor before it is known whether a station that claims it claims every address.
                     _ if fresh && common.doubts(lease.ip()) => {
-                        self.client.set_addressed(false);
                         common.await_control(Waits::Lease(before), cx);
                         return self.watch(common, cx);
                     }
@@ -374,18 +297,19 @@ impl Hold {
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
             (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
         }
-        if self.is_taken_off() && (!had || was != address) {
+        let is_taken_off = common.presence(cx.interfaces) == Presence::TakenOff;
+        if is_taken_off && (!had || was != address) {
             tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: somebody took the address off there, and no ADD came since");
         }
         match had {
-            true => self.changed(common, &last),
-            false => self.returned(common, &last),
+            true => self.changed(common, &last, cx),
+            false => self.returned(common, &last, cx),
         }
-        common.note_extended(before.state, (&last, &lease), self.is_taken_off(), cx);
+        common.note_extended(before.state, (&last, &lease), is_taken_off, cx);
         // One that is confirmed may have come to another network, where somebody else has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
-            common.guard_lease(lease.ip(), confirmed && self.is_addressed(), cx);
+            common.guard_lease(lease.ip(), confirmed && common.presence(cx.interfaces).is_addressed(), cx);
         }
         self.record_again();
         self.has_work();
@@ -395,7 +319,8 @@ impl Hold {
     fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // What waited for its probes was never used, but what was there before it may be there still.
-        let was_used = self.last.ip() == lease.ip() && self.on_link() || self.may_carry(lease.ip());
+        let was_used =
+            self.last.ip() == lease.ip() && common.presence(cx.interfaces).on_link() || self.may_carry(lease.ip());
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
         common.let_guard_decline(cx);
@@ -480,7 +405,7 @@ impl Living for Hold {
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
         let former = self.work.as_ref().and_then(|work| work.former());
-        Some(Record { former, taken_off: self.is_taken_off(), ..record })
+        Some(Record { former, taken_off: common.presence(cx.interfaces) == Presence::TakenOff, ..record })
     }
 
     /// Of a namespace that was not seen the registry decides that, which knows whether others are.

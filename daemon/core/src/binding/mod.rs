@@ -41,6 +41,7 @@ pub(crate) use self::release::{Leave, Owed, Release};
 
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
+use crate::interface::Interfaces;
 use crate::link::{LinkCause, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
@@ -318,10 +319,10 @@ impl Binding {
     }
 
     /// Records that the interface has another Ethernet address.
-    pub(crate) fn on_ethernet(&mut self, mac: Mac) {
+    pub(crate) fn on_ethernet(&mut self, mac: Mac, cx: &mut Cx<'_>) {
         self.common.on_ethernet(mac);
         if let Life::Held(hold) = &mut self.life {
-            hold.on_ethernet(mac);
+            hold.on_ethernet(&self.common, mac, cx);
         }
     }
 
@@ -359,8 +360,8 @@ impl Binding {
     }
 
     /// Returns the address that the interface should carry by now.
-    pub(crate) fn expected_address(&self) -> Option<Ipv4Addr> {
-        self.held_now()?.expected_address(&self.common)
+    pub(crate) fn expected_address(&self, interfaces: &Interfaces) -> Option<Ipv4Addr> {
+        self.held_now()?.expected_address(&self.common, interfaces)
     }
 
     /// Returns whether the interface is about to carry what the lease says.
@@ -384,8 +385,8 @@ impl Binding {
 
     /// Returns whether the leased address is to be announced because the interface has another Ethernet address, if it is still
     /// there.
-    pub(crate) fn is_to_announce(&self) -> bool {
-        self.held_now().is_some_and(Hold::has_moved)
+    pub(crate) fn is_to_announce(&self, interfaces: &Interfaces) -> bool {
+        self.held_now().is_some() && interfaces.has_moved(&self.common.link, self.common.id)
     }
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
@@ -426,15 +427,15 @@ impl Binding {
         self.keeps(cx, |hold, common, cx| hold.cede(common, cx));
     }
 
-    /// Records the link's carrier.
-    pub(crate) fn on_carrier(&mut self, up: bool, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.on_carrier(common, up, cx));
+    /// Goes on when the link's carrier is back, which was away for so long.
+    pub(crate) fn on_carrier_back(&mut self, lost: Duration, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| hold.on_carrier_back(common, lost, cx));
     }
 
     /// Records that the link is down: the kernel has taken its routes.
-    pub(crate) fn on_down(&mut self) {
+    pub(crate) fn on_down(&mut self, cx: &Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
-            hold.on_down();
+            hold.on_down(&self.common, cx);
         }
     }
 
@@ -445,9 +446,9 @@ impl Binding {
         }
     }
 
-    /// Records what a look at the interface showed.
-    pub(crate) fn on_seen(&mut self, view: &LinkView, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.on_seen(common, view, cx));
+    /// Records what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
+    pub(crate) fn on_seen(&mut self, view: &LinkView, back: Option<Duration>, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| hold.on_seen(common, view, back, cx));
         // The message that told of one may be lost.
         for there in &view.addresses {
             self.on_address_added(there.addr(), cx);
@@ -471,13 +472,13 @@ impl Binding {
 
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, _| hold.put_back(common));
+        self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
-    pub(crate) fn route_again(&mut self) {
+    pub(crate) fn route_again(&mut self, cx: &Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
-            hold.route_again(&self.common);
+            hold.route_again(&self.common, cx);
         }
     }
 

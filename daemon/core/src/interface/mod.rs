@@ -1,18 +1,23 @@
-//! Network interfaces of containers: who lives on each, its Ethernet address, and the one change of it under way.
+//! Network interfaces of containers: who lives on each and whether its address is there, its Ethernet address and carrier, and
+//! the one change of it under way.
 //!
-//! An [`Interface`] is there from its first tenant, or its first change, to its last. It serves any number of bindings; one whose
-//! packets go over the host's link has none. Whoever is to change an interface asks here first, and is called when the change
+//! An [`Interface`] is there from its first binding, or its first change, to its last. It serves any number of bindings, each with
+//! a [`Seat`]; one whose packets go over the host's link has none. Whoever is to change an interface asks here first, and is called when the change
 //! before is over.
 
+mod presence;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+pub(crate) use self::presence::Presence;
 use crate::effect::OpId;
 use crate::identity::Attachment;
 use crate::link::{Cookie, Link};
 use crate::record::BindingId;
+use crate::time::Instant;
 use crate::wire::Mac;
 
 /// Where an interface is: the namespace, and the index there.
@@ -35,10 +40,42 @@ pub(crate) struct Interfaces {
 struct Interface {
     /// Its Ethernet address, as far as it is known.
     mac: Mac,
-    /// The bindings that live on it, in order.
-    tenants: Vec<BindingId>,
+    /// Since when it has no carrier.
+    carrier_lost: Option<Instant>,
+    /// What each binding has there, in the order of the bindings.
+    seats: Vec<Seat>,
     /// The change under way.
     change: Option<OpId>,
+}
+
+/// What one binding has on an interface.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    binding: BindingId,
+    /// Whether its address is there.
+    presence: Presence,
+    /// The interface got another Ethernet address, by which nobody knows that address yet.
+    moved: bool,
+}
+
+impl Seat {
+    /// Records whether its address is, or is to be, on the interface: more than a look shows.
+    pub(crate) fn expect(&mut self, presence: Presence) {
+        self.presence = presence;
+    }
+
+    /// Records whether its address was seen there. `configured`: if it was not, that is no matter of time any more. Returns how
+    /// it was before, and how it is.
+    pub(crate) fn see(&mut self, there: bool, configured: bool) -> (Presence, Presence) {
+        let was = self.presence;
+        self.presence = was.seen(there, configured);
+        (was, self.presence)
+    }
+
+    /// Records that the interface got another Ethernet address. One that a restart finds so is old news.
+    pub(crate) fn moves(&mut self) {
+        self.moved |= self.presence == Presence::There;
+    }
 }
 
 impl Interfaces {
@@ -47,10 +84,10 @@ impl Interfaces {
         let Some(at) = link.in_netns() else { return };
         let interface = self.all.entry(at).or_default();
         interface.mac = link.mac();
-        if let Err(place) = interface.tenants.binary_search(&id) {
+        if let Err(place) = interface.place(id) {
             // Mostly there is one.
-            interface.tenants.reserve_exact(1);
-            interface.tenants.insert(place, id);
+            interface.seats.reserve_exact(1);
+            interface.seats.insert(place, Seat { binding: id, presence: Presence::default(), moved: false });
         }
     }
 
@@ -58,17 +95,62 @@ impl Interfaces {
     pub(crate) fn leave(&mut self, link: &Link, id: BindingId) {
         let Some(at) = link.in_netns() else { return };
         if let Some(interface) = self.all.get_mut(&at) {
-            interface.tenants.retain(|tenant| *tenant != id);
+            interface.seats.retain(|seat| seat.binding != id);
         }
         self.forget_idle(at);
     }
 
+    /// Returns what a binding has on its interface, if it has one.
+    pub(crate) fn seat(&mut self, link: &Link, id: BindingId) -> Option<&mut Seat> {
+        let interface = self.all.get_mut(&link.in_netns()?)?;
+        let place = interface.place(id).ok()?;
+        interface.seats.get_mut(place)
+    }
+
+    /// Returns whether the address of a binding is on its interface, as far as is known.
+    pub(crate) fn presence(&self, link: &Link, id: BindingId) -> Presence {
+        let interface = link.in_netns().and_then(|at| self.all.get(&at));
+        interface.and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
+    }
+
     /// Returns the bindings that live on an interface, or with `None` on any of the namespace, in order.
-    pub(crate) fn tenants(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
+    pub(crate) fn bindings(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
         let all = self.in_netns(cookie).filter(|((_, index), _)| ifindex.is_none_or(|wanted| wanted == *index));
-        let mut tenants: Vec<_> = all.flat_map(|(_, interface)| interface.tenants.iter().copied()).collect();
-        tenants.sort_unstable();
-        tenants
+        let mut bindings: Vec<_> =
+            all.flat_map(|(_, interface)| interface.seats.iter().map(|seat| seat.binding)).collect();
+        bindings.sort_unstable();
+        bindings
+    }
+
+    /// Records the carrier of an interface. Returns for how long it was away, where it is back.
+    pub(crate) fn on_carrier(&mut self, at: At, up: bool, now: Instant) -> Option<Duration> {
+        let interface = self.all.get_mut(&at)?;
+        if !up {
+            interface.carrier_lost.get_or_insert(now);
+            return None;
+        }
+        interface.carrier_lost.take().map(|since| now.saturating_since(since))
+    }
+
+    /// Returns whether a link has carrier, as far as is known.
+    pub(crate) fn has_carrier(&self, link: &Link) -> bool {
+        let interface = link.in_netns().and_then(|at| self.all.get(&at));
+        interface.is_none_or(|interface| interface.carrier_lost.is_none())
+    }
+
+    /// Returns whether a binding's interface moved to another Ethernet address, and has carrier there.
+    pub(crate) fn has_moved(&self, link: &Link, id: BindingId) -> bool {
+        let interface = link.in_netns().and_then(|at| self.all.get(&at));
+        let moved = interface.and_then(|interface| interface.seat(id)).is_some_and(|seat| seat.moved);
+        moved && self.has_carrier(link)
+    }
+
+    /// Returns the same, once. False too where the binding's address is not there any more.
+    pub(crate) fn take_moved(&mut self, link: &Link, id: BindingId) -> bool {
+        let moved = self.has_moved(link, id);
+        let Some(seat) = self.seat(link, id).filter(|_| moved) else { return false };
+        seat.moved = false;
+        seat.presence == Presence::There
     }
 
     /// Records the Ethernet address of an interface.
@@ -78,9 +160,9 @@ impl Interfaces {
         }
     }
 
-    /// Returns whether a tenant of this namespace has an Ethernet address.
+    /// Returns whether an interface of this namespace that bindings live on has an Ethernet address.
     pub(crate) fn has_inside(&self, cookie: Cookie, mac: Mac) -> bool {
-        self.in_netns(cookie).any(|(_, interface)| interface.mac == mac && !interface.tenants.is_empty())
+        self.in_netns(cookie).any(|(_, interface)| interface.mac == mac && !interface.seats.is_empty())
     }
 
     /// Returns whether an interface is being changed, on whosever behalf.
@@ -130,17 +212,17 @@ impl Interfaces {
         self.checks.len()
     }
 
-    /// Returns how many tenants there are; and how many changes are under way, and ADDs and CHECKs wait for one.
+    /// Returns how many bindings have an interface; and how many changes are under way, and ADDs and CHECKs wait for one.
     pub(crate) fn sizes(&self) -> (usize, [(&'static str, usize); 4]) {
-        let tenants = self.all.values().map(|interface| interface.tenants.len()).sum();
-        let idle = self.all.values().filter(|interface| interface.tenants.is_empty()).count();
+        let seats = self.all.values().map(|interface| interface.seats.len()).sum();
+        let idle = self.all.values().filter(|interface| interface.seats.is_empty()).count();
         let under_way = [
             ("interfaces without a binding", idle),
             ("changes of interfaces", self.changes.len()),
             ("ADDs that wait for a change to end", self.adds.len()),
             ("CHECKs that wait for a change to end", self.checks.len()),
         ];
-        (tenants, under_way)
+        (seats, under_way)
     }
 
     fn in_netns(&self, cookie: Cookie) -> impl Iterator<Item = (&At, &Interface)> {
@@ -148,8 +230,19 @@ impl Interfaces {
     }
 
     fn forget_idle(&mut self, at: At) {
-        if self.all.get(&at).is_some_and(|interface| interface.tenants.is_empty() && interface.change.is_none()) {
+        if self.all.get(&at).is_some_and(|interface| interface.seats.is_empty() && interface.change.is_none()) {
             self.all.remove(&at);
         }
+    }
+}
+
+impl Interface {
+    /// Returns where the seat of a binding is among all, or is to be.
+    fn place(&self, id: BindingId) -> Result<usize, usize> {
+        self.seats.binary_search_by_key(&id, |seat| seat.binding)
+    }
+
+    fn seat(&self, id: BindingId) -> Option<&Seat> {
+        self.place(id).ok().and_then(|place| self.seats.get(place))
     }
 }

@@ -28,13 +28,13 @@ fn an_interface_serves_any_number_of_bindings_and_goes_with_the_last() {
     let mut interfaces = shared();
     interfaces.enter(&link((Cookie(1), 3), OTHER), BindingId(3));
     interfaces.enter(&link((Cookie(2), 2), OTHER), BindingId(4));
-    assert_eq!(interfaces.tenants(AT.0, Some(AT.1)), [BindingId(1), BindingId(2)]);
-    assert_eq!(interfaces.tenants(AT.0, None), [BindingId(1), BindingId(2), BindingId(3)]);
+    assert_eq!(interfaces.bindings(AT.0, Some(AT.1)), [BindingId(1), BindingId(2)]);
+    assert_eq!(interfaces.bindings(AT.0, None), [BindingId(1), BindingId(2), BindingId(3)]);
     interfaces.leave(&link(AT, MAC), BindingId(1));
     assert!(interfaces.has_inside(AT.0, MAC));
     interfaces.leave(&link(AT, MAC), BindingId(2));
     assert!(!interfaces.has_inside(AT.0, MAC));
-    assert_eq!((interfaces.tenants(AT.0, Some(AT.1)), interfaces.all.len()), (vec![], 2));
+    assert_eq!((interfaces.bindings(AT.0, Some(AT.1)), interfaces.all.len()), (vec![], 2));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_binding_lives_without_an_interface_gets_one_and_loses_it_again() {
     interfaces.enter(&parent, id);
     assert_eq!(interfaces.sizes().0, 0);
     interfaces.enter(&link(AT, MAC), id);
-    assert_eq!(interfaces.tenants(AT.0, None), [id]);
+    assert_eq!(interfaces.bindings(AT.0, None), [id]);
     interfaces.leave(&link(AT, MAC), id);
     interfaces.enter(&parent, id);
     assert!(interfaces.all.is_empty());
@@ -56,6 +56,45 @@ fn its_ethernet_address_is_one_for_all_bindings() {
     interfaces.on_ethernet(AT, OTHER);
     assert!(interfaces.has_inside(AT.0, OTHER) && !interfaces.has_inside(AT.0, MAC));
     assert!(!interfaces.has_inside(Cookie(2), OTHER), "another namespace's");
+}
+
+#[test]
+fn carrier_that_is_back_is_told_once_with_how_long_it_was_away() {
+    let (mut interfaces, at) = (shared(), |seconds| Instant::from_boot(Duration::from_secs(seconds)));
+    assert_eq!(interfaces.on_carrier(AT, true, at(1)), None, "it never went");
+    assert_eq!(interfaces.on_carrier(AT, false, at(2)), None);
+    assert_eq!(interfaces.on_carrier(AT, false, at(4)), None, "the kernel says so again");
+    assert!(!interfaces.has_carrier(&link(AT, MAC)) && interfaces.has_carrier(&Link::parent(7, MAC)));
+    assert_eq!(interfaces.on_carrier(AT, true, at(7)), Some(Duration::from_secs(5)));
+    assert_eq!(interfaces.on_carrier(AT, true, at(8)), None);
+    assert!(interfaces.has_carrier(&link(AT, MAC)));
+}
+
+#[test]
+fn whether_an_address_is_there_is_known_for_each_binding() {
+    let (mut interfaces, own) = (shared(), link(AT, MAC));
+    let [a, b] = [1, 2].map(BindingId);
+    interfaces.seat(&own, a).unwrap().see(true, false);
+    let seen = [(false, false), (true, false), (true, false), (false, false), (false, true), (true, true)];
+    let seen = seen.map(|(there, configured)| interfaces.seat(&own, b).unwrap().see(there, configured).1);
+    use Presence::*;
+    assert_eq!(seen, [Missing, There, There, TakenOff, TakenOff, There]);
+    assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, There]);
+    interfaces.seat(&own, b).unwrap().expect(Awaited);
+    assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, Awaited]);
+    assert_eq!(interfaces.presence(&Link::parent(7, MAC), a), Unknown, "over the host's link");
+}
+
+#[test]
+fn a_move_to_another_ethernet_address_is_told_once_and_when_there_is_carrier() {
+    let (mut interfaces, own) = (shared(), link(AT, MAC));
+    let [a, b] = [1, 2].map(BindingId);
+    interfaces.seat(&own, a).unwrap().see(true, false);
+    [a, b].into_iter().for_each(|id| interfaces.seat(&own, id).unwrap().moves());
+    interfaces.on_carrier(AT, false, Instant::from_boot(Duration::from_secs(1)));
+    assert!(!interfaces.take_moved(&own, a));
+    interfaces.on_carrier(AT, true, Instant::from_boot(Duration::from_secs(2)));
+    assert_eq!([a, a, b].map(|id| interfaces.take_moved(&own, id)), [true, false, false], "nobody knows the other's");
 }
 
 #[test]

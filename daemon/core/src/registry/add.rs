@@ -181,7 +181,7 @@ impl Registry {
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
                 if Wanted::takes(wanted, lease.ip()) {
-                    self.with(now, rival, |binding, _| binding.route_again());
+                    self.with(now, rival, |binding, cx| binding.route_again(cx));
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
                     let answer = Answer::leased(lease, &admission.add.profile);
                     return self.answer_add(now, attachment, answer);

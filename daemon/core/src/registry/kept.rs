@@ -19,7 +19,7 @@ impl Registry {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
         let [bindings, touched] = self.bindings.sizes();
-        let (tenants, interfaces) = self.interfaces.sizes();
+        let (seats, interfaces) = self.interfaces.sizes();
         let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
         // Each has an errand and a deadline. There are no more of them than a start named.
         let adoptions = self.adoptions.len();
@@ -27,7 +27,7 @@ impl Registry {
             of_bindings("bindings", bindings),
             of_bindings("holders", holders),
             of_bindings("attachments", self.slots.len()),
-            of_bindings("tenants", tenants),
+            of_bindings("bindings with a link of their own", seats),
             of_bindings("bindings on their way back", leaving),
             of_bindings("identities on their way back", identities),
             of_bindings("claims on addresses", claims),

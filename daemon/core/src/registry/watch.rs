@@ -65,17 +65,18 @@ impl Registry {
             KernelEvent::NetnsDied { cookie } => self.gone(now, cookie, None),
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
-                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
+                let back = self.interfaces.on_carrier((cookie, ifindex), up, now.boot);
+                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, cx| {
-                        binding.on_carrier(up, cx);
+                        back.into_iter().for_each(|lost| binding.on_carrier_back(lost, cx));
                         if up {
                             binding.on_up();
                         }
                         binding.work(cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
-                    if self.bindings.get(id).is_some_and(|binding| binding.is_to_announce()) {
+                    if self.bindings.get(id).is_some_and(|binding| binding.is_to_announce(&self.interfaces)) {
                         self.audit_one(id);
                     }
                 }
@@ -84,13 +85,13 @@ impl Registry {
                 }
             }
             KernelEvent::Down { cookie, ifindex } => {
-                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
+                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
-                    self.with(now, id, |binding, _| binding.on_down());
+                    self.with(now, id, |binding, cx| binding.on_down(cx));
                 }
             }
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
-                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
+                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                 }
                 self.has_ethernet(now, (cookie, ifindex), mac);
@@ -99,7 +100,7 @@ impl Registry {
                 for id in self.with_address(cookie, ifindex, address) {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
-                for id in self.interfaces.tenants(cookie, Some(ifindex)) {
+                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
                 }
@@ -121,16 +122,16 @@ impl Registry {
     /// Records the Ethernet address of an interface, and tells the tenants that know it by another.
     fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
         self.interfaces.on_ethernet(at, mac);
-        for id in self.interfaces.tenants(at.0, Some(at.1)) {
+        for id in self.interfaces.bindings(at.0, Some(at.1)) {
             if self.bindings.get(id).is_some_and(|binding| binding.link.mac() != mac) {
-                self.with(now, id, |binding, _| binding.on_ethernet(mac));
+                self.with(now, id, |binding, cx| binding.on_ethernet(mac, cx));
             }
         }
     }
 
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
-        for id in self.interfaces.tenants(at.0, Some(at.1)) {
+        for id in self.interfaces.bindings(at.0, Some(at.1)) {
             self.audit.outdate(id);
             self.with(now, id, |binding, cx| binding.work(cx));
         }
@@ -139,7 +140,7 @@ impl Registry {
 
     /// A link (or with `None` all links) of a namespace is gone.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for id in self.interfaces.tenants(cookie, ifindex) {
+        for id in self.interfaces.bindings(cookie, ifindex) {
             let path = self.bindings.get(id).and_then(|binding| binding.netns_path());
             let Some(path) = path else { continue };
             let cause = match ifindex {
@@ -154,9 +155,10 @@ impl Registry {
     /// Returns the bindings of a link that should carry an address.
     fn with_address(&self, cookie: Cookie, ifindex: u32, address: IpAddr) -> Vec<BindingId> {
         let expects = |id: &BindingId| {
-            self.bindings.get(*id).and_then(|binding| binding.expected_address()).map(IpAddr::V4) == Some(address)
+            self.bindings.get(*id).and_then(|binding| binding.expected_address(&self.interfaces)).map(IpAddr::V4)
+                == Some(address)
         };
-        self.interfaces.tenants(cookie, Some(ifindex)).into_iter().filter(expects).collect()
+        self.interfaces.bindings(cookie, Some(ifindex)).into_iter().filter(expects).collect()
     }
 
     /// Looks at the link of a binding.
@@ -234,11 +236,16 @@ impl Registry {
                 self.saw(id);
                 let at = self.bindings.get(id).and_then(|binding| binding.link.in_netns());
                 at.into_iter().for_each(|at| self.has_ethernet(now, at, view.mac));
+                let back = at.and_then(|at| self.interfaces.on_carrier(at, view.carrier, now.boot));
+                if let (Some(at), Some(lost)) = (at, back) {
+                    let others = self.interfaces.bindings(at.0, Some(at.1)).into_iter().filter(|other| *other != id);
+                    others.for_each(|other| self.with(now, other, |binding, cx| binding.on_carrier_back(lost, cx)));
+                }
                 self.with(now, id, |binding, cx| {
-                    binding.on_seen(&view, cx);
+                    binding.on_seen(&view, back, cx);
                     match view.up {
                         true => binding.work(cx),
-                        false => binding.on_down(),
+                        false => binding.on_down(cx),
                     }
                     binding.announce_moved(cx);
                 });

@@ -8,6 +8,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Attachment;
+use crate::interface::Presence;
 use crate::outbox::Report;
 use crate::record::BindingId;
 
@@ -115,7 +116,7 @@ impl Acquire {
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
         let mut hold = Hold::new(client, lease);
         if self.taken_off {
-            hold.take_off();
+            common.expect(Presence::TakenOff, cx);
         }
         if self.leaves_routes(&common.profile) {
             hold.route_later();

@@ -24,6 +24,7 @@ use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
+use crate::interface::{Interfaces, Presence};
 use crate::link::{Link, LinkCause, LinkView, Step, Target};
 use crate::plan::{self, Before};
 use crate::record::Former;
@@ -40,12 +41,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Hold {
     /// Records that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
-    pub(super) fn changed(&mut self, common: &Common, was: &Lease) {
-        if self.is_taken_off() {
+    pub(super) fn changed(&mut self, common: &Common, was: &Lease, cx: &mut Cx<'_>) {
+        let presence = common.presence(cx.interfaces);
+        if presence == Presence::TakenOff {
             return;
         }
         let Some(next) = self.client.lease().filter(|next| !is_same(was, next, common)) else { return };
-        let missing = !self.on_link();
+        let missing = !presence.on_link();
         // What somebody took off by hand is not put back.
         if missing && was.address == next.address {
             return;
@@ -68,24 +70,25 @@ impl Hold {
             _ if was.address == address => {}
             // Another mask of it is not what the interface has, but the address is.
             Some(_) if was.ip() == address.addr() => {}
-            Some(there) => self.expect_address(there),
-            None => self.await_address(),
+            Some(true) => common.expect(Presence::Unknown, cx),
+            Some(false) => common.expect(Presence::Missing, cx),
+            None => self.await_address(common, cx),
         }
     }
 
     /// Records that there is a lease where there was none; `last` is the one before.
-    pub(super) fn returned(&mut self, common: &Common, last: &Lease) {
-        if self.is_taken_off() {
+    pub(super) fn returned(&mut self, common: &Common, last: &Lease, cx: &mut Cx<'_>) {
+        if common.presence(cx.interfaces) == Presence::TakenOff {
             return;
         }
         if self.keeps_lost(common) {
-            return self.changed(common, last);
+            return self.changed(common, last, cx);
         }
         if common.profile.on_expiry == OnExpiry::Keep {
             self.due().leave_behind(last, true);
         }
         self.due().expect_bare(true);
-        self.await_address();
+        self.await_address(common, cx);
     }
 
     /// Records that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
@@ -115,9 +118,9 @@ impl Hold {
     }
 
     /// Returns what the interface is to carry already: not what waits for the store to write down a loss.
-    fn wanted_now(&self, common: &Common) -> Option<Option<&Lease>> {
+    fn wanted_now(&self, common: &Common, cx: &Cx<'_>) -> Option<Option<&Lease>> {
         let patient = self.work.as_ref().is_some_and(|work| work.patience.is_some());
-        self.wanted(common).filter(|next| next.is_some() || !patient || !common.persistence.busy())
+        self.wanted(common, cx.interfaces).filter(|next| next.is_some() || !patient || !common.persistence.busy())
     }
 
     /// Records that nothing may be on the interface, though there is a lease.
@@ -130,14 +133,14 @@ impl Hold {
     }
 
     /// Returns what the interface is to carry, `Some(None)` for nothing of any lease; `None`: it is left as it is for now.
-    fn wanted(&self, common: &Common) -> Option<Option<&Lease>> {
+    fn wanted(&self, common: &Common, interfaces: &Interfaces) -> Option<Option<&Lease>> {
         let (Some(work), Link::InNetns { .. }) = (&self.work, &common.link) else {
             return None;
         };
         let former = &work.former;
         let is_durable = |next: &Lease| common.persistence.holds(|held| is_same(held, next, common));
         let usable = |next: &Lease| !common.is_probing() && is_durable(next);
-        match self.client.lease().filter(|_| !self.is_taken_off()) {
+        match self.client.lease().filter(|_| common.presence(interfaces) != Presence::TakenOff) {
             None => (common.profile.on_expiry == OnExpiry::Remove || former.taken).then_some(None),
             // The MTU that came with the ADD is no change, nor are routes that are missing.
             Some(next) if self.keeps_changed(common) => match former.leases.first() {
@@ -175,8 +178,10 @@ impl Hold {
     }
 
     /// Returns whether the addresses of the interface are being changed, or are to be.
-    pub(super) fn at_work(&self, common: &Common) -> bool {
-        self.work.as_ref().is_some_and(|work| work.differs() && (work.busy() || self.wanted(common).is_some()))
+    pub(super) fn at_work(&self, common: &Common, interfaces: &Interfaces) -> bool {
+        self.work
+            .as_ref()
+            .is_some_and(|work| work.differs() && (work.busy() || self.wanted(common, interfaces).is_some()))
     }
 
     /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
@@ -212,13 +217,17 @@ impl Hold {
         if work.retry.is_some_and(|at| cx.now.boot < at) {
             return;
         }
-        if self.is_settled(common) {
+        if self.is_settled(common, cx) {
             self.work = None;
             return self.record_again();
         }
-        let Some(next) = self.wanted_now(common) else { return };
+        let Some(next) = self.wanted_now(common, cx) else { return };
         let resizes = work.mtu(next).is_some();
-        if !(work.differs() || resizes || self.is_there() || !work.former.displaced.is_empty()) {
+        if !(work.differs()
+            || resizes
+            || common.presence(cx.interfaces) == Presence::There
+            || !work.former.displaced.is_empty())
+        {
             return;
         }
         let parent = common.identity.lan.parent().filter(|_| resizes).map(str::to_owned);
@@ -229,19 +238,19 @@ impl Hold {
     }
 
     /// Returns whether nothing is left to be done, nor anything there that is to be known later.
-    fn is_settled(&self, common: &Common) -> bool {
+    fn is_settled(&self, common: &Common, cx: &Cx<'_>) -> bool {
         let Some(work) = &self.work else { return false };
         if !work.former.displaced.is_empty() || (work.former.routes_due && self.client.lease().is_some()) {
             return false;
         }
         let kept = self.client.lease().filter(|_| self.keeps_changed(common) && !common.is_probing());
-        match self.wanted(common).unwrap_or(kept) {
+        match self.wanted(common, cx.interfaces).unwrap_or(kept) {
             Some(next) => {
                 let same = work.former.leases.iter().all(|was| is_same(was, next, common));
                 let kept_too = kept.is_none_or(|lease| is_same(lease, next, common));
                 !work.former.bare && same && kept_too && work.mtu(Some(next)).is_none()
             }
-            None => self.wanted(common).is_some() && work.former.leases.is_empty(),
+            None => self.wanted(common, cx.interfaces).is_some() && work.former.leases.is_empty(),
         }
     }
 
@@ -334,7 +343,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Next {
         tracing::info!(attachment = %common.attachment, address = next.as_ref().map(|lease| tracing::field::display(lease.address)), "interface changed");
-        let arrived = next.as_deref().map(Lease::ip).filter(|address| self.put_on(*address));
+        let arrived = next.as_deref().map(Lease::ip).filter(|address| self.put_on(common, *address, cx));
         let current = self.client.shared();
         // Of a lease that was lost meanwhile it is not known here whether somebody else uses its address.
         let still = matches!((&next, &current), (Some(next), Some(current)) if next.ip() == current.ip());
@@ -377,7 +386,7 @@ impl Hold {
     /// Changes the interface from what was seen there. A lease that came during the look may have an MTU for which the LAN's
     /// link is to be looked at first.
     fn change(&mut self, common: &mut Common, view: &LinkView, most: Option<u32>, asked: bool, cx: &mut Cx<'_>) {
-        let Some(next) = self.wanted_now(common) else { return };
+        let Some(next) = self.wanted_now(common, cx) else { return };
         let (next, Some(work)) = (next.cloned(), &self.work) else { return };
         // An ADD that takes this binding's place is clearing the interface: if that comes to nothing, this goes on after it.
         if common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)) {

@@ -8,7 +8,8 @@
 
 use super::Hold;
 use super::work::{Stage, Work};
-use crate::binding::Common;
+use crate::binding::{Common, Cx};
+use crate::interface::Presence;
 use crate::link::Step;
 
 impl Work {
@@ -32,9 +33,9 @@ impl Hold {
     }
 
     /// Records that the link is down: the kernel has taken its routes.
-    pub(in crate::binding) fn on_down(&mut self) {
+    pub(in crate::binding) fn on_down(&mut self, common: &Common, cx: &Cx<'_>) {
         let differs = self.work.as_ref().is_some_and(|work| work.differs());
-        if self.client.lease().is_some() && (self.is_there() || differs) {
+        if self.client.lease().is_some() && (common.presence(cx.interfaces) == Presence::There || differs) {
             let work = self.due();
             work.lacks_routes();
             work.only_late = false;
@@ -48,18 +49,17 @@ impl Hold {
         }
     }
 
-    /// Records that the address is not there: if somebody took it off, what goes by it is his, too.
-    pub(super) fn route_no_more(&mut self) {
-        let taken_off = self.is_taken_off();
+    /// Records that the address is not there. `taken_off`: somebody took it off; what goes by it is his, too.
+    pub(super) fn route_no_more(&mut self, taken_off: bool) {
         if let Some(work) = self.work.as_mut().filter(|_| taken_off) {
             work.former.routes_due = false;
         }
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
-    pub(in crate::binding) fn route_again(&mut self, common: &Common) {
+    pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &Cx<'_>) {
         let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late(&common.profile));
-        if late && !self.is_there() {
+        if late && common.presence(cx.interfaces) != Presence::There {
             self.route_later();
         }
     }

@@ -23,7 +23,7 @@ impl Hold {
     ) -> Self {
         let lease = Arc::new(lease);
         let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
-        hold.recall(former.as_deref(), taken_off, &common.profile);
+        hold.recall(common, former.as_deref(), taken_off, cx);
         (common.persistence, hold.work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
@@ -45,7 +45,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Self::new(seek(common.plain_sender(), cx), last);
-        hold.recall(former.as_deref(), taken_off, &common.profile);
+        hold.recall(common, former.as_deref(), taken_off, cx);
         hold.work = Work::recovered(former);
         hold.client.set_station(common.station());
         hold
@@ -65,7 +65,6 @@ impl Hold {
             Some(lease) => self.client = resume(sender, lease.clone(), cx),
             None => self.client = seek(sender, cx),
         }
-        self.client.set_addressed(self.is_addressed());
         match (probing, lease) {
             (Some(before), Some(lease)) => self.on_verdict(common, before, Verdict::Won(lease), cx),
             (Some(_) | None, _) => SAME,
@@ -92,7 +91,7 @@ impl Hold {
         };
         let returns = owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::LinkGone | Leave::Yielded);
         let kept = common.grace_from(cx.now.boot).filter(|_| returns);
-        let release = Release::new(lease.clone(), owed, why).muted(!self.has_carrier()).kept(kept);
+        let release = Release::new(lease.clone(), owed, why).muted(!cx.interfaces.has_carrier(&common.link)).kept(kept);
         release.probing(probing).begun(common, cx)
     }
 }

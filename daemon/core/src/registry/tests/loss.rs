@@ -309,3 +309,20 @@ fn carrier_that_comes_back_while_discovery_listens_in_vain_brings_another_try_so
     assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
     assert_eq!(rig.wished, Some(Ipv4Addr::new(192, 0, 2, 50)), "a server that forgot all may give it again");
 }
+
+#[test]
+fn carrier_that_went_before_the_store_had_the_lease_confirms_it_when_it_is_back() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Slow;
+    rig.add("a", 1, "a");
+    rig.tell_carrier(false);
+    rig.run_until(1002.0);
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.configure(A);
+    rig.run_until(1003.5);
+    rig.sent.clear();
+    rig.tell_carrier(true);
+    rig.run_until(1005.0);
+    assert_eq!((rig.sent.clone(), rig.state("a")), (vec![(3, Ipv4Addr::UNSPECIFIED)], vec!["BOUND"]));
+}

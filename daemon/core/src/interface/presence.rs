@@ -1,0 +1,41 @@
+//! Whether what a binding has on an interface is there.
+
+/// Whether a leased address is on its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It was not looked at, or the main plugin may not have put it there yet.
+    #[default]
+    Unknown,
+    /// The daemon is to put it there, which may have to wait for the store.
+    Awaited,
+    /// It is.
+    There,
+    /// It is not, and nobody here puts it there.
+    Missing,
+    /// Somebody took it off: what the container's owner wants there is not ours to say. It stays off until the next ADD, and so
+    /// does that of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
+    TakenOff,
+}
+
+impl Presence {
+    /// Returns whether it is on the interface, or is expected to be.
+    pub(crate) fn on_link(self) -> bool {
+        !matches!(self, Self::Missing | Self::TakenOff)
+    }
+
+    /// Returns whether servers can answer to it.
+    pub(crate) fn is_addressed(self) -> bool {
+        !matches!(self, Self::Missing | Self::TakenOff | Self::Awaited)
+    }
+
+    /// Returns what it is once it was looked at. `configured`: if it is not there, that is no matter of time any more.
+    pub(super) fn seen(self, there: bool, configured: bool) -> Self {
+        match (there, self) {
+            (true, _) => Self::There,
+            (false, Self::Missing | Self::TakenOff) => self,
+            (false, Self::There) => Self::TakenOff,
+            (false, Self::Unknown | Self::Awaited) if configured => Self::TakenOff,
+            (false, Self::Unknown | Self::Awaited) => Self::Missing,
+        }
+    }
+}
