@@ -392,7 +392,7 @@ impl Driver {
                 Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
                 Effect::Inspect { op, target } => self.net.inspect(op, target),
                 Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
-                Effect::Prepare { op, target, exchange, chaddr } => self.net.prepare(op, target, exchange, chaddr),
+                Effect::Prepare { op, at, exchange, chaddr } => self.net.prepare(op, at, exchange, chaddr),
                 Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
                 Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
                 Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),

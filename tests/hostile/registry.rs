@@ -13,7 +13,7 @@ use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
-use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
+use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::silence::Survey;
@@ -169,9 +169,9 @@ impl<'a> Life<'a> {
                 Effect::Apply { op, target, steps } => {
                     self.doing.push_back((op, Doing::Apply(target, steps.len())));
                 }
-                Effect::Prepare { op, target, exchange, .. } => {
+                Effect::Prepare { op, at, exchange, .. } => {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
-                    self.doing.push_back((op, Doing::Prepare(target, exchange)));
+                    self.doing.push_back((op, Doing::Prepare(Target::Named(at), exchange)));
                 }
                 Effect::Open { op, exchange, .. } => {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
@@ -527,7 +527,7 @@ impl<'a> Life<'a> {
 fn view(target: &Target) -> LinkView {
     let number = |path: &PathBuf| path.to_string_lossy().bytes().last().unwrap_or_default() - b'0';
     let (cookie, ifindex, mac) = match target {
-        Target::Named { netns, .. } | Target::OfServer { netns, .. } => {
+        Target::Named(ByName { netns, .. }) | Target::OfServer(ByName { netns, .. }, _) => {
             (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)]))
         }
         Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),

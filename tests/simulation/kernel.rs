@@ -128,9 +128,7 @@ impl Kernel {
             None => self.paths.get(path).copied().ok_or(LinkCause::NoNetns(path.clone())),
         };
         match target {
-            Target::Named { netns, ifname, .. } | Target::OfServer { netns, ifname, .. } => {
-                by_name(at_path(netns)?, ifname)
-            }
+            Target::Named(named) | Target::OfServer(named, _) => by_name(at_path(&named.netns)?, &named.ifname),
             Target::Host { ifname } => by_name(HOST, ifname),
             Target::Known(Link::Parent { ifindex, .. }) => Ok((HOST, *ifindex)),
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {

@@ -226,7 +226,7 @@ impl Watch {
     fn over(&mut self, asked: Option<&Asked>) {
         let Some(Asked { call: Call::Add(add), .. }) = asked else { return };
         for under in self.under_way.values_mut() {
-            if matches!(under, Under::Apply(Target::Named { netns, .. }) if *netns == add.netns) {
+            if matches!(under, Under::Apply(Target::Named(at)) if at.netns == add.netns) {
                 *under = Under::Recalled;
             }
         }
@@ -298,9 +298,8 @@ impl Watch {
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
             Effect::Inspect { op, .. } | Effect::Survey { op, .. } => self.begin(*op, Under::Inspect),
-            Effect::Apply { op, target, .. } | Effect::Prepare { op, target, .. } => {
-                self.begin(*op, Under::Apply(target.clone()))
-            }
+            Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
+            Effect::Prepare { op, at, .. } => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
             Effect::Send { op, exchange, frame } => {
                 let found = self.send(now, *exchange, frame, lan);
                 found.or(op.and_then(|op| self.begin(op, Under::Send(*exchange))))

@@ -21,7 +21,7 @@ use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
-use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use crate::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
@@ -170,7 +170,7 @@ pub enum Effect {
         /// Answered by [`Outcome::Prepared`].
         op: OpId,
         /// Which link.
-        target: Target,
+        at: ByName,
         /// The exchange. It hears answers by ARP, and holds no port.
         exchange: ExchangeId,
         /// The hardware address by which answers name the client; `None`: the link's own.

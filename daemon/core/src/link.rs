@@ -96,30 +96,31 @@ impl Link {
     }
 }
 
+/// An interface by name, before anything else is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByName {
+    /// The path of its namespace, without the host prefix.
+    pub netns: PathBuf,
+    /// Its name there.
+    pub ifname: String,
+    /// Whether the namespace may be the host's own.
+    pub host_too: bool,
+}
+
+impl fmt::Display for ByName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {}", self.ifname, self.netns.display())
+    }
+}
+
 /// The link that an effect is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// An interface by name, before anything else is known of it.
-    Named {
-        /// The namespace's path, without the host prefix.
-        netns: PathBuf,
-        /// The interface's name.
-        ifname: String,
-        /// Whether the namespace may be the host's own.
-        host_too: bool,
-    },
+    /// An interface by name.
+    Named(ByName),
     /// The interface of a container that runs: what a server knows by this Ethernet address. Mostly it has this name, which
     /// a stand-in may have taken; where none can be told to be it, that is refused with the reason.
-    OfServer {
-        /// The namespace's path, without the host prefix.
-        netns: PathBuf,
-        /// The name that it had.
-        ifname: String,
-        /// The Ethernet address.
-        mac: Mac,
-        /// Whether the namespace may be the host's own.
-        host_too: bool,
-    },
+    OfServer(ByName, Mac),
     /// A link seen before. The shell refuses when the path leads to another namespace by now.
     Known(Link),
     /// A link of the host by name.
@@ -133,7 +134,7 @@ impl Target {
     /// Returns the path of its namespace, `None` for a link of the host.
     pub fn netns(&self) -> Option<&Path> {
         match self {
-            Self::Named { netns, .. } | Self::OfServer { netns, .. } => Some(netns),
+            Self::Named(at) | Self::OfServer(at, _) => Some(&at.netns),
             Self::Known(Link::InNetns { path, .. }) => Some(path),
             Self::Known(Link::Parent { .. }) | Self::Host { .. } => None,
         }
@@ -143,9 +144,7 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Named { netns, ifname, .. } | Self::OfServer { netns, ifname, .. } => {
-                write!(f, "{ifname} in {}", netns.display())
-            }
+            Self::Named(at) | Self::OfServer(at, _) => at.fmt(f),
             Self::Known(Link::InNetns { path, ifindex, .. }) => {
                 write!(f, "link {ifindex} in {}", path.display())
             }

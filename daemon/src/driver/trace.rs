@@ -31,8 +31,8 @@ pub(super) fn effect(effect: &Effect) {
         }
         Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
         Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
-        Effect::Prepare { op, target, exchange, .. } => {
-            debug!(op = op.0, exchange = exchange.0, %target, "prepare");
+        Effect::Prepare { op, at, exchange, .. } => {
+            debug!(op = op.0, exchange = exchange.0, target = %at, "prepare");
         }
         Effect::Survey { op, link, lan_parent } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
         Effect::Send { op, exchange, frame } => trace!(?op, exchange = exchange.0, length = frame.len(), "frame out"),

@@ -47,7 +47,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -280,15 +280,15 @@ impl Net {
     }
 
     /// Sets a link up and looks at it, and opens the sockets of an exchange in the same visit, if one may be opened at once.
-    pub(crate) fn prepare(&mut self, op: OpId, target: Target, exchange: ExchangeId, chaddr: Option<Mac>) {
+    pub(crate) fn prepare(&mut self, op: OpId, at: ByName, exchange: ExchangeId, chaddr: Option<Mac>) {
         self.sweep();
-        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(target.netns())).ok();
+        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(Some(&at.netns))).ok();
         let opens = places.is_some();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let visit = self
             .pool
-            .run(move |worker| worker.prepare(&target, opens.then_some(chaddr), |_| !is_over.load(Ordering::Relaxed)));
+            .run(move |worker| worker.prepare(&at, opens.then_some(chaddr), |_| !is_over.load(Ordering::Relaxed)));
         let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
         let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };

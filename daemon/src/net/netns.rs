@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leasehold_core::link::{Cookie, Hears, Link, LinkCause, LinkView, Sockets, Step, Target, directory_of};
+use leasehold_core::link::{ByName, Cookie, Hears, Link, LinkCause, LinkView, Sockets, Step, Target, directory_of};
 use leasehold_core::wire::Mac;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
@@ -204,13 +204,11 @@ impl Worker {
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Named { netns, ifname, host_too } => {
-                let expected = if *host_too { Expected::Any } else { Expected::NotHost };
-                self.apply_within(netns, expected, Which::Name(ifname), steps, goes_on)
+            Target::Named(at) => {
+                self.apply_within(&at.netns, Expected::of(at), Which::Name(&at.ifname), steps, goes_on)
             }
-            Target::OfServer { netns, ifname, mac, host_too } => {
-                let expected = if *host_too { Expected::Any } else { Expected::NotHost };
-                self.apply_within(netns, expected, Which::Station(ifname, *mac), steps, goes_on)
+            Target::OfServer(at, mac) => {
+                self.apply_within(&at.netns, Expected::of(at), Which::Station(&at.ifname, *mac), steps, goes_on)
             }
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
                 self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on)
@@ -220,31 +218,25 @@ impl Worker {
         }
     }
 
-    /// Sets the target's link up while `goes_on` returns true, then returns what is there. If it has carrier and there
+    /// Sets a link up while `goes_on` returns true, then returns what is there. If it has carrier and there
     /// is a `wish`, also opens the sockets of an exchange whose answers name the client by that hardware address, or
     /// else by the link's.
     ///
     /// If they cannot be opened, whoever opens them separately finds out why.
     pub(super) fn prepare(
         &mut self,
-        target: &Target,
+        at: &ByName,
         wish: Option<Option<Mac>>,
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<(LinkView, Option<Opened>), LinkCause> {
-        let (Target::Named { netns, ifname, host_too }, Some(chaddr)) = (target, wish) else {
-            return Ok((self.apply(target, &[Step::Up], goes_on)?, None));
-        };
-        let expected = if *host_too { Expected::Any } else { Expected::NotHost };
         let reaper = self.host.reaper.clone();
-        self.visit(netns, expected, |netlink, cookie, ns| {
-            let view = netlink.apply(Which::Name(ifname), cookie, &[Step::Up], goes_on)?;
-            if !view.carrier {
-                return Ok((view, None));
-            }
-            let link = Link::InNetns { path: netns.clone(), cookie, ifindex: view.ifindex, mac: view.mac };
+        self.visit(&at.netns, Expected::of(at), |netlink, cookie, ns| {
+            let view = netlink.apply(Which::Name(&at.ifname), cookie, &[Step::Up], goes_on)?;
+            let Some(chaddr) = wish.filter(|_| view.carrier) else { return Ok((view, None)) };
+            let link = Link::InNetns { path: at.netns.clone(), cookie, ifindex: view.ifindex, mac: view.mac };
             let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
             let opened = Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want));
-            Ok((view, opened.ok().map(|opened| Opened { process: Process::of(netns, ns), ..opened })))
+            Ok((view, opened.ok().map(|opened| Opened { process: Process::of(&at.netns, ns), ..opened })))
         })
     }
 
@@ -359,6 +351,13 @@ enum Expected {
     NotHost,
     /// One that was seen and allowed before.
     This(Cookie),
+}
+
+impl Expected {
+    /// Returns what is allowed where an interface is looked for by name.
+    fn of(at: &ByName) -> Self {
+        if at.host_too { Self::Any } else { Self::NotHost }
+    }
 }
 
 fn check(host: &Host, netlink: &Netlink, path: &Path, expected: Expected) -> Result<Cookie, LinkCause> {

@@ -1,7 +1,7 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -135,9 +135,9 @@ impl World {
                 let (delay, taken, result) = self.apply(&target, &steps);
                 self.report(op, Outcome::Applied { taken, result }, None, delay);
             }
-            Effect::Prepare { op, target, exchange, chaddr } => {
-                let (delay, _, result) = self.apply(&target, &[Step::Up]);
-                let exchange = self.open_beside(&target, &result, exchange, chaddr);
+            Effect::Prepare { op, at, exchange, chaddr } => {
+                let (delay, _, result) = self.apply(&Target::Named(at.clone()), &[Step::Up]);
+                let exchange = self.open_beside(&at, &result, exchange, chaddr);
                 self.report(op, Outcome::Prepared { result, exchange }, exchange, delay);
             }
             Effect::Survey { op, link, .. } => {
@@ -182,16 +182,17 @@ impl World {
     /// Opens the sockets of an exchange where a link was set up and has carrier, unless there are none to be had at once.
     fn open_beside(
         &mut self,
-        target: &Target,
+        named: &ByName,
         seen: &Result<LinkView, LinkCause>,
         exchange: ExchangeId,
         chaddr: Option<Mac>,
     ) -> Option<ExchangeId> {
-        let (Ok(view), Target::Named { netns, .. }) = (seen, target) else { return None };
+        let Ok(view) = seen else { return None };
         if !view.carrier || self.rng.u32(..8) == 0 {
             return None;
         }
-        let link = Link::InNetns { path: netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
+        let link =
+            Link::InNetns { path: named.netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
         let at = self.kernel.locate(&link).ok()?;
         let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
         let (lan, now) = (self.lan_of(&link), self.now);

@@ -12,7 +12,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::Attachment;
-use crate::link::{Hears, Link, LinkCause, Sockets, Step, Target};
+use crate::link::{ByName, Hears, Link, LinkCause, Sockets, Step, Target};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -239,11 +239,11 @@ impl Outbox {
     }
 
     /// Sets an ADD's link up, and opens sockets there that are nobody's yet.
-    pub(crate) fn prepare(&mut self, attachment: Attachment, target: Target, chaddr: Option<Mac>) -> OpId {
+    pub(crate) fn prepare(&mut self, attachment: Attachment, at: ByName, chaddr: Option<Mac>) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
         let op = self.mint(Waiter::Operation(attachment, Look::Prepare));
-        self.effects.push_back(Effect::Prepare { op, target, exchange, chaddr });
+        self.effects.push_back(Effect::Prepare { op, at, exchange, chaddr });
         op
     }
 

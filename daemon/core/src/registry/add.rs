@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::operation::{Admission, Operation, Ready, target};
+use super::operation::{Admission, Operation, Ready, by_name, target};
 use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Leave, Life, Owed};
@@ -31,11 +31,14 @@ pub(super) struct Spare {
 impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
         let attachment = add.attachment.clone();
-        let target = target(&add, None);
+        let at = by_name(&add);
         // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
         let op = match !add.profile.on_parent && self.pacing.has_room(&add.lan) {
-            true => self.out.prepare(attachment.clone(), target, add.chaddr),
-            false => self.out.apply(Waiter::Operation(attachment.clone(), Look::Prepare), target, vec![Step::Up]),
+            true => self.out.prepare(attachment.clone(), at, add.chaddr),
+            false => {
+                let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
+                self.out.apply(waiter, Target::Named(at), vec![Step::Up])
+            }
         };
         let step = Ready::Preparing(op);
         let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };

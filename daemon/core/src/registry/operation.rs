@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use crate::binding::without;
 use crate::effect::{Add, Failure, OpId, RequestId};
 use crate::identity::Identity;
-use crate::link::{Link, LinkCause, LinkView, Step, Target};
+use crate::link::{ByName, Link, LinkCause, LinkView, Step, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
 use crate::wire::Mac;
@@ -117,11 +117,16 @@ impl Admission {
 }
 
 /// Returns the interface that an ADD is for.
-pub(super) fn target(add: &Add, known_by: Option<Mac>) -> Target {
+pub(super) fn by_name(add: &Add) -> ByName {
     let (netns, ifname, host_too) = (add.netns.clone(), add.attachment.ifname.clone(), add.host_netns);
+    ByName { netns, ifname, host_too }
+}
+
+/// Returns the same as a server knows it, where that is known.
+pub(super) fn target(add: &Add, known_by: Option<Mac>) -> Target {
     match known_by {
-        Some(mac) => Target::OfServer { netns, ifname, mac, host_too },
-        None => Target::Named { netns, ifname, host_too },
+        Some(mac) => Target::OfServer(by_name(add), mac),
+        None => Target::Named(by_name(add)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
 use super::lab::{Answer, ArpFrame, Lab, MAC, Netns, PEER, PLAIN, add_address, arp, delete, in_lab, set_down};
@@ -433,7 +433,7 @@ fn an_exchange_breaks_when_the_process_ends_that_its_namespace_is_known_by() {
         // Its input ends with this test.
         let mut child = netns.run(|| Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is installed"));
         let path = PathBuf::from(format!("/proc/{}/ns/net", child.id()));
-        let eth0 = Target::Named { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false };
+        let eth0 = Target::Named(ByName { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false });
         let LinkView { cookie, ifindex, mac, .. } = lab.apply(eth0, &[Step::Up]).await.1.unwrap();
         let link = Link::InNetns { path: path.clone(), cookie, ifindex, mac };
         let places = Arc::clone(&lab.net.sockets);

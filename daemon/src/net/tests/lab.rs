@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
@@ -232,7 +232,7 @@ impl Netns {
     }
 
     pub(super) fn eth0(&self) -> Target {
-        Target::Named { netns: self.path(), ifname: "eth0".to_owned(), host_too: false }
+        Target::Named(ByName { netns: self.path(), ifname: "eth0".to_owned(), host_too: false })
     }
 
     pub(super) fn link(&self, view: &LinkView) -> Link {

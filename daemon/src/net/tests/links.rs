@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use leasehold_core::link::{Cookie, Link, LinkCause, Step, Target};
+use leasehold_core::link::{ByName, Cookie, Link, LinkCause, Step, Target};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -26,7 +26,7 @@ use crate::net::reaper::Reaper;
 use crate::net::registrar::Registrar;
 
 fn eth0_at(path: impl Into<PathBuf>) -> Target {
-    Target::Named { netns: path.into(), ifname: "eth0".to_owned(), host_too: false }
+    Target::Named(ByName { netns: path.into(), ifname: "eth0".to_owned(), host_too: false })
 }
 
 #[test]
@@ -85,7 +85,8 @@ fn a_link_of_the_host_is_looked_at_in_the_host() {
 fn a_missing_link_and_one_without_ethernet_are_named() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
-        let named = |ifname: &str| Target::Named { netns: netns.path(), ifname: ifname.to_owned(), host_too: false };
+        let named =
+            |ifname: &str| Target::Named(ByName { netns: netns.path(), ifname: ifname.to_owned(), host_too: false });
         for ifname in ["eth0", "", "a-name-that-is-too-long", "nul\0"] {
             let no_link = LinkCause::NoLink(ifname.to_owned());
             assert_eq!(lab.inspect(named(ifname)).await, Err(no_link.clone()));
@@ -141,7 +142,7 @@ fn the_daemons_own_namespace_is_refused_unless_it_is_wanted() {
         let netns = Netns::new();
         netns.veth("host0");
         let own = PathBuf::from("/proc/thread-self/ns/net");
-        let named = |host_too| Target::Named { netns: own.clone(), ifname: "host0".to_owned(), host_too };
+        let named = |host_too| Target::Named(ByName { netns: own.clone(), ifname: "host0".to_owned(), host_too });
         assert_eq!(lab.apply(named(false), &[Step::Up]).await, (0, Err(LinkCause::HostNetns(own.clone()))));
         let host0 = Target::Host { ifname: "host0".to_owned() };
         assert!(!lab.inspect(host0.clone()).await.unwrap().up);
@@ -309,11 +310,8 @@ fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_na
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let by = |ifname: &str, mac| Target::OfServer {
-            netns: netns.path(),
-            ifname: ifname.to_owned(),
-            mac,
-            host_too: false,
+        let by = |ifname: &str, mac| {
+            Target::OfServer(ByName { netns: netns.path(), ifname: ifname.to_owned(), host_too: false }, mac)
         };
         let view = lab.inspect(by("gone", MAC)).await.unwrap();
         assert_eq!((view.ifname.as_str(), view.mac), ("eth0", MAC));

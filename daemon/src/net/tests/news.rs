@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use leasehold_core::link::{KernelEvent, Link, LinkView, Step, Target};
+use leasehold_core::link::{ByName, KernelEvent, Link, LinkView, Step, Target};
 use netlink_packet_core::NLM_F_REQUEST;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -72,8 +72,11 @@ fn the_hosts_own_namespace_is_heard_like_any_other_once_it_is_wanted() {
     in_lab(async |mut lab: Lab| {
         let netns = Netns::new();
         netns.veth("host0");
-        let target =
-            Target::Named { netns: "/proc/thread-self/ns/net".into(), ifname: "host0".to_owned(), host_too: true };
+        let target = Target::Named(ByName {
+            netns: "/proc/thread-self/ns/net".into(),
+            ifname: "host0".to_owned(),
+            host_too: true,
+        });
         let (_, view) = lab.apply(target, &[Step::Up]).await;
         let Ok(LinkView { cookie, ifindex, .. }) = view else { panic!("{view:?}") };
         lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
@@ -146,7 +149,7 @@ fn a_namespace_whose_path_goes_is_gone_though_an_exchange_holds_it() {
         for path in [&path, &other] {
             std::os::unix::fs::symlink(netns.path(), path).unwrap();
         }
-        let eth0 = Target::Named { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false };
+        let eth0 = Target::Named(ByName { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false });
         let view = lab.apply(eth0.clone(), &[Step::Up]).await.1.unwrap();
         let (cookie, ifindex, mac) = (view.cookie, view.ifindex, view.mac);
         lab.open(Link::InNetns { path: path.clone(), cookie, ifindex, mac }, PLAIN).await.unwrap();

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, LinkCause, LinkView, Target};
+use leasehold_core::link::{ByName, Hears, LinkCause, LinkView, Target};
 
 use super::lab::{Answer, Lab, Netns, PLAIN, arp, in_lab};
 
@@ -13,8 +13,9 @@ const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 impl Lab {
     /// Makes such a visit.
     async fn prepare(&mut self, target: Target) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
+        let Target::Named(at) = target else { panic!("{target} has no name") };
         let op = self.op();
-        self.net.prepare(op, target, ExchangeId(op.0), None);
+        self.net.prepare(op, at, ExchangeId(op.0), None);
         match self.done(op).await {
             Outcome::Prepared { result, exchange } => (result, exchange),
             other => panic!("{other:?}"),
@@ -45,7 +46,7 @@ fn without_carrier_or_a_link_no_sockets_are_opened() {
         netns.veth("host0");
         let (view, exchange) = lab.prepare(netns.eth0()).await;
         assert!(view.is_ok_and(|view| view.up && !view.carrier) && exchange.is_none());
-        let nowhere = Target::Named { netns: netns.path(), ifname: "eth7".to_owned(), host_too: false };
+        let nowhere = Target::Named(ByName { netns: netns.path(), ifname: "eth7".to_owned(), host_too: false });
         let (view, exchange) = lab.prepare(nowhere).await;
         assert_eq!((view.unwrap_err(), exchange), (LinkCause::NoLink("eth7".to_owned()), None));
     });

@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Door, Identity, Lan};
 pub(super) use crate::link::Cookie;
-use crate::link::{Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
+use crate::link::{ByName, Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
@@ -273,17 +273,17 @@ impl Rig {
     fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
         match (target, self.unseen) {
             (
-                Target::Named { netns: path, .. }
-                | Target::OfServer { netns: path, .. }
+                Target::Named(ByName { netns: path, .. })
+                | Target::OfServer(ByName { netns: path, .. }, _)
                 | Target::Known(Link::InNetns { path, .. }),
                 Some(cause),
             ) => {
                 return Err(cause(path.clone()));
             }
-            (Target::Named { .. } | Target::OfServer { .. } | Target::Known(_) | Target::Host { .. }, _) => {}
+            (Target::Named(_) | Target::OfServer(..) | Target::Known(_) | Target::Host { .. }, _) => {}
         }
         match target {
-            Target::Named { netns, .. } | Target::OfServer { netns, .. } => {
+            Target::Named(ByName { netns, .. }) | Target::OfServer(ByName { netns, .. }, _) => {
                 let n: u64 = netns.file_name().unwrap().to_str().unwrap().parse().unwrap();
                 if self.live.contains(&n) { Ok(self.view(n)) } else { Err((self.missing)(netns.clone())) }
             }
@@ -388,7 +388,7 @@ impl Rig {
                     }
                 }
                 Effect::Send { op, exchange, frame } => self.send(op, exchange, &frame),
-                Effect::Prepare { op, target, exchange, chaddr } => self.prepare(op, &target, exchange, chaddr),
+                Effect::Prepare { op, at, exchange, chaddr } => self.prepare(op, at, exchange, chaddr),
                 Effect::Hear { exchange, arp } => self.open.get_mut(&exchange).expect("it is open").arp = arp,
                 Effect::Close { exchange } => drop(self.open.remove(&exchange)),
                 Effect::Survey { op, .. } => {

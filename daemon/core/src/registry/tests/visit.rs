@@ -3,18 +3,20 @@
 use super::super::*;
 use super::rig::*;
 use crate::effect::Failure;
-use crate::link::{Hears, Link, Sockets, Step, Target};
+use crate::link::{ByName, Hears, Link, Sockets, Step, Target};
 use crate::wire::Mac;
 
 impl Rig {
     /// Carries such a visit out, or holds its outcome back as that of a look.
-    pub(super) fn prepare(&mut self, op: OpId, target: &Target, exchange: ExchangeId, chaddr: Option<Mac>) {
-        let Outcome::Applied { result, .. } = self.change(target, vec![Step::Up]) else { panic!("that of a change") };
+    pub(super) fn prepare(&mut self, op: OpId, at: ByName, exchange: ExchangeId, chaddr: Option<Mac>) {
+        let Outcome::Applied { result, .. } = self.change(&Target::Named(at.clone()), vec![Step::Up]) else {
+            panic!("that of a change")
+        };
         let mut outcome = Outcome::Prepared { result: result.clone(), exchange: None };
-        if let (Ok(view), Target::Named { netns, .. }) = (&result, target)
+        if let Ok(view) = &result
             && view.carrier
         {
-            let (path, cookie, ifindex, mac) = (netns.clone(), view.cookie, view.ifindex, view.mac);
+            let (path, cookie, ifindex, mac) = (at.netns, view.cookie, view.ifindex, view.mac);
             self.opened.push(Link::InNetns { path, cookie, ifindex, mac });
             let chaddr = chaddr.unwrap_or(mac);
             self.open.insert(exchange, Sockets { chaddr, arp: Hears::Answers, hold_port: None });
