@@ -86,9 +86,10 @@ impl Release {
     }
 
     /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that
-    /// brings the record back, and is undone.
+    /// brings the record back, and is undone. Of the two that may be the first to be told of.
     pub(in crate::binding) fn replaced(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
-        if !common.persistence.busy() {
+        let waits = matches!(self.stage, Stage::Paused { .. } | Stage::Marking);
+        if waits && !common.persistence.busy() {
             return true;
         }
         self.owed = Owed::Nothing;

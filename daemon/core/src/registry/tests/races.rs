@@ -1,5 +1,6 @@
 //! Two things at once, as the simulation found them.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::super::*;
@@ -115,4 +116,27 @@ fn links_whose_turn_is_late_are_looked_at_though_messages_are_lost_again_and_aga
         rig.input(Input::Done { op, outcome });
     }
     assert_eq!(looked_at, [1, 2, 3, 1, 2, 3]);
+}
+
+#[test]
+fn a_record_that_came_back_after_its_taker_gave_up_is_gone_in_whatever_order_the_writes_are_told() {
+    let mut rig = Rig::new(8);
+    rig.lease = 3600;
+    rig.add("a", 1, "pod");
+    rig.live.remove(&1);
+    rig.disk = Disk::Slow;
+    let taker = rig.add("b", 2, "pod");
+    rig.input(Input::HungUp(RequestId(taker)));
+    let writes: Vec<_> = rig.slow.drain(..).collect();
+    rig.stations.clear();
+    assert_eq!(writes.len(), 2, "one takes the record over, the next brings it back: {writes:?}");
+    rig.disk = Disk::Good;
+    for (_, changes) in &writes {
+        rig.store(changes.clone());
+    }
+    for (op, _) in writes.into_iter().rev() {
+        rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+    }
+    rig.run_until(1060.0);
+    assert_eq!((rig.rows().len(), &rig.stored), (0, &BTreeMap::new()));
 }

@@ -313,7 +313,8 @@ impl Rig {
         }
         Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
-    fn write(&mut self, op: OpId, changes: Vec<Change>) {
+    /// Makes changes durable, of which nobody is told yet.
+    pub(super) fn store(&mut self, changes: Vec<Change>) {
         for change in changes {
             match change {
                 Change::Put(id, record) => {
@@ -325,6 +326,9 @@ impl Rig {
                 Change::Note(event) => self.events.push(*event),
             }
         }
+    }
+    fn write(&mut self, op: OpId, changes: Vec<Change>) {
+        self.store(changes);
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
     /// Ends one write badly.
