@@ -12,7 +12,7 @@ use super::message::Hop;
 use super::resolve::{Resolver, Search};
 use super::state::{Nak, State};
 use super::timing;
-use super::{Client, Output};
+use super::{Client, Line, Output};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -128,6 +128,26 @@ impl Client {
         if let Some(extension) = self.state.extension() {
             let at = at.unwrap_or(now + Duration::from_micros(chance));
             (extension.step, extension.turn) = (Step::Due(at), true);
+        }
+    }
+
+    /// Goes on after its sockets were closed. A try to extend the lease begins anew, and may be answered as the one before. What
+    /// is overdue waits a little.
+    pub fn begin_again(&mut self, now: Instant) {
+        self.line = Line::Closed;
+        let limit = match &self.state {
+            State::Renewing { lease, .. } => lease.t2(),
+            State::Rebinding { lease, .. } => lease.expires(),
+            State::Init { .. }
+            | State::Selecting { .. }
+            | State::Requesting { .. }
+            | State::InitReboot { .. }
+            | State::Rebooting { .. }
+            | State::Bound { .. } => return,
+        };
+        let at = now + timing::overdue_delay(now, limit, &mut self.rng);
+        if let Some(extension) = self.state.extension() {
+            extension.put_off(at);
         }
     }
 

@@ -51,7 +51,7 @@ impl Hold {
         hold
     }
 
-    /// Goes on as before a DEL that came to nothing. What was going on with servers begins anew. `probing`: how the binding stood
+    /// Goes on as before a DEL that came to nothing. What was going on with servers begins anew, over other sockets. `probing`: how the binding stood
     /// before the lease that was probed for.
     pub(in crate::binding) fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
         let sender = common.sender();
@@ -62,7 +62,8 @@ impl Hold {
             Some(lease) if self.client.acquires() => {
                 self.client = Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork());
             }
-            Some(lease) => self.client = resume(sender, lease.clone(), cx),
+            // A server may answer yet what it was asked before.
+            Some(_) => self.client.begin_again(cx.now.boot),
             None => self.client = seek(sender, cx),
         }
         match (probing, lease) {

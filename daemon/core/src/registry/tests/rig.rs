@@ -126,6 +126,8 @@ pub(super) struct Rig {
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
     pub(super) wished: Option<Ipv4Addr>,
+    /// The transaction (xid) of the last REQUEST.
+    pub(super) requested: Option<u32>,
     /// The largest message (57) that the last DISCOVER or REQUEST asked for.
     pub(super) max_size: Option<u16>,
     /// ARP requests, by sender and target.
@@ -191,6 +193,7 @@ impl Rig {
             sent: vec![],
             chaddrs: BTreeSet::new(),
             wished: None,
+            requested: None,
             max_size: None,
             asked: Vec::new(),
             readdressed: false,

@@ -114,6 +114,21 @@ fn an_extension_is_written_after_a_del_that_failed() {
 }
 
 #[test]
+fn an_answer_that_comes_after_a_del_that_failed_counts() {
+    let mut rig = Rig::new(8);
+    rig.bind();
+    (rig.server, rig.disk) = (Server::Silent, Disk::Full);
+    rig.run_until(1051.0);
+    let asked = rig.requested;
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    let before = rig.sent.len();
+    rig.run_until(1074.0);
+    assert!(rig.sent.len() > before, "{:?}", rig.sent);
+    assert_eq!((rig.state("a"), rig.requested), (vec!["RENEWING"], asked), "one xid a phase");
+}
+
+#[test]
 fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
     let mut rig = Rig::new(8);
     rig.profile.detection = Detection::Off;

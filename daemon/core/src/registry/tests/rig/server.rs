@@ -26,6 +26,9 @@ impl Rig {
                     let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
                     self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
                 }
+                if kind == 3 {
+                    self.requested = Some(u32::from_be_bytes(p[4..8].try_into().unwrap()));
+                }
                 if kind == 4 {
                     let to = p[240..].windows(6).find(|w| w[0] == 54 && w[1] == 4);
                     self.declined_to = to.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
