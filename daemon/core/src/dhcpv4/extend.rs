@@ -66,17 +66,18 @@ impl Extension {
         (self.step, self.turn) = (Step::Due(at), false);
     }
 
-    /// Returns whether the last try has had its time to be answered.
-    pub(super) fn is_unanswered(&self, now: Instant) -> bool {
-        matches!(self.step, Step::Sent { until, .. } if now >= until)
+    /// Returns whether as many tries as there are before T1 have had their time to be answered.
+    pub(super) fn was_in_vain(&self, now: Instant) -> bool {
+        self.sent >= timing::MAX_EARLY && matches!(self.step, Step::Sent { until, .. } if now >= until)
     }
 
-    /// Sends REQUEST, in the phase of a lease from one instant until another. Returns its xid and secs.
-    fn request(&mut self, now: Instant, (from, until): (Instant, Instant), rng: &mut Rng) -> (u32, u16) {
+    /// Sends REQUEST, in the phase of a lease from one instant until another; `None`: before T1. Returns its xid and secs.
+    fn request(&mut self, now: Instant, phase: Option<(Instant, Instant)>, rng: &mut Rng) -> (u32, u16) {
         let (xid, _) = *self.asked.get_or_insert_with(|| (rng.u32(..), now));
         (self.sent, self.turn) = (self.sent + 1, false);
-        let next = timing::next_extension(now, from, until);
-        self.step = Step::Sent { until: next.min(now + timing::extension_window(self.sent)), next, nak: None };
+        let heard_out = now + timing::extension_window(self.sent);
+        let next = phase.map_or(heard_out, |(from, until)| timing::next_extension(now, from, until));
+        self.step = Step::Sent { until: next.min(heard_out), next, nak: None };
         (xid, timing::secs(*self.began.get_or_insert(now), now))
     }
 }
@@ -158,8 +159,7 @@ impl Client {
             return;
         }
         if !self.addressed {
-            let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
-            let (xid, secs) = extension.request(now, (t1, t2), &mut self.rng);
+            let (xid, secs) = extension.request(now, timing::renewing(lease, now), &mut self.rng);
             self.sender.asks();
             out.frames.push(self.sender.reboot(xid, secs, lease.ip()));
             return;
@@ -183,10 +183,10 @@ impl Client {
     /// though no router forwards one.
     pub(super) fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
         let State::Renewing { lease, extension } = &mut self.state else { return };
-        let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
-        let early = now.saturating_since(t1) < t2.saturating_since(now);
+        let phase = timing::renewing(lease, now);
+        let early = phase.is_none_or(|(t1, t2)| now.saturating_since(t1) < t2.saturating_since(now));
         let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
-        let (xid, secs) = extension.request(now, (t1, t2), &mut self.rng);
+        let (xid, secs) = extension.request(now, phase, &mut self.rng);
         self.sender.asks();
         out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
     }
@@ -198,7 +198,7 @@ impl Client {
         if matches!(extension.step, Step::Sent { next, .. } if now < next) {
             return;
         }
-        let (xid, secs) = extension.request(now, (t2, end), &mut self.rng);
+        let (xid, secs) = extension.request(now, Some((t2, end)), &mut self.rng);
         self.sender.asks();
         out.frames.push(match self.addressed {
             true => self.sender.rebind(xid, secs, lease.ip()),

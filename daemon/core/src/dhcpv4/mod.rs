@@ -470,7 +470,7 @@ impl Client {
                     self.state = State::Rebinding { lease, extension };
                 }
                 // It was asked for before its time, in vain: T1 comes.
-                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.is_unanswered(now) => {
+                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
                     self.state = State::Bound { lease };
                 }
                 _ => return,

@@ -60,12 +60,12 @@ impl Client {
         timing::acquisition_wait(sent, self.waited_for, &mut self.rng)
     }
 
-    /// Extends the lease now, T1 or not: its server seems to have forgotten it, and RENEW says who has its address (RFC 2131
-    /// §4.3.2: servers may believe that). Not where that was asked a moment ago. An endless lease is not extended, nor is one
-    /// that is being confirmed.
+    /// Extends the lease now, T1 or not, with or without an end: its server seems to have forgotten it, and RENEW says who has its
+    /// address (RFC 2131 §4.3.2: servers may believe that). Not where that was asked a moment ago, nor one that is being
+    /// confirmed. Without an answer it is tried again a few times, since nothing else may tell the server for long.
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
-            State::Bound { lease } if lease.times.is_some() && now.saturating_since(lease.start) >= RECENT => {
+            State::Bound { lease } if now.saturating_since(lease.start) >= RECENT => {
                 self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
             }
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.step {

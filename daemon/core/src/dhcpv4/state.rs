@@ -201,7 +201,8 @@ impl State {
         true
     }
 
-    /// Puts off what waits for sockets that are not to be had: until `retry`, or an extension until its next try.
+    /// Puts off what waits for sockets that are not to be had: until `retry`, or an extension until its next try, which is at T1
+    /// where it is asked for before.
     pub(crate) fn put_off(&mut self, now: Instant, retry: Instant) {
         match self {
             Self::Init { at, .. } | Self::InitReboot { at, .. } => *at = retry,
@@ -211,10 +212,10 @@ impl State {
             }
             Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => (tx.next, tx.until) = (retry, now),
             Self::Bound { .. } => {}
-            Self::Renewing { lease, extension } => {
-                let (Some(t1), Some(t2)) = (lease.t1(), lease.t2()) else { return };
-                extension.put_off(timing::next_extension(now, t1, t2));
-            }
+            Self::Renewing { lease, extension } => match timing::renewing(lease, now) {
+                Some((t1, t2)) => extension.put_off(timing::next_extension(now, t1, t2)),
+                None => *self = Self::Bound { lease: lease.clone() },
+            },
             Self::Rebinding { lease, extension } => {
                 let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
                 extension.put_off(timing::next_extension(now, t2, end));

@@ -49,6 +49,9 @@ pub(crate) const MAX_REQUESTS: u32 = 3;
 /// REQUESTs in INIT-REBOOT form before the client stops waiting for an answer.
 pub(crate) const MAX_REBOOTS: u32 = 2;
 
+/// Tries to extend a lease before T1, as another client was offered its address. The last has been listened for after 28 s.
+pub(crate) const MAX_EARLY: u32 = 3;
+
 /// The longest time between two DISCOVERs while a caller waits.
 const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 
@@ -172,6 +175,11 @@ pub(crate) fn phase(lease: &Lease, now: Instant) -> Phase {
         n if n < end => Phase::Rebinding { until: end },
         _ => Phase::Over,
     }
+}
+
+/// Returns from when until when a lease is in RENEWING, if it has come to that by `now`. One without end never does.
+pub(crate) fn renewing(lease: &Lease, now: Instant) -> Option<(Instant, Instant)> {
+    lease.t1().zip(lease.t2()).filter(|(t1, _)| now >= *t1)
 }
 
 /// How far a lease has come.

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
 use super::super::accept::Refusal;
 use super::super::timing::Timer;
-use super::super::{Client, Loss, Output, StateName, Verdict};
-use super::script::{ACK, LEASED, Reply, SERVER, SERVER_MAC, Stage, at, lease, name, plain, sent};
+use super::super::{Client, Event, Loss, Output, StateName, Verdict};
+use super::script::{ACK, LEASED, Reply, SERVER, SERVER_MAC, Stage, at, lease, name, plain, sent, timed};
 use crate::time::Instant;
 
 /// A server that did not grant the lease.
@@ -214,4 +215,55 @@ fn a_caller_waits_one_try_for_the_server_of_an_earlier_lease_that_another_refuse
     assert!(output.verdict.is_none(), "there was no lease to lose");
     let output = stage.answer(at(0.5), &Reply::new(ACK, xid, 1000));
     assert!(matches!(output.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED));
+}
+
+#[test]
+fn a_renewal_before_t1_is_tried_three_times_under_one_xid_and_then_waits_for_t1() {
+    let mut stage = Stage::bound(500, 900, 1000);
+    stage.client.renew_early(at(100.0));
+    let mut asked = Vec::new();
+    for when in [100.0, 104.0, 112.0] {
+        let output = stage.clock(at(when));
+        assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), ["ARP"], "at {when}");
+        asked.push(sent(&stage.arp(at(when), SERVER_MAC).frames[0]).xid());
+    }
+    assert!(asked.iter().all(|xid| *xid == asked[0]), "{asked:?}");
+    let mut late = stage.clone();
+    let output = late.answer(at(127.9), &Reply::new(ACK, asked[0], 1000));
+    assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(100.0)), "{:?}", output.refused);
+    stage.clock(at(128.0));
+    assert_eq!((stage.client.state(), stage.listening), (StateName::Bound, false));
+    assert_eq!(stage.next(Timer::Renew, &["ARP"]).0, at(500.0));
+}
+
+#[test]
+fn a_lease_without_end_is_renewed_when_another_client_is_offered_its_address() {
+    let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    assert_eq!(stage.client.deadline(), None, "nothing is due");
+    stage.client.renew_early(at(100.0));
+    stage.clock(at(100.0));
+    let renew = sent(&stage.arp(at(100.0), SERVER_MAC).frames[0]);
+    assert_eq!((renew.kind(), renew.ciaddr(), renew.destination), ("REQUEST", LEASED, SERVER));
+    let mut silent = stage.clone();
+    for when in [104.0, 112.0] {
+        silent.clock(at(when));
+        silent.arp(at(when), SERVER_MAC);
+    }
+    silent.clock(at(128.0));
+    assert_eq!((silent.client.state(), silent.client.deadline()), (StateName::Bound, None));
+    let output = stage.answer(at(100.1), &Reply::new(ACK, renew.xid(), u32::MAX));
+    assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.times.is_none()));
+    assert_eq!((stage.client.state(), stage.client.deadline()), (StateName::Bound, None));
+}
+
+#[test]
+fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
+    for (lease, t1) in [(lease(), None), (timed(500, 900, 1000), Some((at(500.0), Timer::Renew)))] {
+        let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease), at(0.0), Rng::with_seed(7)));
+        stage.client.renew_early(at(100.0));
+        assert!(stage.event(at(100.0), Event::Clock).listen);
+        let output = stage.event(at(100.0), Event::Unopened);
+        assert!(!output.listen && output.frames.is_empty());
+        assert_eq!((stage.client.state(), stage.client.deadline()), (StateName::Bound, t1));
+    }
 }

@@ -185,8 +185,7 @@ impl Stage {
 
     /// A client that has held a lease since zero, with these seconds to T1, T2 and the end.
     pub(super) fn bound(t1: u32, t2: u32, end: u32) -> Self {
-        let times = super::super::timing::times(end, Some(t1), Some(t2));
-        Self::new(Client::resume(plain(), Arc::new(Lease { times, ..lease() }), at(0.0), Rng::with_seed(7)))
+        Self::new(Client::resume(plain(), Arc::new(timed(t1, t2, end)), at(0.0), Rng::with_seed(7)))
     }
 
     /// Lets the time be `now`; sockets that are wanted open at once.
@@ -266,6 +265,12 @@ impl Stage {
     }
 }
 
+/// A lease since zero with these seconds to T1, T2 and the end.
+pub(super) fn timed(t1: u32, t2: u32, end: u32) -> Lease {
+    Lease { times: super::super::timing::times(end, Some(t1), Some(t2)), ..lease() }
+}
+
+/// A lease since zero without end.
 pub(super) fn lease() -> Lease {
     let unknown = Lease::unknown("192.0.2.50/24".parse().expect("an address"), at(0.0));
     Lease { server: SERVER, server_mac: SERVER_MAC, ..unknown }

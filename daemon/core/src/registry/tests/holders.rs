@@ -227,6 +227,18 @@ fn a_server_that_has_forgotten_learns_of_holders_on_ipvlan_too() {
 }
 
 #[test]
+fn a_server_that_has_forgotten_learns_of_the_holder_of_a_lease_without_end_too() {
+    let mut rig = Rig::new(8);
+    rig.lease = u32::MAX;
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.granted.clear();
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1022.0);
+    assert_eq!((rig.address_of(add), rig.state("a")), (Ipv4Addr::new(192, 0, 2, 51), vec!["BOUND"]));
+}
+
+#[test]
 fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holder_keeps_it() {
     let mut rig = one();
     rig.one_for_all = true;
