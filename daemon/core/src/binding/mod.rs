@@ -303,6 +303,11 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_persisted(common, result, cx));
     }
 
+    /// Has a record that could not be written tried again now: the store took another one.
+    pub(crate) fn on_store_works(&mut self, cx: &Cx<'_>) {
+        self.common.persistence.hurry(cx.now.boot);
+    }
+
     /// Goes on after the binding's link was found gone for good.
     pub(crate) fn on_link_gone(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
         self.happens(cx, |life, common, cx| life.on_link_gone(common, cause, cx));
@@ -346,8 +351,6 @@ impl Binding {
             Life::Releasing(_) => {}
         }
     }
-
-    // What happens to a lease that is held.
 
     /// Returns whether there is a lease that the store knows nothing of.
     pub(crate) fn is_unwritten(&self) -> bool {
@@ -481,8 +484,6 @@ impl Binding {
             hold.route_again(&self.common, cx);
         }
     }
-
-    // What happens to a lease on its way back.
 
     /// Returns until when a lease is kept for its container to return.
     pub(crate) fn kept_until(&self) -> Option<Instant> {

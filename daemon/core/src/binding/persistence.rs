@@ -110,6 +110,11 @@ impl Persistence {
         self.dirty
     }
 
+    /// Has a failed write tried again now: the store took another one.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.retry = self.retry.map(|at| at.min(now));
+    }
+
     /// Takes those out of what is wanted in whose place the record is, or is to be.
     pub(super) fn take_replaced(&mut self) -> Vec<BindingId> {
         match &mut self.want {

@@ -45,6 +45,7 @@ impl Registry {
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),
             under_way("links that went and wait for their DEL", self.orphans.len()),
+            of_bindings("records that could not be written", self.unwritten.len()),
             under_way("namespaces that are not seen", self.sight.unseen()),
         ];
         kept.extend(self.out.sizes().into_iter().chain(interfaces).map(|(what, count)| under_way(what, count)));

@@ -36,7 +36,7 @@ mod tests;
 mod timers;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,6 +117,8 @@ pub struct Registry {
     audit: Audit,
     sight: Sight,
     resuming: Resuming,
+    /// Bindings whose record could not be written, since the store last took anything.
+    unwritten: BTreeSet<BindingId>,
     unknown: u64,
     /// Open during the input at hand.
     spare: Option<Spare>,
@@ -151,6 +153,7 @@ impl Registry {
             audit: Audit::default(),
             sight: Sight::default(),
             resuming: Resuming::default(),
+            unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
         }
@@ -232,12 +235,20 @@ impl Registry {
     fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
+            if result.is_ok() {
+                let waiting = std::mem::take(&mut self.unwritten);
+                waiting.into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
+            }
         }
         let changed = self.interfaces.end_change(op);
         let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
         match self.out.take(op) {
             Some(Waiter::Binding(id, task)) => {
+                let is_unwritten = matches!(outcome, Outcome::Persisted(Err(_)));
                 self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
+                if is_unwritten && self.bindings.get(id).is_some() {
+                    self.unwritten.insert(id);
+                }
             }
             Some(Waiter::Operation(attachment, look)) => {
                 self.spare = sockets.map(|exchange| Spare { exchange, attachment: attachment.clone() });
@@ -465,6 +476,7 @@ impl Registry {
         self.doubt_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         let Some(binding) = self.bindings.remove(id) else { return };
+        self.unwritten.remove(&id);
         self.interfaces.leave(&binding.link, id);
         if binding.link.in_netns().is_some() {
             self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);

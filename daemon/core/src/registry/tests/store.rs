@@ -129,6 +129,22 @@ fn an_answer_that_comes_after_a_del_that_failed_counts() {
 }
 
 #[test]
+fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    let t1 = rig.t1();
+    rig.disk = Disk::Full;
+    // Its pauses have grown to sixteen seconds.
+    rig.run_until(t1 + 17.0);
+    rig.disk = Disk::Good;
+    rig.add("b", 2, "b");
+    rig.run_until(t1 + 18.0);
+    let of_a = rig.stored.values().find(|record| record.attachment.container == "a").expect("a has a record");
+    let start = of_a.lease.start.since_boot();
+    assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
+}
+
+#[test]
 fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
     let mut rig = Rig::new(8);
     rig.profile.detection = Detection::Off;
