@@ -76,7 +76,7 @@ const WATCH: &str = "the task that hears the kernel";
 const UNSENT: usize = 16;
 /// The most descriptors of one exchange: for packets, on port 68, and of the process that its namespace is known by; or for
 /// news of a port made for it.
-const MOST_SOCKETS: usize = 3;
+const MOST_DESCRIPTORS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
 
@@ -238,7 +238,7 @@ impl Net {
             let _ = ends.send(NetEvent::Ended(WATCH));
         });
         let into = Arc::new(Mutex::new(Receiver::new()));
-        let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_SOCKETS, Semaphore::MAX_PERMITS)));
+        let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
         Ok(Self { runtime, pool, events, exchanges: HashMap::new(), into, sockets, sweep_at: SWEEP, watch })
     }
 
