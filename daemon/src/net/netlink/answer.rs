@@ -1,0 +1,161 @@
+//! What is used of the kernel's messages about links and addresses.
+
+use std::net::Ipv4Addr;
+
+use leasehold_core::wire::Mac;
+use netlink_packet_core::NlasIterator;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::link::{LinkFlags, LinkHeader};
+use nix::libc;
+
+use super::NetlinkError;
+
+/// What is used of a message about a link.
+#[derive(Debug)]
+pub(in crate::net) struct LinkAnswer {
+    pub(in crate::net) family: AddressFamily,
+    pub(in crate::net) index: u32,
+    pub(super) kind: u16,
+    flags: LinkFlags,
+    pub(super) name: String,
+    pub(in crate::net) mac: Option<Mac>,
+    pub(in crate::net) mtu: u32,
+    /// For a veth: the index of its other end, in that end's namespace.
+    pub(in crate::net) other: u32,
+    pub(in crate::net) bridge: bool,
+    pub(in crate::net) macvlan: bool,
+    /// Whether it is on no wire.
+    pub(super) dummy: bool,
+    /// For a bridge's port: its state (`BR_STATE_*`).
+    port_state: Option<u8>,
+    pub(super) received: u64,
+}
+
+impl LinkAnswer {
+    const ADDRESS: u16 = libc::IFLA_ADDRESS;
+    const IFNAME: u16 = libc::IFLA_IFNAME;
+    const MTU: u16 = libc::IFLA_MTU;
+    const INFO: u16 = libc::IFLA_LINKINFO;
+    const STATS: u16 = libc::IFLA_STATS64;
+    /// What is said about a bridge's port, in a message of that family.
+    const PORT: u16 = libc::IFLA_PROTINFO;
+    const LINK: u16 = libc::IFLA_LINK;
+    /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
+    const PORT_STATE: u16 = 1;
+    /// In `INFO`: what is said about a bridge's port, in any other family.
+    const INFO_PORT: u16 = libc::IFLA_INFO_SLAVE_DATA;
+    /// In `INFO`: the link's kind.
+    const INFO_KIND: u16 = libc::IFLA_INFO_KIND;
+    const HEADER: usize = 16;
+
+    /// Reads a `struct ifinfomsg` and its attributes.
+    pub(in crate::net) fn read(payload: &[u8]) -> Result<Self, NetlinkError> {
+        let header = LinkHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a link without a header"))?;
+        let mut link = Self {
+            family: header.interface_family,
+            index: header.index,
+            kind: header.link_layer_type.into(),
+            flags: header.flags,
+            name: String::new(),
+            mac: None,
+            mtu: 0,
+            other: 0,
+            bridge: false,
+            macvlan: false,
+            dummy: false,
+            port_state: None,
+            received: 0,
+        };
+        for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
+            let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a link's attribute runs over its end"))?;
+            let value = attribute.value();
+            match attribute.kind() {
+                Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
+                Self::IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+                Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::INFO => link.read_info(value),
+                Self::PORT => link.read_port(value),
+                // A `struct rtnl_link_stats64` begins with rx_packets.
+                Self::STATS => link.received = value.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)),
+                _ => {}
+            }
+        }
+        Ok(link)
+    }
+
+    fn read_info(&mut self, info: &[u8]) {
+        for attribute in NlasIterator::new(info).flatten() {
+            match attribute.kind() {
+                Self::INFO_KIND => {
+                    self.bridge = attribute.value().starts_with(b"bridge\0");
+                    self.macvlan = attribute.value().starts_with(b"macvlan\0");
+                    self.dummy = attribute.value().starts_with(b"dummy\0");
+                }
+                Self::INFO_PORT => self.read_port(attribute.value()),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_port(&mut self, port: &[u8]) {
+        let mut attributes = NlasIterator::new(port).flatten();
+        let state = attributes.find(|attribute| attribute.kind() == Self::PORT_STATE);
+        self.port_state = state.and_then(|state| state.value().first().copied()).or(self.port_state);
+    }
+
+    /// Returns whether it is a bridge's port, and what it sends is forwarded.
+    pub(in crate::net) fn forwards(&self) -> bool {
+        const BR_STATE_FORWARDING: u8 = 3;
+        self.port_state == Some(BR_STATE_FORWARDING)
+    }
+
+    pub(in crate::net) fn is_up(&self) -> bool {
+        self.flags.contains(LinkFlags::Up)
+    }
+
+    /// Returns whether a frame that is sent now can leave.
+    ///
+    /// `IFF_LOWER_UP` is set the moment the wire is there, while the link's queue still silently drops every frame.
+    /// `IFF_RUNNING` follows when the kernel has put the real queue in (`linkwatch_do_dev`), and a message about the
+    /// link follows that. It also stays unset while a port waits for 802.1X.
+    pub(in crate::net) fn has_carrier(&self) -> bool {
+        self.flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
+    }
+}
+
+/// What is used of a message about an IPv4 address.
+#[derive(Debug)]
+pub(in crate::net) struct AddressAnswer {
+    pub(in crate::net) index: u32,
+    pub(in crate::net) address: Ipv4Addr,
+    pub(super) prefix: u8,
+}
+
+impl AddressAnswer {
+    const HEADER: usize = 8;
+
+    /// Reads a `struct ifaddrmsg` and its attributes; `None` if it is not about IPv4.
+    pub(in crate::net) fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
+        let Some(&[family, prefix, _, _, i0, i1, i2, i3]) = payload.first_chunk::<{ Self::HEADER }>() else {
+            return Err(NetlinkError::Unreadable("an address without a header"));
+        };
+        if i32::from(family) != libc::AF_INET {
+            return Ok(None);
+        }
+        let (mut local, mut peer) = (None, None);
+        for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
+            let attribute =
+                attribute.map_err(|_| NetlinkError::Unreadable("an address's attribute runs over its end"))?;
+            let address = || <[u8; 4]>::try_from(attribute.value()).ok().map(Ipv4Addr::from);
+            match attribute.kind() {
+                libc::IFA_LOCAL => local = address(),
+                libc::IFA_ADDRESS => peer = address(),
+                _ => {}
+            }
+        }
+        // On a point-to-point link IFA_ADDRESS is the other end's (linux/if_addr.h).
+        let address = local.or(peer).ok_or(NetlinkError::Unreadable("an address message without an address"))?;
+        Ok(Some(Self { index: u32::from_ne_bytes([i0, i1, i2, i3]), address, prefix }))
+    }
+}
