@@ -259,8 +259,6 @@ impl fmt::Display for LinkRoute {
 /// What a packet socket hears of ARP. Of IPv4 only, and not what this host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hears {
-    /// Nothing.
-    Nothing,
     /// Replies to the link's own Ethernet address ([`Link::mac`]).
     Answers,
     /// Besides, all whose sender or target is this address.

@@ -123,13 +123,10 @@ impl Program {
     /// Goes to one of two places, by whether a frame of ARP is to be heard.
     fn arp(&mut self, own: Mac, hears: Hears, yes: Place, no: Place) -> Place {
         const WORD: u32 = libc::BPF_W | libc::BPF_ABS;
-        if hears == Hears::Nothing {
-            return no;
-        }
         let to_us = self.mac(libc::BPF_ABS, ARP_TARGET_MAC, own, yes, no);
         let answers = self.equal(Some((libc::BPF_H | libc::BPF_ABS, ARP_OPERATION)), REPLY, to_us, no);
         let heard = match hears {
-            Hears::Nothing | Hears::Answers => answers,
+            Hears::Answers => answers,
             Hears::About(address) => {
                 let target = self.equal(Some((WORD, ARP_TARGET)), address.into(), yes, answers);
                 self.equal(Some((WORD, ARP_SENDER)), address.into(), yes, target)

@@ -374,7 +374,6 @@ impl World {
 fn hears_of(sock: &Sock, arp: &Arp) -> bool {
     let answers = || !arp.request && arp.target_mac == sock.link.mac().0;
     match sock.want.arp {
-        Hears::Nothing => false,
         Hears::Answers => answers(),
         Hears::About(address) => answers() || arp.sender == address || arp.target == address,
     }

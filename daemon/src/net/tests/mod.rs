@@ -2,6 +2,7 @@
 
 mod alarm;
 mod exchanges;
+mod frames;
 mod lab;
 mod links;
 mod news;

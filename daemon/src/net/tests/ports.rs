@@ -6,7 +6,8 @@ use leasehold_core::effect::{ExchangeId, Outcome};
 use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
-use super::lab::{Answer, ArpFrame, DEADLINE, Lab, Netns, PLAIN, arp, in_lab, make_bridge};
+use super::frames::{Answer, ArpFrame, arp};
+use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 

@@ -236,7 +236,7 @@ fn a_bridge_is_told_from_other_links_and_frames_are_counted() {
         let (netns, _, outside) = lab.pair().await;
         let before = lab.inspect(netns.eth0()).await.unwrap();
         let sender = lab.open(outside, super::lab::PLAIN).await.unwrap();
-        lab.send(sender, super::lab::arp());
+        lab.send(sender, super::frames::arp());
         // Each look turns the loop, until the frame is out.
         let counted = async {
             loop {

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use leasehold_core::effect::{ExchangeId, Outcome};
 use leasehold_core::link::{ByName, Hears, LinkCause, LinkView, Target};
 
-use super::lab::{Answer, Lab, Netns, PLAIN, arp, in_lab};
+use super::frames::{Answer, arp};
+use super::lab::{Lab, Netns, PLAIN, in_lab};
 
 /// The address that `arp` asks for.
 const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);

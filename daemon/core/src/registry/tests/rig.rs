@@ -414,7 +414,6 @@ impl Rig {
     /// Lets an ARP packet come in on every open exchange that hears it.
     pub(super) fn hear(&mut self, arp: &Arp) {
         let hears = |want: &Sockets| match want.arp {
-            Hears::Nothing => false,
             Hears::Answers => arp.op == ArpOp::Reply && arp.target_mac == want.chaddr,
             Hears::About(address) => arp.sender == address || arp.target == address,
         };
