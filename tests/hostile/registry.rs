@@ -12,6 +12,7 @@ use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
+use leasehold_core::grant::Grant;
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
 use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
@@ -442,6 +443,7 @@ impl<'a> Life<'a> {
         let former = self.script.flag().then(|| {
             let other = Lease { address: self.net(), ..lease.clone() };
             Box::new(Former {
+                grants: vec![Grant::v4(&other, &Profile::default()); usize::from(address.addr().octets()[3] % 2)],
                 leases: vec![other; usize::from(self.script.u8() % 3)],
                 bare: self.script.flag(),
                 taken: self.script.flag(),

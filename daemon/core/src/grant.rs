@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{ExtraRoute, Profile};
@@ -15,47 +16,60 @@ const ETHERNET_MTU: u16 = 1500;
 const MAIN_TABLE: u32 = 254;
 
 /// What an interface is to carry, and what its container may know besides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The addresses, each with the prefix of its subnet.
     pub addresses: Vec<IpNet>,
     /// The default router, unless the profile suppresses the default route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
     /// The routes, each after those that its next hop needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
     /// Name servers.
+    #[serde(default, skip_serializing_if = "Dns::is_empty")]
     pub dns: Dns,
     /// The link's MTU, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
 }
 
 /// Name servers, and the domains that names are completed with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dns {
     /// The servers, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<IpAddr>,
     /// The domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The domains that are searched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
 }
 
 /// A route as an interface is to have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where to.
     pub destination: IpNet,
     /// The next hop; `None` when the destination is on the link itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
     /// The metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
     /// The path's MTU, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// The greatest TCP segment to advertise, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advmss: Option<u32>,
     /// The routing table; `None` is the main one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
     /// The scope, by the kernel's numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
 }
 
@@ -92,6 +106,11 @@ impl Grant {
         is_v4 && route.is_main() && self.is_beyond(route.via)
     }
 
+    /// Returns whether this is one of the addresses.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.addr() == address)
+    }
+
     /// Returns whether a next hop is in none of the subnets; `None`, the link itself, is in none.
     pub fn is_beyond(&self, via: Option<IpAddr>) -> bool {
         via.is_none_or(|via| !self.addresses.iter().any(|address| address.contains(&via)))
@@ -103,7 +122,12 @@ impl Dns {
     pub fn v4(lease: &Lease) -> Option<Self> {
         let servers = lease.dns.iter().copied().map(IpAddr::V4).collect();
         let dns = Self { servers, domain: lease.domain.clone(), search: lease.search.clone() };
-        Some(dns).filter(|dns| *dns != Self::default())
+        Some(dns).filter(|dns| !dns.is_empty())
+    }
+
+    /// Returns whether there is nothing of all this.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 

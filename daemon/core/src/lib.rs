@@ -45,7 +45,7 @@
 //! assert_eq!(registry.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `registry` → `binding` → `interface`, `plan`, `conflict` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the
+//! Inside, imports run one way: `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the
 //! contract with the outside, are seen by `registry` and `binding` only.
 
 mod backoff;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::event::Event;
+use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::time::{BootId, Instant, Now, WallTime};
@@ -49,13 +50,16 @@ pub struct Record {
     pub taken_off: bool,
 }
 
-/// What an interface may carry of earlier leases, and is to be taken off it. What is here when the daemon ends is taken off
+/// What an interface may carry of earlier grants, and is to be taken off it. What is here when the daemon ends is taken off
 /// by the next one: every step of that can be taken twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Former {
-    /// The leases of which something may be there.
+    /// The leases of whose grants something may be there, as earlier daemons recorded them: see [`Former::in_grants`].
     #[serde(default)]
     pub leases: Vec<Lease>,
+    /// The grants of which something may be there, of one family.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     /// Nothing is there for certain, not even what the record's lease has in common with these.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
@@ -85,6 +89,15 @@ pub enum RecordState {
     Releasing,
     /// Nobody holds the lease: it was the last of an identity that can return, which will ask for its address.
     Past,
+}
+
+impl Former {
+    /// Returns the same with the grants of leases in the place of the leases.
+    pub fn in_grants(mut self, grant: impl Fn(&Lease) -> Grant) -> Self {
+        let leases = std::mem::take(&mut self.leases);
+        self.grants.splice(..0, leases.iter().map(grant));
+        self
+    }
 }
 
 impl Record {

@@ -113,9 +113,10 @@ impl World {
         if !steps.contains(&Step::AddAddress(record.lease.address.into())) {
             return;
         }
-        let former = record.former.iter().flat_map(|former| &former.leases);
-        let valid: Vec<_> = former.chain([&record.lease]).map(Lease::ip).collect();
-        let has_valid = |addresses: &Vec<Ipv4Net>| addresses.iter().any(|a| valid.contains(&a.addr()));
+        let former = record.former.iter().flat_map(|former| &former.grants).flat_map(|grant| &grant.addresses);
+        let own = [IpAddr::V4(record.lease.ip())];
+        let valid: Vec<_> = former.map(|address| address.addr()).chain(own).collect();
+        let has_valid = |addresses: &Vec<Ipv4Net>| addresses.iter().any(|a| valid.contains(&a.addr().into()));
         let bare = rest.iter().find(|addresses| has_valid(first) && !has_valid(addresses)).cloned();
         if let Some(bare) = bare {
             let detail = format!("{} was left with {bare:?} while {valid:?} are valid", actor.attachment);

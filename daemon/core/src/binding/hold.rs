@@ -3,9 +3,7 @@
 mod carry;
 mod leavings;
 mod presence;
-mod routes;
 mod turns;
-mod work;
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
@@ -13,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::leavings::without;
-use self::work::Work;
 use super::common::Permit;
 use super::guard::Waits;
 use super::holders::{Stand, Standing};
@@ -24,7 +21,7 @@ use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::Presence;
+use crate::interface::{Presence, Work};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
@@ -104,7 +101,7 @@ impl Hold {
             return common.expect(Presence::TakenOff, cx);
         }
         let kept = former.filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
-        if kept.and_then(|former| former.leases.first()).is_some_and(|kept| kept.ip() != self.last.ip()) {
+        if kept.and_then(|former| former.grants.first()).is_some_and(|kept| !kept.has(self.last.ip().into())) {
             common.expect(Presence::Missing, cx);
         }
     }
@@ -404,8 +401,11 @@ impl Living for Hold {
             Some(lease) => common.record(lease, RecordState::Bound, cx),
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
-        let former = self.work.as_ref().and_then(|work| work.former());
-        Some(Record { former, taken_off: common.presence(cx.interfaces) == Presence::TakenOff, ..record })
+        Some(Record {
+            former: self.former(),
+            taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
+            ..record
+        })
     }
 
     /// Of a namespace that was not seen the registry decides that, which knows whether others are.

@@ -8,11 +8,13 @@
 mod presence;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(crate) use self::presence::Presence;
+pub(crate) use self::work::{Act, Around, Changed, Done, Lack, Wish, Work};
 use crate::effect::OpId;
 use crate::identity::Attachment;
 use crate::link::{Cookie, Link};

@@ -13,6 +13,7 @@ use super::Registry;
 use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
+use crate::grant::Grant;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Now};
 
@@ -65,6 +66,7 @@ impl Registry {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
         let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
+        let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile))));
         let left = (former, taken_off);
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.

@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use super::Hold;
 use crate::binding::Common;
 use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
+use crate::grant::Grant;
 use crate::link::Step;
 use crate::plan::{self, Before};
 use crate::time::Instant;
@@ -16,10 +17,10 @@ impl Hold {
         let is_held = self.client.lease().is_some_and(|lease| !lease.expired(now));
         let stays =
             common.profile.on_expiry == OnExpiry::Keep || (is_held && common.profile.on_change == OnChange::Keep);
-        let former = self.work.iter().flat_map(|work| &work.former.leases);
-        let there = former.chain([&*self.last]).filter(|lease| addresses.contains(&lease.address.into()));
-        let grants: Vec<_> = there.map(|lease| common.grant(lease)).collect();
-        let taken = self.work.as_ref().is_some_and(|work| work.former.taken);
+        let former = self.work.iter().flat_map(|work| work.former().grants.iter().cloned());
+        let is_there = |grant: &Grant| grant.addresses.iter().any(|address| addresses.contains(address));
+        let grants: Vec<_> = former.chain([common.grant(&self.last)]).filter(is_there).collect();
+        let taken = self.work.as_ref().is_some_and(|work| work.former().taken);
         if grants.is_empty() || stays && !taken {
             return Vec::new();
         }

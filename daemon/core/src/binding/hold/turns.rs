@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::work::Work;
 use super::{Before, Hold};
 use crate::binding::persistence::Persistence;
 use crate::binding::release::LEFT;
@@ -11,6 +10,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Verdict};
 use crate::event::EventKind;
+use crate::interface::Work;
 use crate::record::Former;
 
 impl Hold {
@@ -24,7 +24,8 @@ impl Hold {
         let lease = Arc::new(lease);
         let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
         hold.recall(common, former.as_deref(), taken_off, cx);
-        (common.persistence, hold.work) = (Persistence::recovered(lease.clone()), Work::recovered(former));
+        common.persistence = Persistence::recovered(lease.clone());
+        hold.work = former.map(|former| Box::new(Work::recovered(*former)));
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
         if lost {
@@ -46,7 +47,7 @@ impl Hold {
     ) -> Self {
         let mut hold = Self::new(seek(common.plain_sender(), cx), last);
         hold.recall(common, former.as_deref(), taken_off, cx);
-        hold.work = Work::recovered(former);
+        hold.work = former.map(|former| Box::new(Work::recovered(*former)));
         hold.client.set_station(common.station());
         hold
     }

@@ -34,7 +34,7 @@ fn a_changed_address_is_stored_then_put_on_then_the_record_is_settled() {
     let (op, changes) = rig.slow.pop_front().unwrap();
     let Change::Put(id, record) = &changes[0] else { panic!("{changes:?}") };
     let former = record.former.as_ref().expect("what the interface still carries");
-    assert_eq!((record.lease.address.to_string(), former.leases[0].address.to_string()), (B.into(), A.into()));
+    assert_eq!((record.lease.address.to_string(), former.grants[0].addresses[0].to_string()), (B.into(), A.into()));
     rig.stored.insert(*id, (**record).clone());
     rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     assert_eq!(rig.on_link(), [B]);
@@ -104,7 +104,7 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
     rig.options = vec![3, 4, 192, 0, 2, 9];
     rig.run_until(1101.0);
     assert_eq!(rig.looks.len(), 1, "one change at a time");
-    assert_eq!(rig.only_record().former.as_ref().map(|former| former.leases.len()), Some(2));
+    assert_eq!(rig.only_record().former.as_ref().map(|former| former.grants.len()), Some(2));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });

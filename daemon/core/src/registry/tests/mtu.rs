@@ -120,7 +120,7 @@ fn an_mtu_that_is_kept_from_changing_is_still_the_one_that_came_with_the_add() {
     rig.restart();
     assert_eq!(rig.steps, [Step::Mtu(1400)]);
     let former = rig.only_record().former.clone().expect("what is kept there");
-    assert_eq!((former.mtu_due, former.leases[0].mtu), (false, Some(1400)));
+    assert_eq!((former.mtu_due, former.grants[0].mtu), (false, Some(1400)));
 }
 
 #[test]

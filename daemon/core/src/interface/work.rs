@@ -1,0 +1,569 @@
+//! The way of an interface from what it carries of a binding's grants to what it is to carry.
+//!
+//! Look at the LAN's link (for the MTU) → look at the interface → apply the difference → forget what was there before. One look
+//! or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so a failed or
+//! timed-out change is followed by one before anything else is changed.
+//!
+//! The kernel takes addresses of others off with the first one of their subnet. What is to be put back so is to stand in the
+//! record before it goes.
+//!
+//! Routes are put on when the address is there and the link is up. Until then they are due: after an ADD whose main plugin is
+//! not told of all, and after the link was set down, with which the kernel takes them all. That is no change that a profile
+//! could wish to keep out: the interface is to have what its lease gave it. What somebody removes from a link that is up stays
+//! away until it is set down: single routes are not listened for, as a container that runs a routing protocol would drown
+//! all else that is heard.
+//!
+//! What is wanted, and when that may be done, is the binding's to say ([`Wish`]); the effects are its, too ([`Act`]).
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+use ipnet::IpNet;
+
+use crate::backoff::Backoff;
+use crate::grant::Grant;
+use crate::link::{LinkCause, LinkView, Step};
+use crate::plan::{self, Before};
+use crate::record::Former;
+use crate::time::Instant;
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
+const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
+
+/// What a lost lease left on an interface waits this long for the store to write down the loss.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Grants of which something may be on an interface. Beyond that one is forgotten, but not the oldest: that is on it for
+/// certain, while those after it may never have come so far.
+const MAX_FORMER: usize = 4;
+
+/// Addresses of others that are put back after a change that was cut short, at most: whose namespace it is may put any number
+/// there.
+const MAX_DISPLACED: usize = 16;
+
+/// What an interface is to carry for a binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// This grant.
+    Carry(Box<Grant>),
+    /// Nothing of any grant.
+    Nothing,
+    /// What it carries, for now.
+    AsIs,
+}
+
+impl Wish {
+    fn grant(&self) -> Option<&Grant> {
+        match self {
+            Self::Carry(grant) => Some(grant),
+            Self::Nothing | Self::AsIs => None,
+        }
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Nothing, until something happens.
+    Wait,
+    /// Look at the LAN's link: no interface of it has a larger MTU.
+    LookAtParent,
+    /// Look at the interface.
+    Look,
+    /// Write the record again, with what the next change is to put back.
+    Note,
+    /// Take these steps on the interface.
+    Apply(Vec<Step>),
+}
+
+/// How things stand around the interface when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    /// The LAN is known by a link of the host.
+    pub(crate) has_parent: bool,
+    /// Another change of the interface is under way.
+    pub(crate) is_changing: bool,
+    /// The last write did not fail.
+    pub(crate) store_works: bool,
+}
+
+/// How a change ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// The interface carries what was wanted.
+    Done(Done),
+    /// The kernel refused a step that the rest can do without. To be gone on with.
+    Without(Step),
+    /// The link went down meanwhile. To be gone on with.
+    Again,
+    /// It failed.
+    Failed(LinkCause),
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// What the interface was changed for; `None`: to carry nothing.
+    pub(crate) next: Option<Box<Grant>>,
+    /// Why it is to be changed once more, after a pause.
+    pub(crate) lacks: Option<Lack>,
+    /// Its MTU is still to be set.
+    pub(crate) mtu_due: bool,
+}
+
+/// Why an interface is to be changed once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// What was taken off came back.
+    CameBack,
+    /// The MTU could not be set.
+    Mtu,
+    /// The link takes no routes yet.
+    Routes,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CameBack => "an address came back",
+            Self::Mtu => "its MTU could not be set",
+            Self::Routes => "its link takes no routes yet",
+        })
+    }
+}
+
+/// What is to be done at an interface for one binding, and how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// What the interface may carry; empty and not bare when it carries what the lease says.
+    former: Former,
+    stage: Stage,
+    backoff: Backoff,
+    retry: Option<Instant>,
+    /// Until then nothing is taken off for good while the store writes that its lease is lost.
+    patience: Option<Instant>,
+    /// Steps that the kernel refused, and that the rest can do without.
+    refused: Vec<Step>,
+    /// Something of a former grant came onto the interface during the change under way.
+    stirred: bool,
+    /// Of the routes that are due a main plugin adds the others at this moment: only those that it is not told of are put on.
+    only_late: bool,
+}
+
+/// How far it is.
+#[derive(Debug, Default)]
+enum Stage {
+    /// Nothing is under way.
+    #[default]
+    Idle,
+    /// A restart cut it short, and it goes on when it is its turn.
+    Queued,
+    /// The LAN's link is being looked at.
+    Parent,
+    /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
+    /// `came_up`: the link came up meanwhile, which the look may not have seen.
+    Looking { most: Option<u32>, asked: bool, came_up: bool },
+    /// The store is writing down what a change is to put back; then the interface is looked at once more.
+    Noting,
+    /// The interface is being changed for this grant. `short`: its MTU has to be smaller than it could be, as nobody knows
+    /// the one of the LAN's link. `routed`: with all of its routes.
+    Applying { steps: Vec<Step>, next: Option<Box<Grant>>, short: bool, routed: bool },
+}
+
+// What it may carry.
+impl Work {
+    /// Returns work that goes on where a restart cut it short, when it is its turn.
+    pub(crate) fn recovered(former: Former) -> Self {
+        Self { former, stage: Stage::Queued, ..Self::default() }
+    }
+
+    /// Returns what the interface may carry of earlier grants.
+    pub(crate) fn former(&self) -> &Former {
+        &self.former
+    }
+
+    /// Returns the same for the record, which says nothing where there is nothing.
+    pub(crate) fn recorded(&self) -> Option<Box<Former>> {
+        (self.former != Former::default()).then(|| Box::new(self.former.clone()))
+    }
+
+    /// Returns whether what the interface carries, beside its MTU, may be something else than what the lease says.
+    pub(crate) fn differs(&self) -> bool {
+        self.former.bare || !self.former.grants.is_empty()
+    }
+
+    /// Records that something of a grant may be on the interface.
+    pub(crate) fn leave_behind(&mut self, grant: Grant, bare: bool) {
+        let grants = &mut self.former.grants;
+        if !grants.iter().any(|was| plan::same(was, &grant)) {
+            grants.push(grant);
+        }
+        if grants.len() > MAX_FORMER {
+            grants.remove(1);
+        }
+        self.expect_bare(bare);
+    }
+
+    /// Records that the address of a former grant is somebody else's: it goes, whatever the profile keeps.
+    pub(crate) fn is_taken(&mut self) {
+        self.former.taken = true;
+    }
+
+    /// Records whether nothing may be on the interface, though there is a lease.
+    pub(crate) fn expect_bare(&mut self, bare: bool) {
+        self.former.bare |= bare;
+        (self.backoff, self.retry) = (Backoff::default(), None);
+        self.refused.clear();
+    }
+
+    /// Records that something of a former grant came onto the interface, which may be being changed.
+    pub(crate) fn stir(&mut self) {
+        self.stirred |= matches!(self.stage, Stage::Applying { .. });
+    }
+
+    /// Records that the MTU is still to be set.
+    pub(crate) fn size_later(&mut self) {
+        self.former.mtu_due = true;
+    }
+
+    /// Records that routes are missing, also those that a change under way has put on, and those that the kernel refused while
+    /// the link was down. `only_late`: a main plugin adds those that it is told of.
+    pub(crate) fn lacks_routes(&mut self, only_late: bool) {
+        self.only_late = only_late;
+        self.route_later();
+    }
+
+    /// Records that no routes are to be put on.
+    pub(crate) fn route_no_more(&mut self) {
+        self.former.routes_due = false;
+    }
+
+    /// Records that the link is up. A look under way may have seen it down, and nothing else would tell of it again.
+    pub(crate) fn on_up(&mut self) {
+        if let Stage::Looking { came_up, .. } = &mut self.stage {
+            *came_up = true;
+        }
+    }
+
+    fn route_later(&mut self) {
+        self.former.routes_due = true;
+        self.refused.retain(|step| !matches!(step, Step::AddRoute(_)));
+        if let Stage::Applying { routed, .. } = &mut self.stage {
+            *routed = false;
+        }
+    }
+
+    /// Returns the MTU that the way to `next` sets, before the link's own bounds.
+    fn mtu(&self, next: Option<&Grant>) -> Option<u16> {
+        let wanted = next?.mtu?;
+        let Former { grants, bare, mtu_due, .. } = &self.former;
+        let has_it = !bare && !mtu_due && grants.iter().all(|grant| grant.mtu == Some(wanted));
+        (!has_it).then_some(wanted)
+    }
+
+    /// Records what these steps put back on the interface. Returns whether there is anything new.
+    fn displace(&mut self, steps: &[Step], next: Option<&Grant>) -> bool {
+        let is_ours = |address: &IpNet| next.into_iter().chain(&self.former.grants).any(|own| own.has(address.addr()));
+        let stays = |address: &IpNet| !steps.contains(&Step::RemoveAddress(*address));
+        let put_on = steps.iter().filter_map(|step| match step {
+            Step::AddAddress(address) if stays(address) => Some(*address),
+            Step::AddAddress(_) => None,
+            Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => None,
+        });
+        let is_known = |address: &IpNet| self.former.displaced.contains(address);
+        let room = MAX_DISPLACED.saturating_sub(self.former.displaced.len());
+        let new: Vec<_> = put_on.filter(|address| !is_ours(address) && !is_known(address)).take(room).collect();
+        self.former.displaced.extend(&new);
+        !new.is_empty()
+    }
+
+    /// Returns those of these addresses that a change which was cut short put on in the place of what it was to put back.
+    fn makeshifts(&self, addresses: &[IpNet]) -> Vec<IpNet> {
+        let displaced = &self.former.displaced;
+        let is_one = |there: &&IpNet| {
+            there.prefix_len() == there.max_prefix_len()
+                && !displaced.contains(there)
+                && displaced.iter().any(|a| a.addr() == there.addr())
+        };
+        addresses.iter().filter(is_one).copied().collect()
+    }
+
+    /// Returns the former grants of which something came back while the interface was changed for `next`: it may be there now.
+    fn back(&mut self, next: Option<&Grant>, addresses: &[IpNet]) -> Vec<Grant> {
+        let stirred = std::mem::take(&mut self.stirred);
+        let is_next = |grant: &Grant| next.is_some_and(|next| next.addresses == grant.addresses);
+        let is_there = |grant: &Grant| grant.addresses.iter().any(|address| addresses.contains(address));
+        let is_back = |grant: &&Grant| !is_next(grant) && (stirred || is_there(grant));
+        self.former.grants.iter().filter(is_back).cloned().collect()
+    }
+}
+
+// How far it is.
+impl Work {
+    /// Returns whether something is under way, or waits for its turn.
+    pub(crate) fn busy(&self) -> bool {
+        !matches!(self.stage, Stage::Idle)
+    }
+
+    /// Returns whether a look at the interface or a change of it is under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. })
+    }
+
+    /// Lets it wait for its turn among all that a restart goes on with.
+    pub(crate) fn await_turn(&mut self) {
+        self.stage = Stage::Queued;
+    }
+
+    /// Returns whether it waits for that.
+    pub(crate) fn awaits_turn(&self) -> bool {
+        matches!(self.stage, Stage::Queued)
+    }
+
+    /// Takes its turn. Returns whether it waited for that.
+    pub(crate) fn take_turn(&mut self) -> bool {
+        let waited = self.awaits_turn();
+        if waited {
+            self.stage = Stage::Idle;
+        }
+        waited
+    }
+
+    /// Drops what was under way, or waited for its turn: it begins anew.
+    pub(crate) fn drop_stage(&mut self) {
+        self.stage = Stage::Idle;
+    }
+
+    /// Goes on after the store has written, or has failed to.
+    pub(crate) fn noted(&mut self) {
+        if matches!(self.stage, Stage::Noting) {
+            self.stage = Stage::Idle;
+        }
+    }
+
+    /// Records that a daemon which came now would take the lost lease up again: what it left waits for the store.
+    pub(crate) fn await_note(&mut self, now: Instant) {
+        self.patience = Some(now + PATIENCE);
+    }
+
+    /// Returns whether it waits for that.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patience.is_some()
+    }
+
+    /// Returns when it is tried again, or waits no longer.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry.into_iter().chain(self.patience).min()
+    }
+
+    /// Tries again what failed, or waits no longer, when its time has come. Returns whether it has.
+    pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
+        let is_due = |at: &mut Instant| now >= *at;
+        let (retries, hurries) = (self.retry.take_if(is_due), self.patience.take_if(is_due));
+        retries.or(hurries).is_some()
+    }
+
+    /// Returns whether it may go on now.
+    pub(crate) fn may_go_on(&self, now: Instant) -> bool {
+        !self.busy() && self.retry.is_none_or(|at| now >= at)
+    }
+
+    /// Tries again after a pause. Returns how long that is.
+    pub(crate) fn try_later(&mut self, lack: Option<Lack>, now: Instant, rng: &mut Rng) -> Duration {
+        let only_mtu = lack.map_or(!self.differs(), |lack| lack == Lack::Mtu);
+        self.backoff.fail();
+        let pause = self.backoff.pause(if only_mtu { LONGEST_MTU_PAUSE } else { LONGEST_PAUSE }, rng);
+        self.retry = Some(now + pause);
+        pause
+    }
+
+    /// Returns whether nothing is left to be done, nor anything there that is to be known later. `kept`: the lease's grant, where
+    /// the interface keeps what it carries; `has_lease`: there is one.
+    pub(crate) fn is_settled(&self, wish: &Wish, kept: Option<&Grant>, has_lease: bool) -> bool {
+        if !self.former.displaced.is_empty() || (self.former.routes_due && has_lease) {
+            return false;
+        }
+        let next = match wish {
+            Wish::Nothing => return self.former.grants.is_empty(),
+            Wish::Carry(grant) => Some(&**grant),
+            Wish::AsIs => kept,
+        };
+        next.is_some_and(|next| {
+            let same = self.former.grants.iter().all(|was| plan::same(was, next));
+            let kept_too = kept.is_none_or(|kept| plan::same(kept, next));
+            !self.former.bare && same && kept_too && self.mtu(Some(next)).is_none()
+        })
+    }
+
+    /// Goes on with what is wanted. `is_there`: the address was seen on the interface.
+    pub(crate) fn go_on(&mut self, wish: &Wish, is_there: bool, has_parent: bool) -> Act {
+        if *wish == Wish::AsIs {
+            return Act::Wait;
+        }
+        let resizes = self.mtu(wish.grant()).is_some();
+        if !(self.differs() || resizes || is_there || !self.former.displaced.is_empty()) {
+            return Act::Wait;
+        }
+        match has_parent && resizes {
+            true => self.look_at_parent(),
+            false => self.look(None, false),
+        }
+    }
+
+    fn look_at_parent(&mut self) -> Act {
+        self.stage = Stage::Parent;
+        Act::LookAtParent
+    }
+
+    fn look(&mut self, most: Option<u32>, asked: bool) -> Act {
+        self.stage = Stage::Looking { most, asked, came_up: false };
+        Act::Look
+    }
+
+    /// Goes on after a look. Fails where the interface could not be looked at.
+    pub(crate) fn on_inspected(
+        &mut self,
+        result: Result<LinkView, LinkCause>,
+        wish: Wish,
+        around: Around,
+    ) -> Result<Act, LinkCause> {
+        match (std::mem::take(&mut self.stage), result) {
+            (Stage::Parent, parent) => Ok(self.look(parent.ok().map(|view| view.mtu), true)),
+            (Stage::Looking { most, asked, came_up: true }, Ok(view)) if !view.up => Ok(self.look(most, asked)),
+            (Stage::Looking { most, asked, .. }, Ok(view)) => Ok(self.change(&view, (most, asked), wish, around)),
+            (Stage::Looking { .. }, Err(cause)) => Err(cause),
+            (stage @ (Stage::Idle | Stage::Queued | Stage::Noting | Stage::Applying { .. }), result) => {
+                tracing::warn!(?stage, ?result, "a look that was not asked for");
+                Ok(Act::Wait)
+            }
+        }
+    }
+
+    /// Changes the interface from what was seen there. A grant that came during the look may have an MTU for which the LAN's
+    /// link is to be looked at first.
+    fn change(&mut self, view: &LinkView, (most, asked): (Option<u32>, bool), wish: Wish, around: Around) -> Act {
+        // If an ADD that takes this binding's place is clearing the interface, and comes to nothing, this goes on after it.
+        if around.is_changing {
+            return Act::Wait;
+        }
+        let next = match wish {
+            Wish::Carry(grant) => Some(grant),
+            Wish::Nothing => None,
+            Wish::AsIs => return Act::Wait,
+        };
+        let makeshifts = self.makeshifts(&view.addresses);
+        let addresses: Vec<_> = view.addresses.iter().filter(|there| !makeshifts.contains(there)).copied().collect();
+        let mtu = self.mtu(next.as_deref());
+        if mtu.is_some() && around.has_parent && !asked {
+            return self.look_at_parent();
+        }
+        let short = asked && most.is_none() && mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
+        let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
+        let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
+        let differs = self.differs();
+        let is_there = |next: &Grant| next.addresses.iter().all(|address| addresses.contains(address));
+        let is_on = next.as_deref().is_some_and(|next| differs || is_there(next));
+        let (bare, unrouted) = (self.former.bare, self.former.routes_due);
+        let before = Before { grants: &self.former.grants, bare, unrouted, addresses: &addresses };
+        let mut steps = match differs || (unrouted && is_on && view.up) {
+            true => plan::difference(&before, next.as_deref()),
+            false => Vec::new(),
+        };
+        if let (Some(grant), false, true) = (&next, differs, self.only_late) {
+            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !grant.is_beyond(route.via)));
+        }
+        // The kernel takes no route on a link that is down.
+        let routes = steps.len();
+        steps.retain(|step| view.up || !matches!(step, Step::AddRoute(_)));
+        let (put_off, routed) = (steps.len() < routes, view.up && (is_on || next.is_none()));
+        let displaced = self.former.displaced.iter().filter(|address| !addresses.contains(address));
+        let back: Vec<_> = displaced.copied().map(Step::AddAddress).filter(|step| !steps.contains(step)).collect();
+        let steps = resize.into_iter().chain(steps).chain(back);
+        let steps = steps.chain(makeshifts.into_iter().map(Step::RemoveAddress));
+        let steps: Vec<_> = steps.filter(|step| !self.refused.contains(step)).collect();
+        // What is waited for is an event, not a look.
+        if steps.is_empty() && !differs && !routed && !self.former.mtu_due {
+            return Act::Wait;
+        }
+        if put_off {
+            self.route_later();
+        }
+        if self.displace(&steps, next.as_deref()) && around.store_works {
+            self.stage = Stage::Noting;
+            return Act::Note;
+        }
+        self.stage = Stage::Applying { steps: steps.clone(), next, short, routed };
+        Act::Apply(steps)
+    }
+
+    /// Goes on after a change, of which so many steps were taken; `None`: it was dropped. `current`: the grant of the lease that
+    /// there is by now.
+    pub(crate) fn on_applied(
+        &mut self,
+        taken: usize,
+        result: Result<LinkView, LinkCause>,
+        current: Option<&Grant>,
+    ) -> Option<Changed> {
+        match (std::mem::take(&mut self.stage), result) {
+            (Stage::Applying { next, short, routed, .. }, Ok(view)) => {
+                Some(Changed::Done(self.applied(next, (short, routed), &view.addresses, current)))
+            }
+            (Stage::Applying { steps, routed, .. }, Err(cause)) => {
+                Some(match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
+                    Some(Step::AddRoute(_)) if !routed => Changed::Again,
+                    Some(step) => {
+                        self.refused.push(step.clone());
+                        Changed::Without(step)
+                    }
+                    None => Changed::Failed(cause),
+                })
+            }
+            (stage @ (Stage::Idle | Stage::Queued | Stage::Parent | Stage::Looking { .. } | Stage::Noting), result) => {
+                tracing::warn!(?stage, ?result, "a change that was not asked for");
+                None
+            }
+        }
+    }
+
+    fn applied(
+        &mut self,
+        next: Option<Box<Grant>>,
+        (short, routed): (bool, bool),
+        addresses: &[IpNet],
+        current: Option<&Grant>,
+    ) -> Done {
+        // Of a lease that was lost meanwhile it is not known here whether somebody else uses its address.
+        let of_both = |is_like: fn(&Grant, &Grant) -> bool| matches!((&next, current), (Some(next), Some(current)) if is_like(next, current));
+        let still = of_both(|next, current| next.addresses.iter().all(|address| current.has(address.addr())));
+        let agrees = of_both(plan::same);
+        let refused = self.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
+        let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
+        let routes_due = self.former.routes_due && !routed;
+        let again = self.back(next.as_deref(), addresses);
+        let comes_back = !again.is_empty();
+        let taken = self.former.taken && (comes_back || next.is_some() && !still);
+        let left = next.as_deref().filter(|_| !agrees).cloned();
+        let grants = again.into_iter().chain(left).collect();
+        self.former = Former { grants, bare, taken, mtu_due, routes_due, ..Former::default() };
+        let lacks = match (comes_back, mtu_due) {
+            (true, _) => Some(Lack::CameBack),
+            (false, true) => Some(Lack::Mtu),
+            (false, false) => routes_due.then_some(Lack::Routes),
+        };
+        Done { next, lacks, mtu_due }
+    }
+}
+
+/// Returns whether the rest of a change makes sense without a step that the kernel refused: one bad route of a server's is no
+/// reason to keep an old address.
+fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
+    let refused = matches!(cause, LinkCause::Refused { doing, .. } if *doing == step.doing());
+    refused && matches!(step, Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_))
+}
+
+#[cfg(test)]
+mod tests;
