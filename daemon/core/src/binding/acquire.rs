@@ -167,6 +167,8 @@ impl Acquire {
         if common.exchange.is_closed() && self.client.is_to_discover(cx.now.boot) && !self.may_try(common, cx)? {
             return SAME;
         }
+        common.keep_if_free(&mut self.client, cx);
+        self.recall_taken(cx.now.boot);
         let from = told::sender(&event);
         let mut output = self.client.handle(cx.now.boot, event);
         common.tell_refused(from, &output, cx);

@@ -152,6 +152,7 @@ impl Hold {
         let before = self.before();
         let from = told::sender(&event);
         self.tell_addressed(common, cx);
+        common.keep_if_free(&mut self.client, cx);
         let mut output = self.client.handle(cx.now.boot, event);
         common.tell_refused(from, &output, cx);
         let loss = self.refuses(common, &mut output, before.used, cx);

@@ -12,6 +12,7 @@
 //! The second are two servers with one pool that do not know of each other. What the holder says to its own this one never
 //! hears, and it would offer the address for ever: it has to be told. The DECLINE bears its server identifier, so that no other
 //! server takes it for its own (RFC 2131 §4.3.3), and our chaddr and client identifier, so that it is about our lease there.
+//! Where the holder has lost the address by the time of the ACK, it is kept.
 //! Of a pair that shares its leases both would obey; but such a pair does not offer what it has leased.
 //!
 //! A RELEASE or a DECLINE of an address that a live binding has is not sent: a server that goes by chaddr, or by the address
@@ -63,6 +64,15 @@ impl Common {
         Some(Taken { tenant, lease: lease.clone(), granted })
     }
 
+    /// Has an offer kept after all that was to be declined with its ACK, if nobody else here has its address any more.
+    pub(super) fn keep_if_free(&self, client: &mut Client, cx: &Cx<'_>) {
+        if let Some((address, true)) = client.requesting()
+            && self.tenant(address, cx).is_none()
+        {
+            client.is_taken_here_no_more();
+        }
+    }
+
     /// Returns whether a server would give it that cannot know of the holder's lease.
     pub(super) fn is_foreign(&self, taken: &Taken) -> bool {
         taken.tenant.chaddr != self.identity.chaddr && taken.tenant.server != taken.lease.server
@@ -110,10 +120,11 @@ impl Common {
 
 /// Has an offer declined with its ACK, or a lease at once: its server cannot hear of the holder in another way.
 pub(super) fn decline_foreign(client: &mut Client, taken: &Taken, output: &mut Output, now: Instant) {
-    let Output { frames, verdict, listen, .. } = client.handle(now, Event::Conflict { by: taken.tenant.chaddr });
-    output.frames.extend(frames);
-    output.listen = listen;
-    if taken.granted {
-        output.verdict = verdict;
+    let by = taken.tenant.chaddr;
+    if !taken.granted {
+        return client.is_taken_here(by);
     }
+    let Output { frames, verdict, listen, .. } = client.handle(now, Event::Conflict { by });
+    output.frames.extend(frames);
+    (output.verdict, output.listen) = (verdict, listen);
 }

@@ -89,8 +89,8 @@ impl Client {
                     return Err(Refusal::OtherServer { server, asked: offer.server }.into());
                 }
                 self.settle(now, &message, udp, began, Some(offer), out)?;
-                if let (Some(by), Some(lease)) = (taken, self.state.lease().cloned()) {
-                    self.decline(now, lease, by, out);
+                if let (Some(taken), Some(lease)) = (taken, self.state.lease().cloned()) {
+                    self.decline(now, lease, taken.by(), out);
                 }
                 Ok(())
             }

@@ -31,7 +31,7 @@ use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;
 pub use self::state::{Silence, StateName};
-use self::state::{State, Transaction};
+use self::state::{State, Transaction, UsedBy};
 pub use self::tally::Tally;
 use self::tally::UNTRIED;
 use self::timing::{Phase, Timer};
@@ -524,13 +524,13 @@ impl Client {
     /// Somebody else uses the address. One that is asked for is declined when it is granted (RFC 2131 figure 5), one
     /// that is held at once.
     fn on_conflict(&mut self, now: Instant, by: Mac, out: &mut Output) {
-        self.set_taken(Some(by));
+        self.set_taken(Some(UsedBy::Station(by)));
         if let Some(lease) = self.state.lease().cloned() {
             self.decline(now, lease, by, out);
         }
     }
 
-    fn set_taken(&mut self, by: Option<Mac>) {
+    fn set_taken(&mut self, by: Option<UsedBy>) {
         if let State::Requesting { taken, .. } = &mut self.state {
             *taken = by;
         }

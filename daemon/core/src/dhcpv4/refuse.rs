@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::extend::{Extension, Step};
 use super::message::Hop;
-use super::state::{State, Transaction};
+use super::state::{State, Transaction, UsedBy};
 use super::timing::{self, RECEIVE_WINDOW};
 use super::{Client, Event, Output};
 use crate::time::Instant;
+use crate::wire::Mac;
 
 /// A lease that its server granted or extended so shortly before is not extended once more.
 const RECENT: Duration = Duration::from_secs(10);
@@ -52,6 +53,19 @@ impl Client {
         self.asked = None;
         self.count().requested = None;
         self.handle(now, Event::Clock)
+    }
+
+    /// Has the address that is being asked for declined when it is granted: another client of this host has it, by Ethernet
+    /// address.
+    pub fn is_taken_here(&mut self, by: Mac) {
+        self.set_taken(Some(UsedBy::Here(by)));
+    }
+
+    /// Has it kept after all: that other client has it no more.
+    pub fn is_taken_here_no_more(&mut self) {
+        if matches!(self.state, State::Requesting { taken: Some(UsedBy::Here(_)), .. }) {
+            self.set_taken(None);
+        }
     }
 
     /// Returns the pause before the next DISCOVER where no caller waits.

@@ -18,7 +18,7 @@ pub(crate) enum State {
     /// DISCOVER is out. An offer of another address than the wanted one, `second`, waits for a better one until then.
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
     /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined.
-    Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<Mac> },
+    Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<UsedBy> },
     /// An earlier lease is to be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
     /// REQUEST in INIT-REBOOT form is out. `nak`: what another server than the lease's said.
@@ -71,6 +71,24 @@ impl StateName {
 impl fmt::Display for StateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Who uses an address that is asked for, by Ethernet address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum UsedBy {
+    /// A station that was heard.
+    Station(Mac),
+    /// Another client of this host, which may lose it yet.
+    Here(Mac),
+}
+
+impl UsedBy {
+    /// Returns the Ethernet address.
+    pub(crate) fn by(self) -> Mac {
+        match self {
+            Self::Station(by) | Self::Here(by) => by,
+        }
     }
 }
 

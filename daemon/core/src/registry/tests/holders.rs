@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Profile, Wanted};
+use crate::dhcpv4::profile::{Detection, Profile, Wanted};
 use crate::effect::{Add, Adoptee, Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::ClientId;
@@ -282,6 +282,38 @@ fn an_address_of_a_holder_that_another_server_offers_is_declined_to_that_server_
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
     assert_eq!(rig.codes(), [1, 3, 4, 1, 3], "the holder has nothing to say to it");
     assert_eq!((rig.declined_to, rig.state("a")), (Some(OTHER_SERVER), vec!["BOUND"]));
+}
+
+#[test]
+fn an_address_whose_holder_loses_it_while_it_is_asked_for_is_kept() {
+    for detection in [Detection::Optimistic, Detection::Strict, Detection::Off] {
+        let mut rig = one();
+        rig.granted.clear();
+        (rig.server_id, rig.server, rig.profile.detection) = (OTHER_SERVER, Server::OffersOnly, detection);
+        let add = rig.add("b", 2, "b");
+        assert_eq!(rig.codes(), [1, 3], "to be declined");
+        rig.del("a");
+        rig.server = Server::Up;
+        rig.run_until(1035.0);
+        assert_eq!((rig.address_of(add), rig.count_of(4)), (FIRST, 0), "{detection:?}");
+        assert_eq!(rig.state("b"), ["BOUND"]);
+    }
+}
+
+#[test]
+fn an_address_that_a_station_was_heard_to_use_is_declined_though_its_holder_here_is_gone() {
+    let mut rig = one();
+    rig.granted.clear();
+    (rig.server_id, rig.server) = (OTHER_SERVER, Server::OffersOnly);
+    let add = rig.add("b", 2, "b");
+    let (other, own) = (Mac([2, 0, 0, 0, 9, 9]), Mac([2, 0, 0, 0, 1, 2]));
+    rig.del("a");
+    rig.run_until(1021.5);
+    let answer = Arp::request(other, FIRST, Ipv4Addr::UNSPECIFIED);
+    rig.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..answer });
+    rig.server = Server::Up;
+    rig.run_until(1035.0);
+    assert_eq!((rig.address_of(add), rig.declined_to), (Ipv4Addr::new(192, 0, 2, 51), Some(OTHER_SERVER)));
 }
 
 #[test]
