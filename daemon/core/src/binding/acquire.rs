@@ -21,7 +21,7 @@ pub(crate) use self::begin::Known;
 use self::survey::Reason;
 use super::guard::Waits;
 use super::holders::{Stand, Standing};
-use super::tenancy::claim_of;
+use super::tenancy::{claim_of, claim_of_user};
 use super::{Common, Cx, Found, Living, Next, Report, SAME, Want, told};
 use crate::conflict;
 use crate::dhcpv4::lease::Lease;
@@ -338,10 +338,13 @@ impl Living for Acquire {
         self.is_wanted()
     }
 
+    /// A container that is adopted has its address, whatever its server says yet.
     fn standing(&self, now: Instant) -> Standing {
+        let used = self.insists.filter(|_| self.adopts && !self.taken_off && self.is_wanted()).map(claim_of_user);
+        let claim = claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
         Standing {
             stage: if self.is_wanted() { Stand::Acquiring } else { Stand::Leaving },
-            claim: claim_of(&self.client, now).filter(|_| self.stage != Stage::Over),
+            claim: claim.or(used).filter(|_| self.stage != Stage::Over),
         }
     }
 

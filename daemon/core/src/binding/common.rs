@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::guard::Guard;
-use super::holders::Stand;
+use super::holders::{Claim, Stand};
 use super::persistence::Persistence;
 use super::told::Told;
 use super::{Cx, Report};
@@ -157,7 +157,7 @@ impl Common {
             return false;
         };
         let held = cx.holders.standing(holder).filter(|standing| standing.stage == Stand::Held);
-        let has = held.and_then(|standing| standing.claim).filter(|claim| claim.granted);
+        let has = held.and_then(|standing| standing.claim).filter(Claim::is_granted);
         has.is_none_or(|claim| Some(claim.address) == own)
     }
 

@@ -46,8 +46,25 @@ pub(crate) struct Claim {
     pub(crate) server: Ipv4Addr,
     /// When it ends; `None`: never.
     pub(crate) ends: Option<Instant>,
-    /// It was granted. Else a server is being asked for it.
-    pub(crate) granted: bool,
+    pub(crate) basis: Basis,
+}
+
+impl Claim {
+    /// Returns whether a server granted the address.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.basis == Basis::Granted
+    }
+}
+
+/// What a claim rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// A server is being asked for it.
+    Asked,
+    /// Its container has run with it since before this daemon knew of either, and a server is asked to confirm that.
+    Used,
+    /// A server granted it.
+    Granted,
 }
 
 /// The live holder of an address.
@@ -56,8 +73,8 @@ pub(crate) struct Tenant {
     pub(crate) id: BindingId,
     pub(crate) attachment: Arc<Attachment>,
     pub(crate) chaddr: Mac,
-    /// The server that granted the address.
-    pub(crate) server: Ipv4Addr,
+    /// The server that granted the address, as far as is known.
+    pub(crate) server: Option<Ipv4Addr>,
 }
 
 /// What is known of one binding.
@@ -103,7 +120,7 @@ impl Holders {
             }
         }
         let has = |standing: Standing| {
-            let granted = standing.claim.filter(|claim| claim.granted && standing.stage == Stand::Held);
+            let granted = standing.claim.filter(|claim| claim.is_granted() && standing.stage == Stand::Held);
             granted.map(|claim| claim.address)
         };
         if has(standing).is_some() && before.and_then(has) != has(standing) {
@@ -140,11 +157,16 @@ impl Holders {
         self.known.get(&id).map(|known| known.standing)
     }
 
-    /// Returns who has an address of a LAN, beside one binding: the first that lives and was granted it.
+    /// Returns who has an address of a LAN, beside one binding: the first that lives and was granted it, or uses it.
     pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
         self.claims(lan, address).find_map(|(id, known, claim)| {
-            let has = claim.granted && known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
-            let (attachment, chaddr, server) = (&known.attachment, known.chaddr, claim.server);
+            let has = known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
+            let server = match claim.basis {
+                Basis::Asked => return None,
+                Basis::Used => None,
+                Basis::Granted => Some(claim.server),
+            };
+            let (attachment, chaddr) = (&known.attachment, known.chaddr);
             (has && id != but).then(|| Tenant { id, attachment: attachment.clone(), chaddr, server })
         })
     }
@@ -152,7 +174,7 @@ impl Holders {
     /// Returns whether a live binding with this chaddr, beside one, is asking a server for an address at this moment.
     pub(crate) fn is_asked_for(&self, lan: &Lan, address: Ipv4Addr, chaddr: Mac, but: BindingId) -> bool {
         self.claims(lan, address).any(|(id, known, claim)| {
-            id != but && !claim.granted && known.chaddr == chaddr && known.standing.stage.is_live()
+            id != but && !claim.is_granted() && known.chaddr == chaddr && known.standing.stage.is_live()
         })
     }
 
@@ -163,7 +185,7 @@ impl Holders {
             let mut last: BTreeMap<Ipv4Addr, (bool, Option<Instant>, BindingId)> = BTreeMap::new();
             for (address, id) in claims {
                 let known = self.known.get(id).map(|known| known.standing).filter(|known| known.stage.is_live());
-                let Some(claim) = known.and_then(|known| known.claim).filter(|claim| claim.granted) else { continue };
+                let Some(claim) = known.and_then(|known| known.claim).filter(Claim::is_granted) else { continue };
                 // One without end is the last.
                 let mut own = (claim.ends.is_none(), claim.ends, *id);
                 if let Some(other) = last.get_mut(address) {

@@ -15,12 +15,14 @@
 //! Where the holder has lost the address by the time of the ACK, it is kept.
 //! Of a pair that shares its leases both would obey; but such a pair does not offer what it has leased.
 //!
+//! A container that is being adopted has its address, too. Which server granted it is not known, so it is never declined.
+//!
 //! A RELEASE or a DECLINE of an address that a live binding has is not sent: a server that goes by chaddr, or by the address
 //! alone, would end that one's lease.
 
 use std::net::Ipv4Addr;
 
-use super::holders::{Claim, Tenant};
+use super::holders::{Basis, Claim, Tenant};
 use super::{Common, Cx};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
@@ -37,7 +39,13 @@ pub(super) struct Taken {
 
 /// Returns the claim on a lease's address.
 pub(super) fn claim_to(lease: &Lease, granted: bool) -> Claim {
-    Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), granted }
+    let basis = if granted { Basis::Granted } else { Basis::Asked };
+    Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), basis }
+}
+
+/// Returns the claim on an address that a container has run with.
+pub(super) fn claim_of_user(address: Ipv4Addr) -> Claim {
+    Claim { address, server: Ipv4Addr::UNSPECIFIED, ends: None, basis: Basis::Used }
 }
 
 /// Returns the claim on the address that a client has, or asks for.
@@ -75,7 +83,12 @@ impl Common {
 
     /// Returns whether a server would give it that cannot know of the holder's lease.
     pub(super) fn is_foreign(&self, taken: &Taken) -> bool {
-        taken.tenant.chaddr != self.identity.chaddr && taken.tenant.server != taken.lease.server
+        self.is_strange_to(taken.lease.server, &taken.tenant)
+    }
+
+    /// Returns whether a server cannot know of a holder's lease.
+    fn is_strange_to(&self, server: Ipv4Addr, tenant: &Tenant) -> bool {
+        tenant.chaddr != self.identity.chaddr && tenant.server.is_some_and(|granted_by| granted_by != server)
     }
 
     pub(super) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
@@ -92,7 +105,7 @@ impl Common {
     /// Returns whether a lease may be declined: nobody else here has its address, or one that its server cannot know of.
     pub(super) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
-        if tenant.chaddr != self.identity.chaddr && tenant.server != lease.server {
+        if self.is_strange_to(lease.server, &tenant) {
             return true;
         }
         self.tell_unsent("DECLINE", lease, &tenant, cx);

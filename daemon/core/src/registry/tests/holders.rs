@@ -452,3 +452,36 @@ fn a_container_is_not_adopted_with_the_address_of_another() {
     assert_eq!(rig.not_adopted(), ["lan/b/eth0: lan/a/eth0 has 192.0.2.50: delete that attachment first"]);
     assert_eq!((rig.sent.len(), rig.state("a")), (0, vec!["BOUND"]));
 }
+
+#[test]
+fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.one_for_all, rig.server) = (3600, true, Server::Silent);
+    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
+    rig.addresses.push(address.into());
+    rig.profile.detection = Detection::Strict;
+    let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    assert_eq!(rig.codes(), [3], "nobody confirms it yet");
+    rig.server = Server::OffersOnly;
+    let add = rig.add("c", 3, "c");
+    assert_eq!(rig.codes(), [3, 1], "not asked for");
+    rig.server = Server::Up;
+    rig.run_until(1100.0);
+    assert_eq!((rig.state("b"), rig.held_by(add)), (vec!["BOUND"], (FIRST, "b".to_owned(), None)));
+    assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
+}
+
+#[test]
+fn an_address_that_another_server_offers_is_not_declined_while_its_container_is_being_adopted() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.server, rig.server_id) = (3600, Server::Silent, OTHER_SERVER);
+    let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
+    rig.addresses.push(address.into());
+    let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees });
+    rig.server = Server::OffersOnly;
+    rig.add("c", 3, "c");
+    rig.run_until(1000.5);
+    assert_eq!((rig.count_of(4), rig.count_of(3)), (0, 1), "which server granted it is not known: {:?}", rig.codes());
+}
