@@ -256,14 +256,19 @@ impl World {
 
     /// A client is refused its lease. The NAK of a rogue is obeyed only when the lease's own server has had its time to answer,
     /// which is a second at least.
+    ///
+    /// An event that the store refused is told to it again, and says no more than the first time.
     pub(super) fn judge_refusal(&mut self, event: &LeaseEvent) {
+        let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
+        if !by_nak || self.refusals.contains(event) {
+            return;
+        }
+        self.refusals.push(event.clone());
         let concerned = self.actors.iter().find(|actor| actor.attachment == event.attachment);
         let Some(who) = concerned.map(|actor| (actor.lan, actor.client_key())) else {
             return;
         };
-        let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
-        let refused = by_nak && self.refused_by_rogue.contains(&who);
-        if !refused {
+        if !self.refused_by_rogue.contains(&who) {
             return;
         }
         self.stats.count("leases that a rogue ended");

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::event::Event as LeaseEvent;
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
@@ -194,6 +195,8 @@ pub(crate) struct World {
     claims: Claims,
     /// Clients whose last NAK was a rogue's.
     refused_by_rogue: BTreeSet<(usize, ClientKey)>,
+    /// Leases that were lost to a NAK, as the daemon told of them.
+    refusals: Vec<LeaseEvent>,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
     /// Leases that servers granted to REQUESTs which named none of them.
@@ -274,6 +277,7 @@ impl World {
             squatted: Squatted::new(&plan),
             claims: Claims::default(),
             refused_by_rogue: BTreeSet::new(),
+            refusals: Vec::new(),
             left: BTreeMap::new(),
             unnamed: BTreeMap::new(),
             granted: BTreeMap::new(),
