@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use leasehold_core::dhcpv4::profile::Detection;
-use leasehold_core::effect::{Answer, Call, ExchangeId, RequestId};
+use leasehold_core::effect::{Answer, Call, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::identity::Attachment;
+use leasehold_core::record::Change;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, arp};
@@ -43,6 +45,10 @@ pub(super) struct Claims {
     proxies: BTreeSet<(usize, Mac)>,
     /// What was claimed as it was offered.
     claimed: BTreeSet<(usize, Ipv4Addr)>,
+    /// Whose leases a transaction under way holds.
+    writing: BTreeMap<OpId, Vec<Attachment>>,
+    /// Whose leases the store has refused at this very moment: their ADDs are undone.
+    refused: Vec<Attachment>,
     /// DECLINEs of an ADD under way.
     declines: BTreeMap<Who, u32>,
     /// DECLINEs of a LAN since somebody last got an address there, and when the last was.
@@ -147,10 +153,32 @@ impl World {
         Some((actor.lan, self.kernel.link(actor.at?)?.mac, actor.client_key()))
     }
 
-    /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, before it was found
-    /// out that its claims prove nothing.
+    /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller or by
+    /// the store, before it was found out that its claims prove nothing. Until then they count (RFC 5227 §2.1.1).
     pub(super) fn is_unproven(&self, who: &Who) -> bool {
-        self.plan.proxy && !self.adds(who)
+        let refused = |actor: &&Actor| self.claims.refused.contains(&actor.attachment);
+        let is_undone = self.actors.iter().filter(refused).any(|actor| self.who(actor).as_ref() == Some(who));
+        self.plan.proxy && (is_undone || !self.adds(who))
+    }
+
+    /// The core hands leases to the store.
+    pub(super) fn store_asked(&mut self, op: OpId, changes: &[Change]) {
+        let whose = |change: &Change| match change {
+            Change::Put(_, record) => Some(record.attachment.clone()),
+            Change::Remove(_) | Change::Note(_) => None,
+        };
+        self.claims.writing.insert(op, changes.iter().filter_map(whose).collect());
+    }
+
+    /// The core is about to hear what became of that.
+    pub(super) fn store_answers(&mut self, op: OpId, outcome: &Outcome) {
+        let whose = self.claims.writing.remove(&op).unwrap_or_default();
+        self.claims.refused = if let Outcome::Persisted(Err(_)) = outcome { whose } else { Vec::new() };
+    }
+
+    /// The core has heard it.
+    pub(super) fn store_heard(&mut self) {
+        self.claims.refused.clear();
     }
 
     /// An ADD begins: what was heard before says nothing to it.
@@ -191,5 +219,7 @@ impl World {
         self.claims.told.clear();
         self.claims.declines.clear();
         self.claims.row.clear();
+        self.claims.writing.clear();
+        self.claims.refused.clear();
     }
 }

@@ -240,7 +240,8 @@ impl World {
         if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
             self.fail(breach.rule, breach.detail);
         }
-        if let Effect::Persist { changes, .. } = &effect {
+        if let Effect::Persist { op, changes } = &effect {
+            self.store_asked(*op, changes);
             for change in changes {
                 if let Change::Note(event) = change {
                     self.judge_refusal(event);
@@ -294,7 +295,9 @@ impl World {
         self.note(|| format!("> {op:?} {outcome:?}"));
         self.watch.done(op, &outcome, exchange);
         self.store.heard(op);
+        self.store_answers(op, &outcome);
         self.feed(Input::Done { op, outcome });
+        self.store_heard();
     }
 
     /// Tells the core of a frame.
