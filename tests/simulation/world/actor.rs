@@ -59,6 +59,9 @@ pub(crate) struct Actor {
     pub(crate) plugged: WallTime,
     /// When its last namespace went without a DEL.
     pub(crate) died: Option<Micros>,
+    /// When its container began, and when the one before was gone.
+    pub(crate) began: Micros,
+    pub(crate) ended: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
     pub(crate) order: Micros,
 }
@@ -207,6 +210,8 @@ impl Actor {
             stays_off: false,
             plugged: WallTime::from_epoch(Duration::ZERO),
             died: None,
+            began: 0,
+            ended: None,
             order: 0,
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::event::{Event as LeaseEvent, EventKind};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
@@ -149,8 +150,14 @@ impl World {
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,
             Failure::Link { .. } => !intact,
-            // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest.
-            Failure::TimedOut { .. } => self.plan.detection == Detection::Strict,
+            // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest. So does the wait for an
+            // address that another has, which may come in its last moment.
+            Failure::TimedOut { .. } => {
+                let told = (EventKind::AddressHeld, &actor.attachment);
+                let is_told = |event: &LeaseEvent| (event.kind, &event.attachment) == told;
+                let waited = self.has_namesake(index) && self.store.events.iter().any(is_told);
+                self.plan.detection == Detection::Strict || waited
+            }
             Failure::AddressHeld { .. } => self.has_namesake(index),
             Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if self.has_claims() => {
                 true
@@ -176,11 +183,16 @@ impl World {
         }
     }
 
-    /// Returns whether another actor has, or had a moment ago, a container that servers do not tell apart from this one's.
+    /// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this
+    /// one's. What ended meanwhile had its address for a part of that time, and an ADD that is refused that again and again asks
+    /// with growing pauses.
     fn has_namesake(&self, index: usize) -> bool {
         let known = |actor: &Actor| (actor.lan, self.known_as(&actor.client_id, actor.mac));
-        let lives =
-            |actor: &Actor| actor.phase != Phase::Idle || actor.died.is_some_and(|died| self.now < died + NOTICED);
+        let began = self.actors[index].began;
+        let lives = |actor: &Actor| {
+            let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
+            actor.phase != Phase::Idle || died || actor.ended.is_some_and(|ended| ended >= began)
+        };
         let own = known(&self.actors[index]);
         let mut others = self.actors.iter().enumerate().filter(|(other, _)| *other != index);
         others.any(|(_, other)| lives(other) && known(other) == own)

@@ -67,6 +67,7 @@ impl World {
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
         actor.turn_to_next(index, same, same_mac);
+        actor.began = self.now;
         let (path, mac) = (actor.path.clone(), actor.mac);
         let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
         self.actors[index].at = Some(at);
@@ -250,7 +251,7 @@ impl World {
     fn rest(&mut self, index: usize) {
         let actor = &mut self.actors[index];
         actor.phase = Phase::Idle;
-        actor.at = None;
+        (actor.at, actor.ended) = (None, Some(self.now));
         // What was asked for this container is void, but for the acts that end it.
         let lease = u64::from(self.plan.lease.min(600)) * SECOND;
         // Who had nothing of it tries again, but not at once.
