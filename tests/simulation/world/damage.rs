@@ -6,7 +6,7 @@ use leasehold_core::effect::{Add, Adoptee};
 use leasehold_core::record::{Record, RecordState};
 
 use super::World;
-use super::actor::Phase;
+use super::actor::{Phase, Role};
 use super::ledger::Excuse;
 use crate::plan::happens;
 use crate::watch::Rule;
@@ -35,6 +35,14 @@ impl World {
             actor.stranded = Some(must && actor.stranded != Some(false));
             // Whoever is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
+        }
+        // An answer that is on its way yet tells of a lease that is lost too: of its end nobody will know.
+        let on_its_way = self.requests.values().filter(|asked| asked.role == Role::Add && asked.answered);
+        for (index, generation) in on_its_way.filter_map(|asked| asked.by) {
+            let Some(actor) = self.actors.get_mut(index) else { continue };
+            if (actor.generation, actor.phase) == (generation, Phase::Adding) {
+                (actor.stranded, actor.excused) = (Some(false), true);
+            }
         }
         if self.plan.sharers > 1 {
             // Until it is adopted nobody knows that its identity is held: another may take it, and give it back.
