@@ -44,7 +44,7 @@ struct Exchange {
 /// What stays the same in all messages of a client.
 #[derive(Debug, Default)]
 struct Client {
-    latest: u32,
+    latest: Option<u32>,
     /// What its last REQUESTs in SELECTING asked for: each may be granted before the client hears of it.
     selected: VecDeque<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
@@ -140,7 +140,7 @@ impl Judge {
         let Some(exchange) = self.exchanges.get_mut(&message.xid) else {
             return;
         };
-        let latest = self.clients.get(&exchange.key).is_some_and(|client| client.latest == message.xid);
+        let latest = self.clients.get(&exchange.key).is_some_and(|client| client.latest == Some(message.xid));
         match message.kind() {
             Some(Kind::Ack) => {
                 exchange.acknowledged = true;
@@ -160,13 +160,14 @@ impl Judge {
         }
     }
 
-    /// Records that the clients restarted: they need not remember a NAK, nor, if they could write nothing down, that
-    /// they declined.
+    /// Records that the clients restarted: they need not remember a NAK, nor what they asked before, whose answers are another
+    /// client's to them (RFC 2131 §4.4.1: the xid is not theirs), nor, if they could write nothing down, that they declined.
     pub fn clients_restarted(&mut self, forgetful: bool) {
         for grant in self.grants.values_mut() {
             grant.refused = false;
             grant.given_back.take_if(|purpose| *purpose == Purpose::Decline && forgetful);
         }
+        self.clients.values_mut().for_each(|client| client.latest = None);
     }
 
     /// Judges what has to stay the same from a client's DISCOVER on (RFC 2131 §3.5).
@@ -175,7 +176,7 @@ impl Judge {
             self.clients.pop_first();
         }
         let client = self.clients.entry(message.key()).or_default();
-        client.latest = message.xid;
+        client.latest = Some(message.xid);
         if purpose.gives_back() {
             return;
         }
