@@ -205,6 +205,9 @@ impl Judge {
                 self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
             }
         }
+        // A client that has gone on from its exchange is not changed by one that draws its number.
+        let before = self.exchanges.get(&message.xid).and_then(|exchange| self.clients.get(&exchange.key));
+        let gone_on = before.is_none_or(|client| client.latest != Some(message.xid));
         let begin = || Exchange {
             key: key.clone(),
             hardware,
@@ -214,11 +217,11 @@ impl Judge {
             acknowledged: false,
         };
         let exchange = self.exchanges.entry(message.xid).or_insert_with(begin);
-        // If both differ it is another client that drew the same number.
-        if (exchange.key != key) != (exchange.hardware != hardware) {
-            found.push(Violation::ClientChanged);
-        } else if exchange.key != key {
-            *exchange = begin();
+        // If both differ it is another client that drew the same number. Clients on ipvlan share their hardware address.
+        match (exchange.key != key, exchange.hardware != hardware) {
+            (false, false) => {}
+            (true, differs) if differs || gone_on => *exchange = begin(),
+            (true, _) | (false, true) => found.push(Violation::ClientChanged),
         }
         match purpose {
             Purpose::Discover => {

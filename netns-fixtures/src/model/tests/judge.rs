@@ -199,3 +199,17 @@ fn two_clients_may_draw_one_xid() {
     broadcast(&mut server, at(2), &cuckoo.discover());
     assert_eq!(server.violations(), [Violation::ClientChanged]);
 }
+
+#[test]
+fn two_clients_with_one_hardware_address_may_draw_one_xid_after_each_other() {
+    let mut server = Server::new(config());
+    let (mut one, two) = (Client::new(ID, MAC), Client::new(b"\0two", MAC));
+    let address = one.acquire(&mut server, at(0));
+    one.xid = 2;
+    unicast(&mut server, at(1), &one.extend(address));
+    broadcast(&mut server, at(2), &two.discover());
+    assert_eq!(server.violations(), []);
+    one.xid = 1;
+    unicast(&mut server, at(3), &one.extend(address));
+    assert_eq!(server.violations(), [Violation::ClientChanged], "the other is in the middle of it");
+}
