@@ -182,13 +182,13 @@ fn a_file_of_a_later_format_is_refused_and_left_alone() {
     assert_eq!(damaged_files(dir.path()), [] as [PathBuf; 0]);
 }
 
-/// `written.redb` is never made anew. Its records are those of the core's `recorded.jsonl`, each with an event.
+/// `written.redb` is never made anew. Its records are the first of the core's `recorded.jsonl`, each with an event.
 #[test]
 fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     const RECORDS: &str = include_str!("../../core/src/registry/tests/recorded.jsonl");
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
-    let written = RECORDS.lines().map(|line| serde_json::from_str(line).unwrap());
+    let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
     let (file, records) = LeaseFile::open(dir.path()).unwrap();

@@ -235,14 +235,15 @@ impl Registry {
     fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
-            if result.is_ok() {
-                let waiting = std::mem::take(&mut self.unwritten);
-                waiting.into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
-            }
         }
         let changed = self.interfaces.end_change(op);
         let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
-        match self.out.take(op) {
+        let waiter = self.out.take(op);
+        if matches!((&waiter, &outcome), (Some(_), Outcome::Persisted(Ok(())))) {
+            let waiting = std::mem::take(&mut self.unwritten);
+            waiting.into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
+        }
+        match waiter {
             Some(Waiter::Binding(id, task)) => {
                 let is_unwritten = matches!(outcome, Outcome::Persisted(Err(_)));
                 self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
