@@ -16,7 +16,7 @@ use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
-use crate::interface::{Interfaces, Presence};
+use crate::interface::{Interfaces, Presence, Seat, Work};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{Instant, WallTime};
@@ -107,6 +107,26 @@ impl Common {
         if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
             seat.expect(presence);
         }
+    }
+
+    /// Returns what is to be done on the interface, if anything is.
+    pub(super) fn work<'a>(&self, interfaces: &'a Interfaces) -> Option<&'a Work> {
+        interfaces.work(&self.link, self.id)
+    }
+
+    /// Returns the same, to go on.
+    pub(super) fn work_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Work> {
+        cx.interfaces.work_mut(&self.link, self.id)
+    }
+
+    /// Records that something is to be done on the interface, if there is one.
+    pub(super) fn due(&self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Work)) {
+        cx.interfaces.seat(&self.link, self.id).map(Seat::due).map(what);
+    }
+
+    /// Records that nothing is to be done on the interface for this binding.
+    pub(super) fn has_done(&self, cx: &mut Cx<'_>) {
+        cx.interfaces.seat(&self.link, self.id).into_iter().for_each(Seat::has_done);
     }
 
     /// Returns the sender of the messages of a binding that has, or had, a lease.

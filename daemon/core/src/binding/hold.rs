@@ -21,7 +21,7 @@ use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Presence, Work};
+use crate::interface::Presence;
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
@@ -44,8 +44,6 @@ pub(crate) struct Hold {
     pub(crate) last: Arc<Lease>,
     /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
     removal_told: Option<Box<Instant>>,
-    /// What is to be done at the interface; mostly nothing.
-    work: Option<Box<Work>>,
     after: After,
 }
 
@@ -77,7 +75,7 @@ impl Hold {
     }
 
     pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        Self { client, last: last.into(), removal_told: None, work: None, after: After::default() }
+        Self { client, last: last.into(), removal_told: None, after: After::default() }
     }
 
     /// Records that there is an address which the daemon is to put on the interface.
@@ -317,8 +315,8 @@ impl Hold {
     fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // What waited for its probes was never used, but what was there before it may be there still.
-        let was_used =
-            self.last.ip() == lease.ip() && common.presence(cx.interfaces).on_link() || self.may_carry(lease.ip());
+        let was_used = self.last.ip() == lease.ip() && common.presence(cx.interfaces).on_link()
+            || common.work(cx.interfaces).is_some_and(|work| work.may_carry(lease.ip().into()));
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
         common.let_guard_decline(cx);
@@ -334,9 +332,10 @@ impl Hold {
         }
         common.end_exchange(cx);
         common.persistence.lost();
-        self.leaves_lost(common, &left, taken);
+        self.leaves_lost(common, &left, taken, cx);
         if !matches!(loss, Loss::Expired { .. }) {
-            self.await_note(cx.now.boot);
+            let now = cx.now.boot;
+            common.work_mut(cx).into_iter().for_each(|work| work.await_note(now));
         }
         self.record_again();
         self.has_work();
@@ -355,7 +354,7 @@ impl Living for Hold {
                 self.work(common, cx);
             }
         }
-        if std::mem::take(&mut self.after.note) && self.work.as_ref().is_some_and(|work| !work.busy()) {
+        if std::mem::take(&mut self.after.note) && common.work(cx.interfaces).is_some_and(|work| !work.busy()) {
             self.after.record = true;
             return self.settle(common, cx);
         }
@@ -391,9 +390,7 @@ impl Living for Hold {
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let own = self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer)));
-        let work = self.work.as_ref().and_then(|work| work.retry_at()).map(|at| (at, Why::Work));
-        [own, work].into_iter().flatten().min_by_key(|(at, _)| *at)
+        self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer)))
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
@@ -403,7 +400,7 @@ impl Living for Hold {
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
         Some(Record {
-            former: self.former(),
+            former: carry::former(common, cx),
             taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
             ..record
         })
@@ -456,7 +453,7 @@ impl Living for Hold {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);
         }
-        self.noted();
+        self.noted(common, cx);
         SAME
     }
 

@@ -41,7 +41,7 @@ pub(crate) use self::release::{Leave, Owed, Release};
 
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
-use crate::interface::Interfaces;
+use crate::interface::{Interfaces, Work};
 use crate::link::{LinkCause, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
@@ -172,9 +172,10 @@ impl Binding {
     }
 
     /// Returns when the clock next matters, and why.
-    pub(crate) fn deadline(&self) -> Option<(Instant, Why)> {
+    pub(crate) fn deadline(&self, interfaces: &Interfaces) -> Option<(Instant, Why)> {
+        let work = self.held_now().and_then(|_| self.common.work(interfaces)?.retry_at()).map(|at| (at, Why::Work));
         let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
-        let all = [self.life.get().deadline(), store, self.common.guard_deadline()];
+        let all = [self.life.get().deadline(), work, store, self.common.guard_deadline()];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -184,7 +185,7 @@ impl Binding {
             self.life.get_mut().write(&mut self.common, cx);
         }
         if let Life::Held(hold) = &mut self.life {
-            hold.retry_work(cx);
+            hold.retry_work(&self.common, cx);
             hold.settle(&mut self.common, cx);
         }
         self.happens(cx, |life, common, cx| life.watch(common, cx));
@@ -368,22 +369,8 @@ impl Binding {
     }
 
     /// Returns whether the interface is about to carry what the lease says.
-    pub(crate) fn is_changing(&self, now: Instant) -> bool {
-        self.held_now().is_some_and(|hold| hold.is_changing(&self.common, now))
-    }
-
-    /// Returns whether a look at the interface or a change of it is under way.
-    pub(crate) fn is_working(&self) -> bool {
-        match &self.life {
-            Life::Acquiring(_) => false,
-            Life::Held(hold) => hold.is_working(),
-            Life::Releasing(release) => release.is_working(),
-        }
-    }
-
-    /// Returns whether what a restart cut short waits for its turn.
-    pub(crate) fn awaits_turn(&self) -> bool {
-        self.held_now().is_some_and(Hold::awaits_turn)
+    pub(crate) fn is_changing(&self, interfaces: &Interfaces, now: Instant) -> bool {
+        self.held_now().is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
     }
 
     /// Returns whether the leased address is to be announced because the interface has another Ethernet address, if it is still
@@ -394,8 +381,9 @@ impl Binding {
 
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, addresses: &[IpNet], now: Instant) -> Vec<Step> {
-        self.held_now().map(|hold| hold.leavings(&self.common, addresses, now)).unwrap_or_default()
+    pub(crate) fn leavings(&self, addresses: &[IpNet], interfaces: &Interfaces, now: Instant) -> Vec<Step> {
+        let hold = self.held_now();
+        hold.map(|hold| hold.leavings(&self.common, addresses, interfaces, now)).unwrap_or_default()
     }
 
     /// Goes on with what is to be done at the interface, if anything is and may be.
@@ -408,10 +396,10 @@ impl Binding {
         match &mut self.life {
             Life::Acquiring(_) => {}
             Life::Held(hold) => {
-                hold.take_turn();
+                hold.take_turn(&self.common, cx);
                 hold.settle(&mut self.common, cx);
             }
-            Life::Releasing(release) => release.drop_work(),
+            Life::Releasing(_) => self.common.work_mut(cx).into_iter().for_each(Work::drop_stage),
         }
     }
 
@@ -436,16 +424,9 @@ impl Binding {
     }
 
     /// Records that the link is down: the kernel has taken its routes.
-    pub(crate) fn on_down(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn on_down(&mut self, cx: &mut Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
             hold.on_down(&self.common, cx);
-        }
-    }
-
-    /// Records that the link is up.
-    pub(crate) fn on_up(&mut self) {
-        if let Life::Held(hold) = &mut self.life {
-            hold.on_up();
         }
     }
 
@@ -479,7 +460,7 @@ impl Binding {
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
-    pub(crate) fn route_again(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
             hold.route_again(&self.common, cx);
         }
@@ -592,7 +573,7 @@ impl Binding {
         if let ControlFlow::Break(life) = next {
             let before = std::mem::replace(&mut self.life, life);
             if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
-                release.held_before(hold);
+                release.held_before(hold, &self.common, cx);
             }
         }
         self.life.get_mut().settle(&mut self.common, cx);

@@ -22,6 +22,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
+use crate::interface::Work;
 use crate::link::LinkCause;
 use crate::record::{Record, RecordState};
 use crate::time::Instant;
@@ -190,19 +191,12 @@ impl Release {
         Self { mute, ..self }
     }
 
-    /// Records how the lease was held, for when the store refuses to note its DEL.
-    pub(super) fn held_before(&mut self, hold: Box<Hold>) {
+    /// Records how the lease was held, for when the store refuses to note its DEL. Else nothing is left to be done at its interface.
+    pub(super) fn held_before(&mut self, hold: Box<Hold>, common: &Common, cx: &mut Cx<'_>) {
         self.held = (self.why == Leave::Deleted).then_some(hold);
-    }
-
-    /// Drops what was under way at the interface, or waited for its turn, for when the store refuses to note its DEL.
-    pub(super) fn drop_work(&mut self) {
-        self.held.iter_mut().for_each(|hold| hold.drop_work());
-    }
-
-    /// Returns whether a look at the interface or a change of it is under way still.
-    pub(super) fn is_working(&self) -> bool {
-        self.held.as_ref().is_some_and(|hold| hold.is_working())
+        if self.held.is_none() {
+            common.has_done(cx);
+        }
     }
 
     /// Records how the binding stood before the lease that it probes for.
@@ -346,6 +340,7 @@ impl Release {
             Stage::Marking => {
                 self.tell_by = Some(cx.now.boot + PATIENCE);
                 self.held = None;
+                common.has_done(cx);
                 self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
                 if self.kept.is_some() {
                     self.tell(common, cx);
@@ -376,6 +371,7 @@ impl Release {
         }
         let is_replaced = common.held_by_other(cx) || common.tenant(self.lease.ip(), cx).is_some();
         let Some(mut hold) = self.held.take().filter(|_| !is_replaced) else {
+            common.has_done(cx);
             common.persist_later(&cause, cx);
             cx.out.report(common.id, Report::NotGivenBack(cause));
             return SAME;
@@ -531,8 +527,9 @@ impl Living for Release {
         }
     }
 
-    fn on_worked(&mut self, _common: &mut Common, _outcome: Outcome, _cx: &mut Cx<'_>) -> Next {
-        self.drop_work();
+    /// It begins anew if the lease is held again.
+    fn on_worked(&mut self, common: &mut Common, _outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        common.work_mut(cx).into_iter().for_each(Work::drop_stage);
         SAME
     }
 

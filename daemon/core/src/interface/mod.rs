@@ -1,5 +1,5 @@
-//! Network interfaces of containers: who lives on each and whether its address is there, its Ethernet address and carrier, and
-//! the one change of it under way.
+//! Network interfaces of containers: who lives on each, what it has and wants there, the Ethernet address and carrier, and the one
+//! change under way.
 //!
 //! An [`Interface`] is there from its first binding, or its first change, to its last. It serves any number of bindings, each with
 //! a [`Seat`]; one whose packets go over the host's link has none. Whoever is to change an interface asks here first, and is called when the change
@@ -18,7 +18,7 @@ pub(crate) use self::work::{Act, Around, Changed, Done, Lack, Wish, Work};
 use crate::effect::OpId;
 use crate::identity::Attachment;
 use crate::link::{Cookie, Link};
-use crate::record::BindingId;
+use crate::record::{BindingId, Former};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -50,7 +50,7 @@ struct Interface {
     change: Option<OpId>,
 }
 
-/// What one binding has on an interface.
+/// What one binding has on an interface, and wants there.
 #[derive(Debug)]
 pub(crate) struct Seat {
     binding: BindingId,
@@ -58,9 +58,15 @@ pub(crate) struct Seat {
     presence: Presence,
     /// The interface got another Ethernet address, by which nobody knows that address yet.
     moved: bool,
+    /// What is to be done there; mostly nothing.
+    work: Option<Box<Work>>,
 }
 
 impl Seat {
+    fn new(binding: BindingId) -> Self {
+        Self { binding, presence: Presence::default(), moved: false, work: None }
+    }
+
     /// Records whether its address is, or is to be, on the interface: more than a look shows.
     pub(crate) fn expect(&mut self, presence: Presence) {
         self.presence = presence;
@@ -74,6 +80,21 @@ impl Seat {
         (was, self.presence)
     }
 
+    /// Returns what is to be done there, which may be nothing yet.
+    pub(crate) fn due(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    /// Takes up what a restart cut short, when it is its turn.
+    pub(crate) fn recover(&mut self, former: Former) {
+        self.work = Some(Box::new(Work::recovered(former)));
+    }
+
+    /// Records that nothing is left to be done there.
+    pub(crate) fn has_done(&mut self) {
+        self.work = None;
+    }
+
     /// Records that the interface got another Ethernet address. One that a restart finds so is old news.
     pub(crate) fn moves(&mut self) {
         self.moved |= self.presence == Presence::There;
@@ -81,6 +102,10 @@ impl Seat {
 }
 
 impl Interfaces {
+    /// What an interface with one binding costs, in bytes, beside its place among all.
+    #[cfg(test)]
+    pub(crate) const SIZE: usize = size_of::<Interface>() + size_of::<Seat>();
+
     /// Records that a binding lives on an interface from here on; one on a link of the host lives on none.
     pub(crate) fn enter(&mut self, link: &Link, id: BindingId) {
         let Some(at) = link.in_netns() else { return };
@@ -89,7 +114,7 @@ impl Interfaces {
         if let Err(place) = interface.place(id) {
             // Mostly there is one.
             interface.seats.reserve_exact(1);
-            interface.seats.insert(place, Seat { binding: id, presence: Presence::default(), moved: false });
+            interface.seats.insert(place, Seat::new(id));
         }
     }
 
@@ -113,6 +138,22 @@ impl Interfaces {
     pub(crate) fn presence(&self, link: &Link, id: BindingId) -> Presence {
         let interface = link.in_netns().and_then(|at| self.all.get(&at));
         interface.and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
+    }
+
+    /// Returns what is to be done on a binding's interface, if anything is.
+    pub(crate) fn work(&self, link: &Link, id: BindingId) -> Option<&Work> {
+        self.all.get(&link.in_netns()?)?.seat(id)?.work.as_deref()
+    }
+
+    /// Returns the same, to go on.
+    pub(crate) fn work_mut(&mut self, link: &Link, id: BindingId) -> Option<&mut Work> {
+        self.seat(link, id)?.work.as_deref_mut()
+    }
+
+    /// Records that an interface is up. A look under way may have seen it down.
+    pub(crate) fn on_up(&mut self, at: At) {
+        let seats = self.all.get_mut(&at).into_iter().flat_map(|interface| &mut interface.seats);
+        seats.filter_map(|seat| seat.work.as_mut()).for_each(|work| work.on_up());
     }
 
     /// Returns the bindings that live on an interface, or with `None` on any of the namespace, in order.

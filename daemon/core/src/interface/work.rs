@@ -16,6 +16,7 @@
 //! What is wanted, and when that may be done, is the binding's to say ([`Wish`]); the effects are its, too ([`Act`]).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -189,6 +190,11 @@ impl Work {
     /// Returns the same for the record, which says nothing where there is nothing.
     pub(crate) fn recorded(&self) -> Option<Box<Former>> {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))
+    }
+
+    /// Returns whether something of a grant with this address may be on the interface.
+    pub(crate) fn may_carry(&self, address: IpAddr) -> bool {
+        self.former.grants.iter().any(|grant| grant.has(address))
     }
 
     /// Returns whether what the interface carries, beside its MTU, may be something else than what the lease says.

@@ -199,7 +199,8 @@ impl Registry {
                 if self.interfaces.is_changing((view.cookie, view.ifindex)) {
                     return self.await_change(attachment, view);
                 }
-                let steps = if cleared { Vec::new() } else { binding.leavings(&view.addresses, now.boot) };
+                let steps =
+                    if cleared { Vec::new() } else { binding.leavings(&view.addresses, &self.interfaces, now.boot) };
                 if !steps.is_empty() {
                     return self.clear(attachment, link, steps);
                 }

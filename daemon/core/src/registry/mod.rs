@@ -326,7 +326,7 @@ impl Registry {
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
         for id in self.bindings.take_touched() {
-            let deadline = self.bindings.get(id).and_then(|binding| binding.deadline());
+            let deadline = self.bindings.get(id).and_then(|binding| binding.deadline(&self.interfaces));
             self.timers.set(Key::Binding(id), deadline);
         }
     }

@@ -14,6 +14,7 @@ use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::grant::Grant;
+use crate::interface::Work;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Now};
 
@@ -96,7 +97,7 @@ impl Registry {
                 Binding::releasing(id, holder, lease, (kept, !same_boot), now.boot)
             }
         };
-        if binding.awaits_turn() {
+        if self.interfaces.work(&binding.link, id).is_some_and(Work::awaits_turn) {
             self.resuming.waiting.push_back(id);
         }
         self.insert(now, binding);
@@ -104,8 +105,9 @@ impl Registry {
 
     /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Returns whether it was.
     pub(super) fn resume_next(&mut self, now: Now) -> bool {
-        let bindings = &self.bindings;
-        let works = |id: &BindingId| bindings.get(*id).is_some_and(|binding| binding.is_working());
+        let (bindings, interfaces) = (&self.bindings, &self.interfaces);
+        let work = |id| bindings.get(id).and_then(|binding| interfaces.work(&binding.link, id));
+        let works = |id: &BindingId| work(*id).is_some_and(Work::is_under_way);
         self.resuming.under_way.retain(works);
         if self.resuming.under_way.len() >= self.config.audits.max(1) {
             return false;

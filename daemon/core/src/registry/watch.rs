@@ -66,13 +66,13 @@ impl Registry {
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
                 let back = self.interfaces.on_carrier((cookie, ifindex), up, now.boot);
+                if up {
+                    self.interfaces.on_up((cookie, ifindex));
+                }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.audit.outdate(id);
                     self.with(now, id, |binding, cx| {
                         back.into_iter().for_each(|lost| binding.on_carrier_back(lost, cx));
-                        if up {
-                            binding.on_up();
-                        }
                         binding.work(cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.

@@ -8,7 +8,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Attachment;
-use crate::interface::Presence;
+use crate::interface::{Presence, Work};
 use crate::outbox::Report;
 use crate::record::BindingId;
 
@@ -76,9 +76,9 @@ impl Acquire {
             (Err(cause), false) if self.adopts => {
                 common.exchange.close(cx);
                 let resizes = self.resizes();
-                let Some(mut hold) = self.held(common, cx) else { return SAME };
+                let Some(hold) = self.held(common, cx) else { return SAME };
                 if resizes {
-                    hold.size_later();
+                    common.due(cx, Work::size_later);
                 }
                 common.persist_later(&cause, cx);
                 Break(Life::Held(hold))
@@ -114,12 +114,12 @@ impl Acquire {
         client.set_mtu(self.mtu);
         cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
-        let mut hold = Hold::new(client, lease);
+        let hold = Hold::new(client, lease);
         if self.taken_off {
             common.expect(Presence::TakenOff, cx);
         }
         if self.leaves_routes(&common.profile) {
-            hold.route_later();
+            common.due(cx, |work| work.lacks_routes(true));
         }
         Some(Box::new(hold))
     }

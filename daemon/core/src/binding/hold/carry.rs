@@ -8,7 +8,6 @@
 //! How the interface comes to carry it is [`crate::interface`]'s.
 
 use std::fmt;
-use std::net::Ipv4Addr;
 
 use super::Hold;
 use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter};
@@ -17,7 +16,7 @@ use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
 use crate::grant::Grant;
 use crate::interface::{Act, Around, Changed, Done, Interfaces, Lack, Presence, Wish, Work};
-use crate::link::{Link, LinkCause, Target};
+use crate::link::{LinkCause, Target};
 use crate::plan;
 use crate::record::Former;
 use crate::time::Instant;
@@ -38,15 +37,16 @@ impl Hold {
         let address = next.address;
         let kept = match common.profile.on_change {
             OnChange::Apply => {
-                self.due().leave_behind(common.grant(was), missing);
+                common.due(cx, |work| work.leave_behind(common.grant(was), missing));
                 None
             }
             OnChange::Keep => {
                 // Nothing is changed from here on: what the interface has is what the first lease put there.
-                if !self.work.as_ref().is_some_and(|work| work.differs()) {
-                    self.due().leave_behind(common.grant(was), false);
+                if !common.work(cx.interfaces).is_some_and(Work::differs) {
+                    common.due(cx, |work| work.leave_behind(common.grant(was), false));
                 }
-                Some(self.due().former().grants.first().is_some_and(|kept| kept.has(address.addr().into())))
+                let kept = common.work(cx.interfaces).and_then(|work| work.former().grants.first());
+                Some(kept.is_some_and(|kept| kept.has(address.addr().into())))
             }
         };
         match kept {
@@ -64,57 +64,33 @@ impl Hold {
         if common.presence(cx.interfaces) == Presence::TakenOff {
             return;
         }
-        if self.keeps_lost(common) {
+        if self.keeps_lost(common, cx.interfaces) {
             return self.changed(common, last, cx);
         }
         if common.profile.on_expiry == OnExpiry::Keep {
-            self.due().leave_behind(common.grant(last), true);
+            common.due(cx, |work| work.leave_behind(common.grant(last), true));
         }
-        self.due().expect_bare(true);
+        common.due(cx, |work| work.expect_bare(true));
         self.await_address(common, cx);
     }
 
     /// Records that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
     /// Returns whether anything is to be taken off that was not before.
-    pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool) -> bool {
+    pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
         let keeps = common.profile.on_expiry == OnExpiry::Keep;
-        let before = self.former();
+        let before = former(common, cx);
         if !keeps || taken {
-            self.due().leave_behind(common.grant(lost), false);
+            common.due(cx, |work| work.leave_behind(common.grant(lost), false));
             if keeps {
-                self.due().is_taken();
+                common.due(cx, Work::is_taken);
             }
         }
-        self.former() != before
-    }
-
-    /// Records that something of a former lease came onto the interface, which may be being changed.
-    pub(super) fn stir(&mut self) {
-        self.work.iter_mut().for_each(|work| work.stir());
-    }
-
-    /// Records that a daemon which came now would take the lost lease up again: what it left waits for the store.
-    pub(super) fn await_note(&mut self, now: Instant) {
-        self.work.iter_mut().for_each(|work| work.await_note(now));
-    }
-
-    /// Records that nothing may be on the interface, though there is a lease.
-    pub(super) fn work_from_bare(&mut self) {
-        self.due().expect_bare(true);
-    }
-
-    /// Returns what the interface may carry of earlier leases, for the record.
-    pub(super) fn former(&self) -> Option<Box<Former>> {
-        self.work.as_ref().and_then(|work| work.recorded())
-    }
-
-    pub(super) fn due(&mut self) -> &mut Work {
-        self.work.get_or_insert_default()
+        former(common, cx) != before
     }
 
     /// Returns what the interface is to carry already: not what waits for the store to write down a loss.
     fn wish_now(&self, common: &Common, interfaces: &Interfaces) -> Wish {
-        let patient = self.work.as_ref().is_some_and(|work| work.is_patient());
+        let patient = common.work(interfaces).is_some_and(Work::is_patient);
         match self.wish(common, interfaces) {
             Wish::Nothing if patient && common.persistence.busy() => Wish::AsIs,
             wish => wish,
@@ -123,9 +99,7 @@ impl Hold {
 
     /// Returns what the interface is to carry.
     fn wish(&self, common: &Common, interfaces: &Interfaces) -> Wish {
-        let (Some(work), Link::InNetns { .. }) = (&self.work, &common.link) else {
-            return Wish::AsIs;
-        };
+        let Some(work) = common.work(interfaces) else { return Wish::AsIs };
         let former = work.former();
         let carry = |grant: Grant| Wish::Carry(Box::new(grant));
         let is_durable = |next: &Lease| common.persistence.holds(|held| is_same(held, next, common));
@@ -134,7 +108,7 @@ impl Hold {
             None if common.profile.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
             // The MTU that came with the ADD is no change, nor are routes that are missing.
-            Some(next) if self.keeps_changed(common) => match former.grants.first() {
+            Some(next) if self.keeps_changed(common, interfaces) => match former.grants.first() {
                 _ if !former.mtu_due && !former.routes_due => Wish::AsIs,
                 Some(kept) => carry(kept.clone()),
                 None if usable(next) => carry(common.grant(next)),
@@ -142,34 +116,26 @@ impl Hold {
             },
             Some(next) if usable(next) => carry(common.grant(next)),
             // What was lost before it does not wait for it.
-            Some(_) if (self.follows_loss(common) || former.taken) && !former.grants.is_empty() => Wish::Nothing,
+            Some(_) if (self.follows_loss(common, interfaces) || former.taken) && !former.grants.is_empty() => {
+                Wish::Nothing
+            }
             Some(_) => Wish::AsIs,
         }
     }
 
     /// Returns whether the interface keeps what it carries though there is another lease.
-    fn keeps_changed(&self, common: &Common) -> bool {
-        common.profile.on_change == OnChange::Keep && !self.keeps_nothing() && !common.probes_after_loss()
+    fn keeps_changed(&self, common: &Common, interfaces: &Interfaces) -> bool {
+        common.profile.on_change == OnChange::Keep && !keeps_nothing(common, interfaces) && !common.probes_after_loss()
     }
 
     /// Returns whether the interface keeps what the last lease put there though that is lost.
-    pub(super) fn keeps_lost(&self, common: &Common) -> bool {
-        common.profile.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
-    }
-
-    /// Returns whether nothing is on the interface for certain, or what is there is somebody else's.
-    fn keeps_nothing(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.former().bare || work.former().taken)
-    }
-
-    /// Returns whether something of a lease with this address may be on the interface beside the last one.
-    pub(super) fn may_carry(&self, address: Ipv4Addr) -> bool {
-        self.work.as_ref().is_some_and(|work| work.former().grants.iter().any(|grant| grant.has(address.into())))
+    pub(super) fn keeps_lost(&self, common: &Common, interfaces: &Interfaces) -> bool {
+        common.profile.on_expiry == OnExpiry::Keep && !keeps_nothing(common, interfaces)
     }
 
     /// Returns whether the lease that is not used yet is one after a loss, whose traces go in any case.
-    fn follows_loss(&self, common: &Common) -> bool {
-        let bare = self.work.as_ref().is_some_and(|work| work.former().bare);
+    fn follows_loss(&self, common: &Common, interfaces: &Interfaces) -> bool {
+        let bare = common.work(interfaces).is_some_and(|work| work.former().bare);
         common.profile.on_expiry == OnExpiry::Remove
             && if common.is_probing() { common.probes_after_loss() } else { bare }
     }
@@ -177,54 +143,39 @@ impl Hold {
     /// Returns whether the addresses of the interface are being changed, or are to be.
     pub(super) fn at_work(&self, common: &Common, interfaces: &Interfaces) -> bool {
         let is_wanted = || self.wish(common, interfaces) != Wish::AsIs;
-        self.work.as_ref().is_some_and(|work| work.differs() && (work.busy() || is_wanted()))
+        common.work(interfaces).is_some_and(|work| work.differs() && (work.busy() || is_wanted()))
     }
 
     /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
     /// failed, or waits for room in the store, is not under way.
-    pub(in crate::binding) fn is_changing(&self, common: &Common, now: Instant) -> bool {
+    pub(in crate::binding) fn is_changing(&self, common: &Common, interfaces: &Interfaces, now: Instant) -> bool {
         let writes = common.persistence.busy() && self.waits_for_store(common, now);
-        let works = self.work.as_ref().is_some_and(|work| work.differs() && work.busy());
+        let works = common.work(interfaces).is_some_and(|work| work.differs() && work.busy());
         self.client.lease().is_some() && (writes || works || common.is_probing())
     }
 
-    /// Returns whether a look at the interface or a change of it is under way.
-    pub(in crate::binding) fn is_working(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.is_under_way())
-    }
-
-    /// Returns whether what a restart cut short waits for its turn.
-    pub(in crate::binding) fn awaits_turn(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.awaits_turn())
-    }
-
     /// Goes on with what a restart cut short.
-    pub(in crate::binding) fn take_turn(&mut self) {
-        if self.work.as_mut().is_some_and(|work| work.take_turn()) {
+    pub(in crate::binding) fn take_turn(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if common.work_mut(cx).is_some_and(Work::take_turn) {
             self.has_work();
         }
     }
 
-    /// Drops what was under way, or waited for its turn: it begins anew if the lease is held again.
-    pub(in crate::binding) fn drop_work(&mut self) {
-        self.work.iter_mut().for_each(|work| work.drop_stage());
-    }
-
     /// Goes on with what is to be done at the interface, if anything is and may be.
     pub(super) fn work(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let Some(work) = self.work.as_ref().filter(|work| work.may_go_on(cx.now.boot)) else { return };
+        let Some(work) = common.work(cx.interfaces).filter(|work| work.may_go_on(cx.now.boot)) else { return };
         let wish = self.wish(common, cx.interfaces);
-        let kept = self.client.lease().filter(|_| self.keeps_changed(common) && !common.is_probing());
+        let kept = self.client.lease().filter(|_| self.keeps_changed(common, cx.interfaces) && !common.is_probing());
         let kept = kept.map(|lease| common.grant(lease));
         if work.is_settled(&wish, kept.as_ref(), self.client.lease().is_some()) {
-            self.work = None;
+            common.has_done(cx);
             return self.record_again();
         }
         let wish = self.wish_now(common, cx.interfaces);
         let is_there = common.presence(cx.interfaces) == Presence::There;
         let has_parent = common.identity.lan.parent().is_some();
-        let act = self.due().go_on(&wish, is_there, has_parent);
-        self.act(common, act, cx);
+        let act = common.work_mut(cx).map(|work| work.go_on(&wish, is_there, has_parent));
+        act.into_iter().for_each(|act| self.act(common, act, cx));
     }
 
     /// Does what is to be done next.
@@ -244,19 +195,17 @@ impl Hold {
     /// Goes on after a look or a change.
     pub(super) fn on_looked_or_changed(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
         let wish = self.wish_now(common, cx.interfaces);
-        let Some(work) = &mut self.work else { return SAME };
+        let around = Around {
+            has_parent: common.identity.lan.parent().is_some(),
+            is_changing: common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)),
+            store_works: common.persistence.works(),
+        };
+        let Some(work) = common.work_mut(cx) else { return SAME };
         match outcome {
-            Outcome::Inspected(result) => {
-                let around = Around {
-                    has_parent: common.identity.lan.parent().is_some(),
-                    is_changing: common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)),
-                    store_works: common.persistence.works(),
-                };
-                match work.on_inspected(result, wish, around) {
-                    Ok(act) => self.act(common, act, cx),
-                    Err(cause) => return self.work_failed(common, cause, cx),
-                }
-            }
+            Outcome::Inspected(result) => match work.on_inspected(result, wish, around) {
+                Ok(act) => self.act(common, act, cx),
+                Err(cause) => return self.work_failed(common, cause, cx),
+            },
             Outcome::Applied { taken, result } => {
                 let mtu = result.as_ref().ok().map(|view| view.mtu);
                 let current = self.client.lease().map(|lease| common.grant(lease));
@@ -291,8 +240,8 @@ impl Hold {
     }
 
     /// Goes on, if it may, when the store has written, or has failed to.
-    pub(super) fn noted(&mut self) {
-        self.work.iter_mut().for_each(|work| work.noted());
+    pub(super) fn noted(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        common.work_mut(cx).into_iter().for_each(Work::noted);
         self.has_work();
     }
 
@@ -312,19 +261,15 @@ impl Hold {
             None => self.has_work(),
         }
         // Where the profile keeps what is there, that nothing is, or something else, does not go without saying.
-        let keeps = next.is_none() && common.profile.on_expiry == OnExpiry::Keep || self.keeps_changed(common);
+        let keeps =
+            next.is_none() && common.profile.on_expiry == OnExpiry::Keep || self.keeps_changed(common, cx.interfaces);
         self.after.note = mtu_due || keeps;
         SAME
     }
 
-    /// Records that the MTU which came with the ADD is still to be set.
-    pub(in crate::binding) fn size_later(&mut self) {
-        self.due().size_later();
-    }
-
     /// Records why it could not be set yet.
     pub(in crate::binding) fn size_failed(&mut self, common: &mut Common, cause: &LinkCause, cx: &mut Cx<'_>) {
-        self.size_later();
+        common.due(cx, Work::size_later);
         self.work_later(common, cause, Some(Lack::Mtu), cx);
     }
 
@@ -337,48 +282,45 @@ impl Hold {
     }
 
     fn work_later(&mut self, common: &Common, cause: &dyn fmt::Display, lack: Option<Lack>, cx: &mut Cx<'_>) {
-        let pause = self.due().try_later(lack, cx.now.boot, cx.rng);
+        let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
+        let pause = seat.due().try_later(lack, cx.now.boot, cx.rng);
         tracing::warn!(attachment = %common.attachment, %cause, ?pause, "interface not changed, trying again");
     }
 
     /// Tries again what failed, or waits no longer, when its time has come.
-    pub(in crate::binding) fn retry_work(&mut self, cx: &Cx<'_>) {
-        if self.work.as_mut().is_some_and(|work| work.take_retry(cx.now.boot)) {
+    pub(in crate::binding) fn retry_work(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let now = cx.now.boot;
+        if common.work_mut(cx).is_some_and(|work| work.take_retry(now)) {
             self.has_work();
         }
     }
 
-    /// Records that the routes which a main plugin is not told of are to be put on when the address is there.
-    pub(in crate::binding) fn route_later(&mut self) {
-        self.due().lacks_routes(true);
-    }
-
     /// Records that the link is down: the kernel has taken its routes.
-    pub(in crate::binding) fn on_down(&mut self, common: &Common, cx: &Cx<'_>) {
-        let differs = self.work.as_ref().is_some_and(|work| work.differs());
+    pub(in crate::binding) fn on_down(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let differs = common.work(cx.interfaces).is_some_and(Work::differs);
         let is_there = common.presence(cx.interfaces) == Presence::There;
         if self.client.lease().is_some() && (is_there || differs) {
-            self.due().lacks_routes(false);
+            common.due(cx, |work| work.lacks_routes(false));
         }
-    }
-
-    /// Records that the link is up.
-    pub(in crate::binding) fn on_up(&mut self) {
-        self.work.iter_mut().for_each(|work| work.on_up());
-    }
-
-    /// Records that the address is not there. `taken_off`: somebody took it off; what goes by it is his, too.
-    pub(super) fn route_no_more(&mut self, taken_off: bool) {
-        self.work.iter_mut().filter(|_| taken_off).for_each(|work| work.route_no_more());
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
-    pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &Cx<'_>) {
+    pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late(&common.profile));
         if late && common.presence(cx.interfaces) != Presence::There {
-            self.route_later();
+            common.due(cx, |work| work.lacks_routes(true));
         }
     }
+}
+
+/// Returns what the interface may carry of earlier leases, for the record.
+pub(super) fn former(common: &Common, cx: &Cx<'_>) -> Option<Box<Former>> {
+    common.work(cx.interfaces).and_then(Work::recorded)
+}
+
+/// Returns whether nothing is on the interface for certain, or what is there is somebody else's.
+fn keeps_nothing(common: &Common, interfaces: &Interfaces) -> bool {
+    common.work(interfaces).is_some_and(|work| work.former().bare || work.former().taken)
 }
 
 /// Returns whether two leases ask the same of the interface.

@@ -6,6 +6,7 @@ use super::Hold;
 use crate::binding::Common;
 use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::grant::Grant;
+use crate::interface::Interfaces;
 use crate::link::Step;
 use crate::plan::{self, Before};
 use crate::time::Instant;
@@ -13,14 +14,21 @@ use crate::time::Instant;
 impl Hold {
     /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
     /// another binding takes its place there.
-    pub(crate) fn leavings(&self, common: &Common, addresses: &[IpNet], now: Instant) -> Vec<Step> {
+    pub(crate) fn leavings(
+        &self,
+        common: &Common,
+        addresses: &[IpNet],
+        interfaces: &Interfaces,
+        now: Instant,
+    ) -> Vec<Step> {
         let is_held = self.client.lease().is_some_and(|lease| !lease.expired(now));
         let stays =
             common.profile.on_expiry == OnExpiry::Keep || (is_held && common.profile.on_change == OnChange::Keep);
-        let former = self.work.iter().flat_map(|work| work.former().grants.iter().cloned());
+        let work = common.work(interfaces);
+        let former = work.into_iter().flat_map(|work| work.former().grants.iter().cloned());
         let is_there = |grant: &Grant| grant.addresses.iter().any(|address| addresses.contains(address));
         let grants: Vec<_> = former.chain([common.grant(&self.last)]).filter(is_there).collect();
-        let taken = self.work.as_ref().is_some_and(|work| work.former().taken);
+        let taken = work.is_some_and(|work| work.former().taken);
         if grants.is_empty() || stays && !taken {
             return Vec::new();
         }

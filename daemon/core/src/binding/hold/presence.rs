@@ -9,7 +9,7 @@ use crate::binding::{Common, Cx, Living, Next, SAME};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
-use crate::interface::{Interfaces, Presence, Seat};
+use crate::interface::{Interfaces, Presence, Seat, Work};
 use crate::link::LinkView;
 use crate::wire::Mac;
 
@@ -63,7 +63,7 @@ impl Hold {
     pub(in crate::binding) fn expected_address(&self, common: &Common, interfaces: &Interfaces) -> Option<Ipv4Addr> {
         let awaited = common.presence(interfaces) == Presence::Awaited;
         let changes = self.at_work(common, interfaces) || common.is_probing() || awaited;
-        let kept = || self.keeps_lost(common).then_some(&*self.last);
+        let kept = || self.keeps_lost(common, interfaces).then_some(&*self.last);
         self.client.lease().or_else(kept).filter(|_| !changes).map(Lease::ip)
     }
 
@@ -93,21 +93,21 @@ impl Hold {
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }
-        self.on_address_late(common, address);
+        self.on_address_late(common, address, cx);
         SAME
     }
 
     /// A main plugin may put an address on that is lost already: it goes again.
-    fn on_address_late(&mut self, common: &Common, address: Ipv4Addr) {
+    fn on_address_late(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
         if self.client.lease().is_some() || self.last.ip() != address {
             return;
         }
         let taken = self.client.tally().declined.is_some_and(|(declined, _)| declined == address);
         let last = self.last.clone();
-        if self.leaves_lost(common, &last, taken) {
+        if self.leaves_lost(common, &last, taken, cx) {
             self.record_again();
         }
-        self.stir();
+        common.work_mut(cx).into_iter().for_each(Work::stir);
         self.has_work();
     }
 
@@ -149,7 +149,10 @@ impl Hold {
             return self.has_work();
         }
         common.guard_off_address(address.addr());
-        self.route_no_more(removed);
+        if removed {
+            // What goes by it is his, too.
+            common.work_mut(cx).into_iter().for_each(Work::route_no_more);
+        }
     }
 
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
@@ -159,7 +162,7 @@ impl Hold {
             return;
         }
         self.await_address(common, cx);
-        self.work_from_bare();
+        common.due(cx, |work| work.expect_bare(true));
         self.record_again();
         self.has_work();
     }

@@ -25,14 +25,16 @@ impl Hold {
         let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
         hold.recall(common, former.as_deref(), taken_off, cx);
         common.persistence = Persistence::recovered(lease.clone());
-        hold.work = former.map(|former| Box::new(Work::recovered(*former)));
+        if let (Some(former), Some(seat)) = (former, cx.interfaces.seat(&common.link, common.id)) {
+            seat.recover(*former);
+        }
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
         if lost {
             tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
-            hold.leaves_lost(common, &lease, false);
-            hold.work.iter_mut().for_each(|work| work.await_turn());
+            hold.leaves_lost(common, &lease, false, cx);
+            common.work_mut(cx).into_iter().for_each(Work::await_turn);
             hold.record_again();
         }
         hold
@@ -47,7 +49,9 @@ impl Hold {
     ) -> Self {
         let mut hold = Self::new(seek(common.plain_sender(), cx), last);
         hold.recall(common, former.as_deref(), taken_off, cx);
-        hold.work = former.map(|former| Box::new(Work::recovered(*former)));
+        if let (Some(former), Some(seat)) = (former, cx.interfaces.seat(&common.link, common.id)) {
+            seat.recover(*former);
+        }
         hold.client.set_station(common.station());
         hold
     }

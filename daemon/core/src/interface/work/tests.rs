@@ -16,16 +16,16 @@ struct Host {
     at: At,
     addresses: Vec<IpNet>,
     routes: Vec<LinkRoute>,
-    /// What each binding wants, and how far it is.
-    works: Vec<(BindingId, Wish, Work)>,
+    /// What each binding wants.
+    wishes: Vec<(BindingId, Wish)>,
     /// The change under way.
-    change: Option<(usize, Vec<Step>)>,
+    change: Option<(BindingId, Vec<Step>)>,
 }
 
 impl Host {
     fn new(at: At) -> Self {
         let (interfaces, addresses, routes) = (Interfaces::default(), Vec::new(), Vec::new());
-        Self { interfaces, at, addresses, routes, works: Vec::new(), change: None }
+        Self { interfaces, at, addresses, routes, wishes: Vec::new(), change: None }
     }
 
     fn link(&self) -> Link {
@@ -34,17 +34,20 @@ impl Host {
 
     /// A binding moves in, and nothing of it is there.
     fn enter(&mut self, id: BindingId, wish: Wish) {
-        let mut work = Work::default();
-        work.expect_bare(true);
         self.interfaces.enter(&self.link(), id);
-        self.works.push((id, wish, work));
+        self.work(id).expect_bare(true);
+        self.wishes.push((id, wish));
     }
 
     /// A binding wants something else than `was`.
     fn want(&mut self, id: BindingId, was: &Grant, wish: Wish) {
-        let (_, wanted, work) = self.works.iter_mut().find(|(own, ..)| *own == id).expect("it moved in");
-        work.leave_behind(was.clone(), false);
-        *wanted = wish;
+        self.work(id).leave_behind(was.clone(), false);
+        self.wishes.iter_mut().filter(|(own, _)| *own == id).for_each(|(_, wanted)| *wanted = wish.clone());
+    }
+
+    fn work(&mut self, id: BindingId) -> &mut Work {
+        let link = self.link();
+        self.interfaces.seat(&link, id).expect("it moved in").due()
     }
 
     fn view(&self) -> LinkView {
@@ -65,29 +68,31 @@ impl Host {
 
     /// Every binding goes on as far as it gets. Returns how many are at a change then.
     fn go_on(&mut self) -> usize {
-        for n in 0..self.works.len() {
+        for (id, wish) in self.wishes.clone() {
             let around =
                 Around { has_parent: false, is_changing: self.interfaces.is_changing(self.at), store_works: true };
             let view = self.view();
-            let (_, wish, work) = &mut self.works[n];
-            if work.busy() || work.is_settled(wish, None, true) || work.go_on(wish, true, false) != Act::Look {
+            let work = self.work(id);
+            if work.busy() || work.is_settled(&wish, None, true) || work.go_on(&wish, true, false) != Act::Look {
                 continue;
             }
-            match work.on_inspected(Ok(view), wish.clone(), around) {
+            match work.on_inspected(Ok(view), wish, around) {
                 Ok(Act::Apply(steps)) => {
                     assert!(self.change.is_none(), "one at a time");
-                    self.interfaces.begin_change(self.at, OpId(n as u64));
-                    self.change = Some((n, steps));
+                    self.interfaces.begin_change(self.at, OpId(id.0));
+                    self.change = Some((id, steps));
                 }
                 act => assert_eq!(act, Ok(Act::Wait)),
             }
         }
-        self.works.iter().filter(|(_, _, work)| work.is_under_way()).count()
+        let link = self.link();
+        let works = self.wishes.iter().filter_map(|(id, _)| self.interfaces.work(&link, *id));
+        works.filter(|work| work.is_under_way()).count()
     }
 
     /// The change under way ends, and who waits for that is called. Returns its steps, and whose they were.
     fn end_change(&mut self) -> (BindingId, Vec<String>) {
-        let (n, steps) = self.change.take().expect("a change");
+        let (id, steps) = self.change.take().expect("a change");
         for step in &steps {
             match step {
                 Step::AddAddress(address) => self.addresses.push(*address),
@@ -97,12 +102,12 @@ impl Host {
                 Step::Up | Step::Mtu(_) => panic!("{step}"),
             }
         }
-        assert_eq!(self.interfaces.end_change(OpId(n as u64)), Some(self.at));
+        assert_eq!(self.interfaces.end_change(OpId(id.0)), Some(self.at));
         let (taken, view) = (steps.len(), self.view());
-        let (id, wish, work) = &mut self.works[n];
-        let changed = work.on_applied(taken, Ok(view), wish.grant());
+        let wish = self.wishes.iter().find(|(own, _)| *own == id).map(|(_, wish)| wish.clone());
+        let changed = self.work(id).on_applied(taken, Ok(view), wish.as_ref().and_then(Wish::grant));
         assert!(matches!(changed, Some(Changed::Done(Done { lacks: None, .. }))), "{changed:?}");
-        (*id, steps.iter().map(ToString::to_string).collect())
+        (id, steps.iter().map(ToString::to_string).collect())
     }
 
     /// Returns what is on the interface.
