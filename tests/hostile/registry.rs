@@ -14,7 +14,7 @@ use leasehold_core::effect::{
 };
 use leasehold_core::grant::Grant;
 use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
-use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Target};
+use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Target};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::silence::Survey;
@@ -365,9 +365,12 @@ impl<'a> Life<'a> {
         };
         let wanted = Wanted { address: Ipv4Addr::new(192, 0, 2, self.script.u8()), preferred: self.script.flag() };
         Box::new(Add {
-            host_netns: false,
             attachment,
-            netns: netns(self.script.u8() % 3),
+            place: Place::InNetns(ByName {
+                netns: netns(self.script.u8() % 3),
+                ifname: "eth0".to_owned(),
+                host_too: false,
+            }),
             lan,
             client_id,
             chaddr: self.script.flag().then_some(Mac([2, 9, 9, 9, 9, 9])),

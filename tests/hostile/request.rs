@@ -75,7 +75,7 @@ fn answer(request: &Request) {
     match &asked.call {
         Call::Add(add) => {
             assert!(add.timeout <= MAX_ADD_TIMEOUT && !add.timeout.is_zero());
-            assert!(add.netns.is_absolute());
+            assert!(add.place.netns().is_some_and(Path::is_absolute));
             assert!(add.chaddr.is_none_or(|mac| mac.0[0] & 1 == 0), "{:?}", add.chaddr);
             can_be_said(add);
         }

@@ -226,7 +226,7 @@ impl Watch {
     fn over(&mut self, asked: Option<&Asked>) {
         let Some(Asked { call: Call::Add(add), .. }) = asked else { return };
         for under in self.under_way.values_mut() {
-            if matches!(under, Under::Apply(Target::Named(at)) if at.netns == add.netns) {
+            if matches!(under, Under::Apply(Target::Named(at)) if Some(&*at.netns) == add.place.netns()) {
                 *under = Under::Recalled;
             }
         }

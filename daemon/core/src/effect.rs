@@ -8,7 +8,6 @@
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
-use crate::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use crate::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sockets, Step, Target};
 use crate::record::{BindingId, Change, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
@@ -148,7 +147,7 @@ pub enum Effect {
         /// Which.
         want: Sockets,
     },
-    /// Looks at a link. From then on the shell tells of the link's namespace too ([`Input::Kernel`]).
+    /// Looks at a link. From then on the shell tells of the link's namespace too ([`Input::Kernel`]), where that is a container's.
     Inspect {
         /// Answered by [`Outcome::Inspected`].
         op: OpId,
@@ -282,11 +281,9 @@ pub enum Call {
 pub struct Add {
     /// Who asks.
     pub attachment: Attachment,
-    /// The path of the container's network namespace, without the host prefix.
-    pub netns: PathBuf,
-    /// Whether that may be the host's own.
-    pub host_netns: bool,
-    /// The wire that the interface is on.
+    /// Where the binding is to live.
+    pub place: Place,
+    /// The wire that this is on.
     pub lan: Lan,
     /// What option 61 is to be.
     pub client_id: ClientIdRule,

@@ -196,12 +196,12 @@ pub enum Failure {
     #[error("not all was given back: {}", .0.join("; "))]
     NotCollected(Vec<String>),
     /// The attachment is bound: in another namespace, which still lives, or with another address than would do.
-    #[error("{attachment} is already attached in {}: delete it first", .netns.display())]
+    #[error("{attachment} is already attached{}: delete it first", .netns.as_deref().map(|path| format!(" in {}", path.display())).unwrap_or_default())]
     Attached {
         /// The attachment.
         attachment: Attachment,
-        /// Where.
-        netns: PathBuf,
+        /// Where, unless it lives on a link of the host.
+        netns: Option<PathBuf>,
     },
     /// CHECK of an attachment that has no lease.
     #[error("{0} holds no lease: run ADD again")]

@@ -80,6 +80,13 @@ impl Link {
         }
     }
 
+    /// Returns the host's link that was found to be a LAN's, on behalf of a container with this Ethernet address: on a bridge with
+    /// the socket on a port.
+    pub fn parent_of(lan: &Lan, found: &LinkView, mac: Mac) -> Self {
+        let link = Self::of_lan(found.ifindex, lan, mac);
+        if found.has_ports_for(mac) { link.by_port() } else { link }
+    }
+
     /// Returns the Ethernet address that frames of this link bear.
     pub fn mac(&self) -> Mac {
         match self {
@@ -110,6 +117,64 @@ pub struct ByName {
 impl fmt::Display for ByName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in {}", self.ifname, self.netns.display())
+    }
+}
+
+/// Where a binding is to live, before its link is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An interface in a network namespace.
+    InNetns(ByName),
+    /// The LAN's link in the host's namespace, on behalf of an interface that is not there yet, or of which nobody knows where
+    /// it is.
+    Parent {
+        /// The link's name.
+        ifname: String,
+        /// The Ethernet address that the interface has or is to have.
+        mac: Mac,
+    },
+}
+
+impl Place {
+    /// Returns the path of its namespace, `None` for a link of the host.
+    pub fn netns(&self) -> Option<&Path> {
+        match self {
+            Self::InNetns(at) => Some(&at.netns),
+            Self::Parent { .. } => None,
+        }
+    }
+
+    /// Returns the name by which its link is found.
+    pub fn ifname(&self) -> &str {
+        match self {
+            Self::InNetns(ByName { ifname, .. }) | Self::Parent { ifname, .. } => ifname,
+        }
+    }
+
+    /// Returns what is to be looked at to find its link.
+    pub fn target(&self) -> Target {
+        match self {
+            Self::InNetns(at) => Target::Named(at.clone()),
+            Self::Parent { ifname, .. } => Target::Host { ifname: ifname.clone() },
+        }
+    }
+
+    /// Returns its link as it was found, which is of this LAN.
+    pub fn link(&self, found: &LinkView, lan: &Lan) -> Link {
+        match self {
+            Self::InNetns(ByName { netns, .. }) => {
+                Link::InNetns { path: netns.clone(), cookie: found.cookie, ifindex: found.ifindex, mac: found.mac }
+            }
+            Self::Parent { mac, .. } => Link::parent_of(lan, found, *mac),
+        }
+    }
+
+    /// Returns whether what is sent there leaves, as the link was found. A bridge gets carrier by the port that is made.
+    pub fn has_carrier(&self, found: &LinkView) -> bool {
+        match self {
+            Self::InNetns(_) => found.carrier,
+            Self::Parent { mac, .. } => found.carrier || found.has_ports_for(*mac),
+        }
     }
 }
 

@@ -24,7 +24,8 @@ fn read(text: &str) -> Result<Option<Adoptee>, Unusable> {
 /// The attachment, namespace, LAN, client identifier and address of a cached attachment.
 fn summary(text: &str) -> (String, String, Lan, String, String) {
     let Adoptee { add, address, .. } = read(text).unwrap().unwrap();
-    let Add { attachment, netns, lan, client_id, .. } = *add;
+    let Add { attachment, place, lan, client_id, .. } = *add;
+    let netns = place.netns().expect("it runs in one").to_owned();
     let id = String::from_utf8(client_id.resolve(Mac::default()).as_bytes().to_vec()).unwrap();
     (attachment.to_string(), netns.display().to_string(), lan, id, address.to_string())
 }

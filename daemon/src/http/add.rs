@@ -9,6 +9,7 @@ use leasehold_core::dhcpv4::message::REQUEST_LIST;
 use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::Attachment;
+use leasehold_core::link::{ByName, Place};
 use leasehold_core::wire::message::{ClientMessage, is_own};
 use leasehold_core::wire::option::fqdn;
 
@@ -73,8 +74,11 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
     let returns = by_option || ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, chaddr.is_some()));
     let grace = returns.then_some(ipam.grace.unwrap_or(GRACE));
     Ok(Add {
-        netns: netns(request)?,
-        host_netns: host_netns(request),
+        place: Place::InNetns(ByName {
+            netns: netns(request)?,
+            ifname: attachment.ifname.clone(),
+            host_too: host_netns(request),
+        }),
         lan: lan(config, &attachment.network),
         client_id,
         chaddr,

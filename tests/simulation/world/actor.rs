@@ -9,7 +9,7 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
-use leasehold_core::link::{Cookie, LinkRoute};
+use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -231,8 +231,7 @@ impl Actor {
         let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
         Add {
             attachment: self.attachment.clone(),
-            netns: self.path.clone(),
-            host_netns: false,
+            place: Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false }),
             lan,
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,

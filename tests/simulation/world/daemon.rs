@@ -462,12 +462,9 @@ fn brief(effect: &Effect) -> String {
 
 fn brief_call(call: &Call) -> String {
     match call {
-        Call::Add(add) => format!(
-            "ADD {} client {} in {}",
-            add.attachment,
-            add.client_id.resolve(Mac::default()),
-            add.netns.display()
-        ),
+        Call::Add(add) => {
+            format!("ADD {} client {} in {}", add.attachment, add.client_id.resolve(Mac::default()), add.place.target())
+        }
         Call::Del { attachment } => format!("DEL {attachment}"),
         Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),

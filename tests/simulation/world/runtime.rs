@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::effect::{Call, RequestId};
-use leasehold_core::link::KernelEvent;
+use leasehold_core::link::{KernelEvent, Place};
 use leasehold_core::wire::Mac;
 
 use super::actor::{Act, Asked, Phase, Role};
@@ -170,8 +170,10 @@ impl World {
         let lan = actor.lan;
         let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
         let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12), &self.plan);
-        add.netns.as_mut_os_string().push("-too");
-        let (cookie, _) = self.kernel.create(&add.netns, "eth0", mac, 1500, lan);
+        let Place::InNetns(at) = &mut add.place else { unreachable!("it is in a namespace") };
+        at.netns.as_mut_os_string().push("-too");
+        let netns = at.netns.clone();
+        let (cookie, _) = self.kernel.create(&netns, "eth0", mac, 1500, lan);
         self.stats.count("intruders");
         self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
     }

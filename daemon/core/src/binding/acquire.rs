@@ -55,7 +55,9 @@ pub(crate) struct Acquire {
     since: Instant,
     /// How long it waited for that.
     queued: Duration,
-    /// The link's MTU before.
+    /// The link's name.
+    ifname: String,
+    /// Its MTU before.
     mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     replaces: Vec<BindingId>,
@@ -380,7 +382,8 @@ impl Living for Acquire {
         let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
         // A daemon that ends before it is done leaves that to the next one.
         let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile));
-        let former = (mtu_due || routes_due).then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
+        let former = (!common.is_on_host() && (mtu_due || routes_due))
+            .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
         Some(Record { former, taken_off: self.taken_off, ..common.record(lease, RecordState::Bound, cx) })
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Common {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
-    /// The host's link that broadcasts go over, where the profile wants that and it was found.
+    /// The host's link that broadcasts go over, or all that is sent, where that is so and it was found.
     pub(super) parent: Option<Box<Link>>,
     pub(super) exchange: Exchange,
     pub(super) persistence: Persistence,
@@ -129,6 +129,12 @@ impl Common {
         cx.interfaces.seat(&self.link, self.id).into_iter().for_each(Seat::has_done);
     }
 
+    /// Returns the same where its link was found just now, which need not be looked for if it is one of the host.
+    pub(super) fn found(self) -> Self {
+        let parent = self.is_on_host().then(|| Box::new(self.link.clone()));
+        Self { parent, ..self }
+    }
+
     /// Returns the sender of the messages of a binding that has, or had, a lease.
     pub(super) fn sender(&self) -> Sender {
         self.sender_at(self.station())
@@ -190,9 +196,21 @@ impl Common {
         Some(now + Duration::from_secs(seconds.into()))
     }
 
-    /// Opens sockets on the binding's own link, or on the LAN's where the profile wants broadcasts to go over that.
+    /// Returns whether it lives on a link of the host: on behalf of an interface of which nothing is known here.
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.link.in_netns().is_none()
+    }
+
+    /// Returns whether its broadcasts go over a link of the host.
+    pub(crate) fn broadcasts_on_host(&self) -> bool {
+        self.profile.on_parent || self.is_on_host()
+    }
+
+    /// Opens sockets on the binding's own link, or on the LAN's where it lives there, or the profile wants broadcasts to go over
+    /// that.
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
-        let parent = self.identity.lan.parent().filter(|_| self.profile.on_parent && broadcasts);
+        let on_host = self.is_on_host() || self.profile.on_parent && broadcasts;
+        let parent = self.identity.lan.parent().filter(|_| on_host);
         match (parent, &self.parent) {
             (None, _) => self.exchange.open(self.id, &self.link, want, cx),
             (Some(_), Some(link)) => self.exchange.open(self.id, link, want, cx),
@@ -202,7 +220,12 @@ impl Common {
 
     /// Records the LAN's link that was looked for.
     pub(super) fn found_line(&mut self, view: &LinkView) {
-        self.parent = Some(Box::new(Link::of_lan(view.ifindex, &self.identity.lan, view.mac)));
+        let mac = if self.is_on_host() { self.link.mac() } else { view.mac };
+        let found = Link::parent_of(&self.identity.lan, view, mac);
+        if self.is_on_host() {
+            self.link = found.clone();
+        }
+        self.parent = Some(Box::new(found));
     }
 
     /// Closes the binding's sockets.

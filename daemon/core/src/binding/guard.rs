@@ -454,7 +454,7 @@ impl Common {
 
     /// Returns the link that the window's frames leave by: what the profile says of broadcasts goes for ARP too.
     fn guard_link(&self) -> Option<&Link> {
-        if self.profile.on_parent { self.parent.as_deref() } else { Some(&self.link) }
+        if self.broadcasts_on_host() { self.parent.as_deref() } else { Some(&self.link) }
     }
 
     /// Returns the Ethernet address of the window's frames, then those of our messages and of the identity's holders before.

@@ -76,7 +76,7 @@ impl Binding {
         (now, rng): (Instant, Rng),
     ) -> Self {
         let acquire = Acquire::new(holder.sender(), known, now, rng);
-        let common = Common::new(id, holder, predecessors);
+        let common = Common::new(id, holder, predecessors).found();
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
@@ -146,7 +146,7 @@ impl Binding {
     /// Returns whether the binding's sockets are, or will be, on a link of the host.
     pub(crate) fn speaks_from_host(&self) -> bool {
         match &self.life {
-            Life::Acquiring(_) | Life::Held(_) => self.profile.on_parent,
+            Life::Acquiring(_) | Life::Held(_) => self.broadcasts_on_host(),
             Life::Releasing(release) => release.speaks_from_host(),
         }
     }
@@ -201,7 +201,7 @@ impl Binding {
             (Task::Work, outcome) => self.happens(cx, |life, common, cx| life.on_worked(common, outcome, cx)),
             (Task::Survey, Outcome::Surveyed(survey)) => {
                 if let Life::Acquiring(acquire) = &mut self.life {
-                    acquire.on_surveyed(&self.common, survey);
+                    acquire.on_surveyed(survey);
                 }
             }
             (Task::Release, Outcome::Sent(result)) => {
@@ -257,7 +257,7 @@ impl Binding {
     pub(crate) fn on_broken(&mut self, exchange: ExchangeId, cause: LinkCause, cx: &mut Cx<'_>) {
         if self.common.is_guards(exchange) {
             return self.happens(cx, |life, common, cx| {
-                let is_lost = common.parent.is_none() && life.is_lost(common, &cause, cx);
+                let is_lost = !common.broadcasts_on_host() && life.is_lost(common, &cause, cx);
                 match common.unwatch(cause.clone(), is_lost, cx) {
                     Some(_) if is_lost => life.on_link_gone(common, cause, cx),
                     Some(found) => life.on_found(common, found, cx),

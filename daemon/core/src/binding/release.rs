@@ -23,7 +23,7 @@ use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::Work;
-use crate::link::LinkCause;
+use crate::link::{LinkCause, Target};
 use crate::record::{Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -383,7 +383,8 @@ impl Release {
         common.persist_later(&cause, cx);
         cx.out.report(common.id, Report::NotGivenBack(cause));
         if self.link_gone {
-            cx.out.report(common.id, Report::LinkGone(LinkCause::NoLink(common.attachment.ifname.clone())));
+            cx.out
+                .report(common.id, Report::LinkGone(LinkCause::NoLink(Target::Known(common.link.clone()).to_string())));
         }
         next?;
         Break(Life::Held(hold))

@@ -134,9 +134,10 @@ impl Interfaces {
         interface.seats.get_mut(place)
     }
 
-    /// Returns whether the address of a binding is on its interface, as far as is known.
+    /// Returns whether the address of a binding is on its interface, as far as is known. On a link of the host there is none.
     pub(crate) fn presence(&self, link: &Link, id: BindingId) -> Presence {
-        let interface = link.in_netns().and_then(|at| self.all.get(&at));
+        let Some(at) = link.in_netns() else { return Presence::Missing };
+        let interface = self.all.get(&at);
         interface.and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
     }
 

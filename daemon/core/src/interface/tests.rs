@@ -82,7 +82,7 @@ fn whether_an_address_is_there_is_known_for_each_binding() {
     assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, There]);
     interfaces.seat(&own, b).unwrap().expect(Awaited);
     assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, Awaited]);
-    assert_eq!(interfaces.presence(&Link::parent(7, MAC), a), Unknown, "over the host's link");
+    assert_eq!(interfaces.presence(&Link::parent(7, MAC), a), Missing, "over the host's link");
 }
 
 #[test]

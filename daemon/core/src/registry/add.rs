@@ -1,12 +1,14 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
 //! identity. From there on the ADD is its binding's.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::operation::{Admission, Operation, Ready, by_name, target};
+use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Leave, Life, Owed};
@@ -16,10 +18,13 @@ use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
 use crate::grant::Dns;
 use crate::identity::{Attachment, Identity};
 use crate::interface::At;
-use crate::link::{Cookie, Link, LinkCause, LinkView, Step, Target, directory_of};
+use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, whole_millis};
+
+/// How long an ADD waits before it looks again whether a link of the host has carrier.
+const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
@@ -31,14 +36,15 @@ pub(super) struct Spare {
 impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
         let attachment = add.attachment.clone();
-        let at = by_name(&add);
-        // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
-        let op = match !add.profile.on_parent && self.pacing.has_room(&add.lan) {
-            true => self.out.prepare(attachment.clone(), at, add.chaddr),
-            false => {
-                let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-                self.out.apply(waiter, Target::Named(at), vec![Step::Up])
+        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
+        let op = match &add.place {
+            // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
+            Place::InNetns(at) if !add.profile.on_parent && self.pacing.has_room(&add.lan) => {
+                self.out.prepare(attachment.clone(), at.clone(), add.chaddr)
             }
+            Place::InNetns(at) => self.out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
+            // The host's link is not ours to change.
+            Place::Parent { .. } => self.out.inspect(waiter, add.place.target()),
         };
         let step = Ready::Preparing(op);
         let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
@@ -49,7 +55,7 @@ impl Registry {
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
         let Adoptee { add, address, mac: known_by } = adoptee;
         let attachment = add.attachment.clone();
-        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add, known_by));
+        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add.place, known_by));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
         let admission =
@@ -68,9 +74,12 @@ impl Registry {
                 let (attachment, ifname) = (attachment.clone(), view.ifname);
                 self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
             }
-            Ok(view) if !view.carrier => {
+            Ok(view) if !admission.has_carrier(&view) => {
                 let first = matches!(admission.step, Ready::Preparing(_));
                 admission.step = Ready::AwaitingCarrier(view, None);
+                if matches!(admission.add.place, Place::Parent { .. }) {
+                    return self.timers.set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
+                }
                 // Carrier may have come since the look; what comes from here on the kernel tells.
                 if first {
                     self.look_again(attachment);
@@ -93,6 +102,18 @@ impl Registry {
     pub(super) fn look_for_carrier(&mut self) {
         for (attachment, _) in self.awaiting_carrier() {
             self.look_again(&attachment);
+        }
+    }
+
+    /// Looks again at the links of the host that ADDs wait for: of those the kernel's news are not told.
+    pub(super) fn look_for_carrier_on_host(&mut self) {
+        self.timers.set(Key::Carrier, None);
+        for (attachment, _) in self.awaiting_carrier() {
+            let operation = self.slots.operation(&attachment);
+            if matches!(operation, Some(Operation::Adding(admission)) if matches!(admission.add.place, Place::Parent { .. }))
+            {
+                self.look_again(&attachment);
+            }
         }
     }
 
@@ -174,7 +195,7 @@ impl Registry {
     fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
-        let (wanted, netns) = (admission.add.wanted, admission.add.netns.clone());
+        let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
@@ -199,15 +220,22 @@ impl Registry {
                 if self.interfaces.is_changing((view.cookie, view.ifindex)) {
                     return self.await_change(attachment, view);
                 }
+                let bare = cleared || binding.is_on_host();
                 let steps =
-                    if cleared { Vec::new() } else { binding.leavings(&view.addresses, &self.interfaces, now.boot) };
+                    if bare { Vec::new() } else { binding.leavings(&view.addresses, &self.interfaces, now.boot) };
                 if !steps.is_empty() {
                     return self.clear(attachment, link, steps);
                 }
                 self.displace(now, rival, &identity);
                 continue;
             }
-            if matches!(binding.life, Life::Acquiring(_)) {
+            // Nobody lives there: what is known of it goes with the attachment.
+            if binding.is_on_host() && own == Some(rival) {
+                self.displace(now, rival, &identity);
+                continue;
+            }
+            // That a link of the host is there says nothing of whom the binding is for.
+            if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {
                 let failure = held_by(&binding.identity, &binding.attachment);
                 return self.refuse(now, attachment, failure);
             }
@@ -252,7 +280,7 @@ impl Registry {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
                     Link::InNetns { path, .. } if *binding.attachment == *attachment => {
-                        Failure::Attached { attachment: attachment.clone(), netns: path.clone() }
+                        Failure::Attached { attachment: attachment.clone(), netns: Some(path.clone()) }
                     }
                     Link::InNetns { .. } | Link::Parent { .. } => held_by(&binding.identity, &binding.attachment),
                 };
@@ -270,7 +298,8 @@ impl Registry {
     fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
         let path = self.bindings.get(rival).and_then(|binding| binding.netns_path());
-        path.is_some_and(|path| directory_of(&path) == directory_of(&admission.add.netns))
+        let seen = admission.add.place.netns().map(directory_of);
+        path.is_some_and(|path| Some(directory_of(&path)) == seen)
     }
 
     /// Takes off the interface what is there from before, then looks at it once more.

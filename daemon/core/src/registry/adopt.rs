@@ -142,7 +142,8 @@ impl Registry {
     /// next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
         let Failure::Link { cause, .. } = failure else { return true };
-        let blind = !adoption.tries.has_failed() || !self.sees(directory_of(&adoption.adoptee.add.netns));
+        let netns = adoption.adoptee.add.place.netns();
+        let blind = !adoption.tries.has_failed() || !netns.is_some_and(|netns| self.sees(directory_of(netns)));
         if cause.is_missing() { blind } else { !cause.is_gone() }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It looks when the daemon itself changes nothing there: between a lease that was extended and the interface that follows it,
 //! what a look shows is neither the one nor the other. What failed, or waits for the store to have room, is not waited
-//! for; nor does another call wait for that.
+//! for; nor does another call wait for that. On a link of the host there is nothing to look for.
 
 use ipnet::Ipv4Net;
 
@@ -32,6 +32,10 @@ impl Registry {
             let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let failure = Failure::Differs { attachment: attachment.clone(), held: address, expected };
             self.reply(now, id, Answer::Failed(failure));
+            return self.end(now, attachment);
+        }
+        if binding.is_on_host() {
+            self.reply(now, id, Answer::Checked);
             return self.end(now, attachment);
         }
         let target = Target::Known(binding.link.clone());

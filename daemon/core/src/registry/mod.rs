@@ -182,6 +182,7 @@ impl Registry {
                 Key::Call(id) => self.call_timed_out(now, id),
                 Key::Audit(id) => self.audit_again(id),
                 Key::Adoption(id) => self.adopt_again(now, id),
+                Key::Carrier => self.look_for_carrier_on_host(),
                 Key::Orphans => {}
             }
         }

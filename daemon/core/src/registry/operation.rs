@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use crate::binding::without;
 use crate::effect::{Add, Failure, OpId, RequestId};
 use crate::identity::Identity;
-use crate::link::{ByName, Link, LinkCause, LinkView, Step, Target};
+use crate::link::{Link, LinkCause, LinkView, Place, Step, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
 use crate::wire::Mac;
@@ -73,13 +73,18 @@ impl Admission {
     }
 
     pub(super) fn target(&self) -> Target {
-        target(&self.add, self.known_by)
+        target(&self.add.place, self.known_by)
+    }
+
+    /// Returns whether what is sent over the link leaves, as it was found.
+    pub(super) fn has_carrier(&self, view: &LinkView) -> bool {
+        self.add.place.has_carrier(view)
     }
 
     /// Returns whether an interface lacks the address that its container is to be adopted with. One to which another link stands
     /// in, under its name, was bereft of it: KubeVirt does so for its virtual machines.
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
-        let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.attachment.ifname;
+        let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.place.ifname();
         self.adopts.filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
     }
 
@@ -101,7 +106,7 @@ impl Admission {
     }
 
     pub(super) fn link(&self, view: &LinkView) -> Link {
-        Link::InNetns { path: self.add.netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
+        self.add.place.link(view, &self.add.lan)
     }
 
     /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
@@ -111,22 +116,16 @@ impl Admission {
     }
 
     pub(super) fn identity(&self, view: &LinkView) -> Identity {
-        let chaddr = self.add.chaddr.unwrap_or(view.mac);
+        let chaddr = self.add.chaddr.unwrap_or(self.link(view).mac());
         Identity { lan: self.add.lan.clone(), client_id: self.add.client_id.resolve(chaddr), chaddr }
     }
 }
 
-/// Returns the interface that an ADD is for.
-pub(super) fn by_name(add: &Add) -> ByName {
-    let (netns, ifname, host_too) = (add.netns.clone(), add.attachment.ifname.clone(), add.host_netns);
-    ByName { netns, ifname, host_too }
-}
-
-/// Returns the same as a server knows it, where that is known.
-pub(super) fn target(add: &Add, known_by: Option<Mac>) -> Target {
-    match known_by {
-        Some(mac) => Target::OfServer(by_name(add), mac),
-        None => Target::Named(by_name(add)),
+/// Returns the link of a place, as a server knows it where that is known.
+pub(super) fn target(place: &Place, known_by: Option<Mac>) -> Target {
+    match (place, known_by) {
+        (Place::InNetns(at), Some(mac)) => Target::OfServer(at.clone(), mac),
+        (Place::InNetns(_) | Place::Parent { .. }, _) => place.target(),
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) enum Key {
     Audit(BindingId),
     /// The pause before an adoption that failed is tried again.
     Adoption(RequestId),
+    /// The links of the host that ADDs wait for carrier of are looked at again.
+    Carrier,
     /// The next link that went is taken for one without a DEL.
     Orphans,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Registry;
 use super::timers::Key;
 use crate::backoff::Backoff;
-use crate::binding::Life;
+use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
 use crate::interface::At;
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
@@ -186,7 +186,7 @@ impl Registry {
     /// with changes may have messages lost more often than all can be looked at.
     pub(super) fn audit_all(&mut self) {
         let waiting: BTreeSet<_> = self.audit.waiting.iter().copied().collect();
-        let held = self.bindings.iter().filter(|binding| matches!(binding.life, Life::Held(_)));
+        let held = self.bindings.iter().filter(|binding| is_watched(binding));
         let others = held.map(|binding| binding.id).filter(|id| !waiting.contains(id));
         self.audit.waiting.extend(others);
         self.audit.failures.clear();
@@ -201,7 +201,7 @@ impl Registry {
                 }
                 return;
             };
-            match self.bindings.get(id).filter(|binding| matches!(binding.life, Life::Held(_))) {
+            match self.bindings.get(id).filter(|binding| is_watched(binding)) {
                 // Two at once could come back in any order.
                 Some(_) if self.audit.outdate(id) => {}
                 Some(binding) => {
@@ -276,4 +276,9 @@ impl Registry {
         }
         self.audit_next();
     }
+}
+
+/// Returns whether a binding's link is looked at: a link of the host shows nothing of whom it is for.
+fn is_watched(binding: &Binding) -> bool {
+    matches!(binding.life, Life::Held(_)) && !binding.is_on_host()
 }

@@ -1,11 +1,11 @@
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_api::cni::{Code, Request};
 use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
 use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
-use leasehold_core::link::LinkCause;
+use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::wire::Mac;
 
 use leasehold_api::cni::Version;
@@ -20,7 +20,7 @@ fn attachment() -> Attachment {
 fn an_add_is_passed_on_whole() {
     let add = add(&request("ADD"));
     assert_eq!(add.attachment, attachment());
-    assert_eq!(add.netns, PathBuf::from("/run/netns/abc"));
+    assert_eq!(add.place.netns(), Some(Path::new("/run/netns/abc")));
     assert_eq!(add.lan, Lan::Link { parent: "eth0".into(), vlan: 0 });
     assert_eq!(add.client_id.resolve(Mac::default()).as_bytes(), b"\0abc/lan/net1");
     assert_eq!(add.timeout, Duration::from_secs(30));
@@ -37,7 +37,8 @@ fn the_hosts_namespace_is_allowed_in_libcnis_words() {
     for (said, allowed) in [(None, false), (Some("1"), true), (Some("TRUE"), true), (Some("yes"), false)] {
         let mut request = request("ADD");
         request.env.netns_override = said.map(str::to_owned);
-        assert_eq!(add(&request).host_netns, allowed, "{said:?}");
+        let Place::InNetns(at) = add(&request).place else { panic!("not in a namespace") };
+        assert_eq!((at.ifname.as_str(), at.host_too), ("net1", allowed), "{said:?}");
     }
 }
 
@@ -336,7 +337,7 @@ fn every_failure_has_its_code() {
         (Failure::Held { lan: lan(), client_id: ClientId::new(vec![0, 1]).unwrap(), holder: attachment() }, 11),
         (Failure::AddressHeld { server: None, address: a, holder: attachment(), shared: None }, 11),
         (Failure::Cancelled(attachment()), 11),
-        (Failure::Attached { attachment: attachment(), netns: p() }, 11),
+        (Failure::Attached { attachment: attachment(), netns: Some(p()) }, 11),
         (Failure::NotWanted { server: a, wanted: a, offered: a }, 11),
         (Failure::NotCollected(vec!["store full".into()]), 11),
         (Failure::NotReady("store full".into()), 50),

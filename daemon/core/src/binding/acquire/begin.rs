@@ -61,6 +61,7 @@ impl Acquire {
             limit,
             since: now,
             queued: Duration::ZERO,
+            ifname: view.ifname.clone(),
             mtu: view.mtu,
             replaces,
             adopts: adopts.is_some(),

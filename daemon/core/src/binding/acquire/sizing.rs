@@ -24,7 +24,8 @@ impl Acquire {
 
     /// Sets the MTU, if the server gave one.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        if self.wanted_mtu().is_none() {
+        // A link of the host keeps its own.
+        if self.wanted_mtu().is_none() || common.is_on_host() {
             return match self.held(common, cx) {
                 Some(hold) => Break(Life::Held(hold)),
                 None => SAME,

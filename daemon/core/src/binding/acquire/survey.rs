@@ -50,9 +50,9 @@ impl Acquire {
     }
 
     /// Records what was found.
-    pub(in crate::binding) fn on_surveyed(&mut self, common: &Common, survey: Survey) {
-        let ifname = common.attachment.ifname.clone();
+    pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
         if let Reason::LookedFor(before) = self.reason {
+            let ifname = self.ifname.clone();
             self.reason = Reason::Found(Box::new(Silence { ifname, before, survey }));
         }
     }

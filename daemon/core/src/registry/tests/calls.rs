@@ -257,7 +257,7 @@ fn a_second_add_that_insists_on_another_address_is_not_answered_with_the_one_of_
     };
     assert!(matches!(insist("192.0.2.50", false), Answer::Leased { .. }), "it has that");
     assert!(matches!(insist("192.0.2.60", true), Answer::Leased { .. }), "another will do");
-    let attached = Failure::Attached { attachment: attachment("a"), netns: "/ns/1".into() };
+    let attached = Failure::Attached { attachment: attachment("a"), netns: Some("/ns/1".into()) };
     assert_eq!(insist("192.0.2.60", false), Answer::Failed(attached));
     assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec!["192.0.2.50/24".to_owned()]));
 }

@@ -18,6 +18,7 @@ mod leaks;
 mod loss;
 mod memory;
 mod mtu;
+mod on_host;
 mod races;
 mod reach;
 mod recorded;

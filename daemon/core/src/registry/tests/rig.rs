@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Door, Identity, Lan};
 pub(super) use crate::link::Cookie;
-use crate::link::{ByName, Hears, KernelEvent, Link, LinkView, Sockets, Step, Target};
+use crate::link::{ByName, Hears, KernelEvent, Link, LinkView, Place, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
@@ -220,8 +220,11 @@ impl Rig {
     pub(super) fn call(&self, who: &str, netns: u64, id: &str) -> Box<Add> {
         Box::new(Add {
             attachment: attachment(who),
-            netns: PathBuf::from(format!("/ns/{netns}")),
-            host_netns: false,
+            place: Place::InNetns(ByName {
+                netns: PathBuf::from(format!("/ns/{netns}")),
+                ifname: "eth0".into(),
+                host_too: false,
+            }),
             lan: Lan::Link { parent: "br0".into(), vlan: 0 },
             client_id: ClientIdRule::Bytes(ClientId::new(format!("\0{id}").into_bytes()).unwrap()),
             chaddr: None,

@@ -1,0 +1,251 @@
+//! A binding that lives on the LAN's link in the host's namespace, on behalf of an Ethernet address.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::Failure;
+use crate::identity::Lan;
+use crate::link::{KernelEvent, Link, Place, Step};
+use crate::wire::Mac;
+
+/// That of the interface that is not there.
+const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
+/// An MTU, and a route onto the link (RFC 3442).
+const OPTIONS: [u8; 14] = [26, 2, 0x05, 0x78, 121, 8, 24, 198, 51, 100, 0, 0, 0, 0];
+
+/// The host's namespace, as the rig has it.
+const HOST: Cookie = Cookie(99);
+
+impl Rig {
+    /// Asks for a lease on the host's link.
+    fn add_on_host(&mut self, who: &str, id: &str, vlan: u16) -> u64 {
+        let mut add = self.call(who, 1, id);
+        add.place = Place::Parent { ifname: "br0".into(), mac: OWN };
+        add.lan = Lan::Link { parent: "br0".into(), vlan };
+        self.request(Call::Add(add))
+    }
+
+    fn sends(&mut self, kind: u8) -> usize {
+        self.sent.iter().filter(|(sent, _)| *sent == kind).count()
+    }
+}
+
+/// A rig that would not have its links changed.
+fn untouchable() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.options = OPTIONS.to_vec();
+    rig.profile = Profile { late_routes: true, ..Profile::default() };
+    rig.faults.push_back((0, LinkCause::TimedOut));
+    rig
+}
+
+/// Whether nothing was changed on any link of such a rig.
+fn is_untouched(rig: &Rig) -> bool {
+    rig.faults.len() == 1 && rig.steps.is_empty()
+}
+
+/// A lease on the host's link.
+fn held() -> Rig {
+    let mut rig = untouchable();
+    let add = rig.add_on_host("a", "a", 0);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    rig
+}
+
+#[test]
+fn an_add_on_the_hosts_link_has_its_lease_for_its_ethernet_address_and_changes_nothing() {
+    for (vlan, bridge) in [(0, false), (7, false), (0, true), (7, true)] {
+        let mut rig = untouchable();
+        rig.bridge = bridge;
+        let add = rig.add_on_host("a", "a", vlan);
+        assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+        let link = Link::Parent { ifindex: 2, mac: OWN, vlan, port: bridge };
+        assert_eq!(rig.rows()[0].link, link);
+        assert_eq!(rig.opened[0], link);
+        assert_eq!((rig.chaddrs.iter().collect::<Vec<_>>(), rig.asked_from[0]), (vec![&OWN], OWN));
+        assert_eq!(rig.only_record().former, None);
+        rig.run_until(1049.0);
+        assert!(is_untouched(&rig) && rig.open.is_empty(), "{:?}", rig.steps);
+    }
+}
+
+#[test]
+fn a_bridge_without_carrier_is_not_waited_for_and_any_other_link_is() {
+    for bridge in [true, false] {
+        let mut rig = untouchable();
+        (rig.bridge, rig.carrier) = (bridge, false);
+        let add = rig.add_on_host("a", "a", 0);
+        assert_eq!(rig.answers.contains_key(&add), bridge);
+        rig.run_until(1005.5);
+        assert_eq!(rig.answers.contains_key(&add), bridge);
+        rig.carrier = true;
+        // Of a link of the host the kernel's news are not told.
+        rig.run_until(1007.0);
+        assert!(matches!(rig.answers[&add], Answer::Leased { .. }) && is_untouched(&rig));
+        let wakes = rig.run_until(1040.0);
+        assert!(wakes < 20, "{wakes}: nothing is looked at any more");
+    }
+}
+
+#[test]
+fn a_lease_on_the_hosts_link_is_extended_without_its_address() {
+    let mut rig = held();
+    rig.sent.clear();
+    let t1 = rig.t1();
+    rig.run_until(t1 - 0.1);
+    assert!(rig.sent.is_empty());
+    rig.server = Server::Silent;
+    rig.run_until(t1 + 0.1);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
+    assert!(rig.open.values().all(|want| want.hold_port.is_none() && want.chaddr == OWN) && !rig.open.is_empty());
+    rig.server = Server::Up;
+    rig.run_until(t1 + 100.0);
+    assert_eq!((rig.state("a"), is_untouched(&rig)), (vec!["BOUND"], true));
+    assert!(rig.opened.iter().all(|link| link.in_netns().is_none()));
+}
+
+#[test]
+fn another_lease_changes_nothing_on_the_hosts_link() {
+    let mut rig = held();
+    let t1 = rig.t1();
+    rig.give = "192.0.2.77".parse().unwrap();
+    rig.granted.clear();
+    rig.server = Server::NaksOnly;
+    rig.run_until(t1 + 1.0);
+    rig.server = Server::Up;
+    rig.run_until(t1 + 40.0);
+    let row = &rig.rows()[0];
+    assert_eq!(row.lease.as_ref().map(|lease| lease.address.to_string()).as_deref(), Some("192.0.2.77/24"));
+    assert!(is_untouched(&rig) && rig.only_record().former.is_none());
+}
+
+#[test]
+fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
+    let mut rig = held();
+    let t1 = rig.t1();
+    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: HOST, ifindex: 2 }));
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.server = Server::Silent;
+    rig.run_until(t1 + 0.1);
+    let exchange = *rig.open.keys().next().expect("it asks");
+    rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
+    rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("with index 2".to_owned()) });
+    rig.run_until(t1 + 5.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "that is nobody's end");
+    (rig.blind, rig.server, rig.bridge) = (None, Server::Up, true);
+    rig.run_until(t1 + 60.0);
+    assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
+    assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac: OWN, vlan: 0, port: true }));
+    assert_eq!(Some(&rig.rows()[0].link), rig.opened.last());
+}
+
+#[test]
+fn that_the_hosts_link_went_while_others_were_listened_for_is_nobodys_end() {
+    let mut rig = untouchable();
+    rig.lease = 8;
+    rig.add_on_host("a", "a", 0);
+    rig.server = Server::Silent;
+    rig.run_until(rig.t1() + 0.1);
+    let [guard, renewal] = rig.open.keys().copied().collect::<Vec<_>>()[..] else { panic!("{:?}", rig.open) };
+    for exchange in [renewal, guard] {
+        rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("with index 2".to_owned()) });
+    }
+    assert_eq!((rig.state("a"), rig.sends(7)), (vec!["RENEWING"], 0));
+}
+
+#[test]
+fn a_restart_goes_on_with_a_lease_on_the_hosts_link() {
+    let mut rig = held();
+    let t1 = rig.t1();
+    rig.run_until(1020.0);
+    rig.sent.clear();
+    rig.restart();
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.run_until(t1 - 0.1);
+    assert!(rig.sent.is_empty(), "invariant 7");
+    rig.server = Server::Silent;
+    rig.run_until(t1 + 0.1);
+    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)]);
+    assert_eq!(rig.open.values().next().and_then(|want| want.hold_port), None);
+    assert!(is_untouched(&rig));
+}
+
+#[test]
+fn the_same_add_again_is_answered_with_the_lease_that_is_held() {
+    let mut rig = held();
+    let before = rig.sent.len();
+    let again = rig.add_on_host("a", "a", 0);
+    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
+    assert_eq!((rig.sent.len(), rig.rows().len()), (before, 1));
+}
+
+#[test]
+fn whoever_holds_an_identity_on_the_hosts_link_keeps_it_whatever_a_look_shows() {
+    let mut rig = held();
+    rig.faults.clear();
+    rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
+    let other = rig.add("b", 1, "a");
+    let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&other] else {
+        panic!("{:?}", rig.answers[&other])
+    };
+    assert_eq!(*holder, attachment("a"));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
+fn the_attachments_own_binding_on_the_hosts_link_gives_way_to_its_interface() {
+    let mut rig = held();
+    rig.faults.clear();
+    let inside = rig.add("a", 1, "a");
+    assert!(matches!(rig.answers[&inside], Answer::Leased { .. }), "{:?}", rig.answers[&inside]);
+    rig.run_until(1049.0);
+    let rows = rig.rows();
+    assert_eq!((rows.len(), rows[0].link.in_netns()), (1, Some((Cookie(1), 2))));
+    assert_eq!((rig.sends(1), rig.sends(7)), (1, 0), "its lease is taken over");
+}
+
+#[test]
+fn another_identity_in_its_place_takes_nothing_off_the_hosts_link() {
+    let mut rig = held();
+    // The host's own address, by chance.
+    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.run_until(1020.0);
+    let other = rig.add_on_host("a", "b", 0);
+    assert!(matches!(rig.answers[&other], Answer::Leased { .. }), "{:?}", rig.answers[&other]);
+    assert!(is_untouched(&rig) && !rig.steps.iter().any(|step| matches!(step, Step::RemoveAddress(_))));
+}
+
+#[test]
+fn a_check_of_a_lease_on_the_hosts_link_looks_at_nothing() {
+    let mut rig = held();
+    rig.blind = Some(LinkCause::TimedOut);
+    let check = rig.request(Call::Check { attachment: attachment("a"), expected: Vec::new() });
+    assert_eq!(rig.answers[&check], Answer::Checked);
+    let expected = vec!["192.0.2.9/24".parse().unwrap()];
+    let differs = rig.request(Call::Check { attachment: attachment("a"), expected });
+    assert!(matches!(rig.answers[&differs], Answer::Failed(Failure::Differs { .. })));
+}
+
+#[test]
+fn a_lease_on_the_hosts_link_goes_back_by_a_port_with_its_ethernet_address() {
+    for bridge in [true, false] {
+        let mut rig = held();
+        rig.bridge = bridge;
+        let del = rig.del("a");
+        assert_eq!(rig.answers[&del], Answer::Deleted);
+        rig.run_until(1010.0);
+        assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac: OWN, vlan: 0, port: true }));
+        assert_eq!((rig.sends(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
+        assert!(is_untouched(&rig));
+    }
+}
+
+#[test]
+fn lost_messages_have_no_link_of_the_host_looked_at() {
+    let mut rig = held();
+    rig.hold_looks = true;
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    assert!(rig.looks.is_empty(), "{:?}", rig.looks);
+}
