@@ -2,8 +2,8 @@
 //! change under way.
 //!
 //! An [`Interface`] is there from its first binding, or its first change, to its last. It serves any number of bindings, each with
-//! a [`Seat`]; one whose packets go over the host's link has none. Whoever is to change an interface asks here first, and is called when the change
-//! before is over.
+//! a [`Seat`]; one whose packets go over the host's link has none. Whoever is to change an interface asks here first, and is
+//! called when the change before is over.
 
 mod presence;
 #[cfg(test)]
@@ -48,7 +48,13 @@ struct Interface {
     seats: Vec<Seat>,
     /// The change under way.
     change: Option<OpId>,
+    /// How often something happened there: the kernel told of it, or a change ended.
+    news: u64,
 }
+
+/// When a look at an interface was asked for, by what had happened there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked(u64);
 
 /// What one binding has on an interface, and wants there.
 #[derive(Debug)]
@@ -157,6 +163,17 @@ impl Interfaces {
         seats.filter_map(|seat| seat.work.as_mut()).for_each(|work| work.on_up());
     }
 
+    /// Records that something happened at an interface: a look that was asked for before may show what was before.
+    pub(crate) fn has_news(&mut self, at: At) {
+        self.all.get_mut(&at).into_iter().for_each(|interface| interface.news += 1);
+    }
+
+    /// Returns when a look at a link is asked for that is asked for now.
+    pub(crate) fn asked(&self, link: &Link) -> Asked {
+        let interface = link.in_netns().and_then(|at| self.all.get(&at));
+        Asked(interface.map_or(0, |interface| interface.news))
+    }
+
     /// Returns the bindings that live on an interface, or with `None` on any of the namespace, in order.
     pub(crate) fn bindings(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
         let all = self.in_netns(cookie).filter(|((_, index), _)| ifindex.is_none_or(|wanted| wanted == *index));
@@ -225,6 +242,7 @@ impl Interfaces {
         let at = self.changes.remove(&op)?;
         if let Some(interface) = self.all.get_mut(&at) {
             interface.change.take_if(|change| *change == op);
+            interface.news += 1;
         }
         self.forget_idle(at);
         Some(at)

@@ -9,7 +9,7 @@ use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
-use crate::interface::At;
+use crate::interface::{Asked, At};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
@@ -23,8 +23,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     waiting: VecDeque<BindingId>,
-    /// The looks under way, one a binding, each with whether something changed at the link since it was asked for.
-    under_way: BTreeMap<BindingId, bool>,
+    /// The looks under way, one a binding, each with when it was asked for; `None`: it is to be repeated.
+    under_way: BTreeMap<BindingId, Option<Asked>>,
     /// How often the look at a link failed, for those that are tried again.
     failures: BTreeMap<BindingId, Backoff>,
     /// When messages were lost last.
@@ -52,15 +52,23 @@ impl Audit {
         self.waiting.extend(ids);
     }
 
-    /// Makes a look that is under way count for nothing but that the link is there: what it shows may be older than what is
-    /// known by now. It is repeated.
-    fn outdate(&mut self, id: BindingId) -> bool {
-        self.under_way.get_mut(&id).map(|outdated| *outdated = true).is_some()
+    /// Has a look that is under way repeated. Returns whether there is one.
+    fn repeat(&mut self, id: BindingId) -> bool {
+        self.under_way.get_mut(&id).map(|asked| *asked = None).is_some()
     }
 }
 
 impl Registry {
     pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
+        match event {
+            KernelEvent::Carrier { cookie, ifindex, .. }
+            | KernelEvent::Down { cookie, ifindex }
+            | KernelEvent::Ethernet { cookie, ifindex, .. }
+            | KernelEvent::AddressAdded { cookie, ifindex, .. } => self.interfaces.has_news((cookie, ifindex)),
+            // What this leads to is a look.
+            KernelEvent::AddressGone { .. } | KernelEvent::Missed => {}
+            KernelEvent::NetnsDied { .. } | KernelEvent::LinkGone { .. } => {}
+        }
         match event {
             KernelEvent::NetnsDied { cookie } => self.gone(now, cookie, None),
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
@@ -70,7 +78,6 @@ impl Registry {
                     self.interfaces.on_up((cookie, ifindex));
                 }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.audit.outdate(id);
                     self.with(now, id, |binding, cx| {
                         back.into_iter().for_each(|lost| binding.on_carrier_back(lost, cx));
                         binding.work(cx);
@@ -86,22 +93,15 @@ impl Registry {
             }
             KernelEvent::Down { cookie, ifindex } => {
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.audit.outdate(id);
                     self.with(now, id, |binding, cx| binding.on_down(cx));
                 }
             }
-            KernelEvent::Ethernet { cookie, ifindex, mac } => {
-                for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.audit.outdate(id);
-                }
-                self.has_ethernet(now, (cookie, ifindex), mac);
-            }
+            KernelEvent::Ethernet { cookie, ifindex, mac } => self.has_ethernet(now, (cookie, ifindex), mac),
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 for id in self.with_address(cookie, ifindex, address) {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.audit.outdate(id);
                     self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
                 }
             }
@@ -132,7 +132,6 @@ impl Registry {
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            self.audit.outdate(id);
             self.with(now, id, |binding, cx| binding.work(cx));
         }
         self.admissions_changed(at);
@@ -203,9 +202,9 @@ impl Registry {
             };
             match self.bindings.get(id).filter(|binding| is_watched(binding)) {
                 // Two at once could come back in any order.
-                Some(_) if self.audit.outdate(id) => {}
+                Some(_) if self.audit.repeat(id) => {}
                 Some(binding) => {
-                    self.audit.under_way.insert(id, false);
+                    self.audit.under_way.insert(id, Some(self.interfaces.asked(&binding.link)));
                     self.out.inspect(Waiter::Audit(id), Target::Known(binding.link.clone()));
                 }
                 None => {
@@ -217,7 +216,10 @@ impl Registry {
     }
 
     pub(super) fn audited(&mut self, now: Now, id: BindingId, outcome: Outcome) {
-        let outdated = self.audit.under_way.remove(&id).unwrap_or(false);
+        let asked = self.audit.under_way.remove(&id);
+        let by_now = self.bindings.get(id).map(|binding| self.interfaces.asked(&binding.link));
+        // What it shows may be older than what is known by now: it counts for nothing but that the link is there.
+        let outdated = asked.is_some_and(|asked| asked.is_none() || by_now.is_some_and(|now| asked != Some(now)));
         let mut backoff = self.audit.failures.remove(&id).unwrap_or_default();
         let counts = !outdated && self.sight.takes_voucher(id);
         self.timers.set(Key::Audit(id), None);

@@ -267,7 +267,7 @@ impl Hold {
         SAME
     }
 
-    /// Records why it could not be set yet.
+    /// Records why the MTU which came with the ADD could not be set yet.
     pub(in crate::binding) fn size_failed(&mut self, common: &mut Common, cause: &LinkCause, cx: &mut Cx<'_>) {
         common.due(cx, Work::size_later);
         self.work_later(common, cause, Some(Lack::Mtu), cx);
