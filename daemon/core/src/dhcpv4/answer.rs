@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::accept::{self, Expect, Refusal};
-use super::extend::Step;
+use super::extension::{Nak, Step};
 use super::lease::Lease;
 use super::message::CLIENT_PORT;
-use super::state::{Nak, State, Transaction};
+use super::state::{State, Transaction};
 use super::timing;
 use super::{Client, Loss, Output, Refused, Verdict};
 use crate::time::Instant;

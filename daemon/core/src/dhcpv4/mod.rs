@@ -7,6 +7,7 @@
 pub mod accept;
 mod answer;
 mod extend;
+mod extension;
 pub mod lease;
 pub mod message;
 pub mod profile;
@@ -26,7 +27,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 use self::accept::Refusal;
-use self::extend::Extension;
+use self::extension::Extension;
 use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;

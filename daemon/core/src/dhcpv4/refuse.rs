@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::extend::{Extension, Step};
+use super::extension::{Extension, Step};
 use super::message::Hop;
 use super::state::{State, Transaction, UsedBy};
 use super::timing::{self, RECEIVE_WINDOW};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::extend::{Extension, Step};
+use super::extension::{Extension, Nak, Step};
 use super::lease::Lease;
 use super::timing::{self, Timer};
 use crate::time::Instant;
@@ -92,14 +92,6 @@ impl UsedBy {
     }
 }
 
-/// A NAK of another server than the one that granted the lease, which waits for that one's answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Nak {
-    pub(crate) server: Ipv4Addr,
-    /// Its message (56), escaped.
-    pub(crate) message: Option<String>,
-}
-
 /// What a client does when nobody answers its INIT-REBOOT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
@@ -165,6 +157,27 @@ impl State {
                 Step::Resolving(_) => true,
                 Step::Sent { until, next, .. } => now < *until || now >= *next,
             },
+        }
+    }
+
+    /// Returns the tries to extend the lease, where that is what the client is at.
+    pub(crate) fn extension(&mut self) -> Option<&mut Extension> {
+        match self {
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => Some(extension),
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::Requesting { .. }
+            | Self::InitReboot { .. }
+            | Self::Rebooting { .. }
+            | Self::Bound { .. } => None,
+        }
+    }
+
+    /// Lets the next try to extend a lease begin anew, under another xid: what an ACK granted as of the first REQUEST of this
+    /// one has ended, since the server's leases are shorter than they were.
+    pub(crate) fn forget_xid(&mut self) {
+        if let Some(extension) = self.extension() {
+            extension.asked = None;
         }
     }
 
