@@ -142,7 +142,7 @@ enum Under {
 
 impl Under {
     fn recall(&mut self, exchange: ExchangeId) {
-        if matches!(self, Self::Open(id, ..) | Self::Send(id) if *id == exchange) {
+        if matches!(self, Self::Open(id, ..) if *id == exchange) {
             *self = Self::Recalled;
         }
     }
@@ -310,7 +310,8 @@ impl Watch {
             }
             Effect::Close { exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
-                // A Close recalls an Open that is under way.
+                // A Close recalls an Open that is under way, and of what was to be sent nobody may hear any more.
+                self.under_way.retain(|_, under| !matches!(under, Under::Send(id) if id == exchange));
                 self.under_way.values_mut().for_each(|under| under.recall(*exchange));
                 (!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed")))
             }
