@@ -23,6 +23,8 @@ use leasehold_core::registry::Kept;
 const SETTLE: Duration = Duration::from_secs(3 * 3600);
 /// An exchange that goes on at the end of quiet is over after this.
 const EXCHANGE: u64 = 10 * SECOND;
+/// Others may begin meanwhile, of containers that get no lease; but not for so many times that in a row.
+const ROUNDS: u32 = 30;
 /// What was given back is known to its server within this: a RELEASE is tried again after at most nine minutes.
 const RELEASED: u64 = 1200 * SECOND;
 /// Whoever was told something within a minute of its server's getting another configuration may have been told the old.
@@ -102,9 +104,23 @@ impl World {
         };
         let end = self.now + (2 * lease + 600) * SECOND;
         self.note(|| "QUIET".to_owned());
-        self.until(end, |_| false)
-            && self.until(self.now + EXCHANGE, |world| world.watch.open_exchanges() == 0)
-            && self.nothing_open()
+        self.until(end, |_| false) && self.comes_to_rest() && self.nothing_open()
+    }
+
+    /// Waits for a moment at which no exchange goes on, and nothing is being done: a lease that was just granted is nobody's until
+    /// it is durable.
+    fn comes_to_rest(&mut self) -> bool {
+        let rests = |world: &Self| world.watch.open_exchanges() == 0 && world.watch.under_way() == 0;
+        for _ in 0..ROUNDS {
+            let from = self.now;
+            if !self.until(from + EXCHANGE, rests) {
+                return false;
+            }
+            if rests(self) || self.socks.values().any(|sock| sock.since <= from) {
+                break;
+            }
+        }
+        true
     }
 
     fn nothing_open(&mut self) -> bool {
