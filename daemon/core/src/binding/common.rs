@@ -1,15 +1,22 @@
 //! What all lives of a binding share: who it is for, where, its sockets and its record.
 
+pub(super) mod exchange;
+pub(super) mod guard;
+mod note;
+pub(super) mod persistence;
+pub(super) mod tenancy;
+pub(super) mod told;
+
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::Exchange;
-use super::guard::Guard;
+use self::exchange::Exchange;
+use self::guard::Guard;
+use self::persistence::Persistence;
+use self::told::Told;
 use super::holders::{Claim, Stand};
-use super::persistence::Persistence;
-use super::told::Told;
 use super::{Cx, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
@@ -69,6 +76,25 @@ pub(super) enum Permit {
     Asked,
     /// It has one.
     Held,
+}
+
+/// Why a lease is given back, and what that means for how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// A DEL waits for it. When the store fails, the binding stays as it was, and the DEL fails.
+    Deleted,
+    /// The ADD that got it was given up.
+    Aborted,
+    /// A daemon before this one had begun.
+    Resumed,
+    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
+    Undone,
+    /// The link is gone; the RELEASE leaves from the host.
+    LinkGone,
+    /// An ADD of the same attachment has another identity.
+    Displaced,
+    /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
+    Yielded,
 }
 
 impl Common {

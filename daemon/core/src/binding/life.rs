@@ -1,7 +1,12 @@
 //! The lives of a binding: what each does with what happens, and what comes after it.
 
+pub(super) mod acquire;
+pub(super) mod hold;
+pub(super) mod release;
+
 use std::ops::ControlFlow;
 
+use super::common::guard::Before;
 use super::holders::Standing;
 use super::{Acquire, Common, Cx, Found, Hold, Release, Want};
 use crate::dhcpv4::Client;
@@ -125,6 +130,11 @@ pub(super) trait Living {
 
     /// Goes on with what is to be done at the interface, which another change may have kept from that.
     fn on_interface_free(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
+        SAME
+    }
+
+    /// Goes on as before a DEL that came to nothing. `probing`: how the binding stood before the lease that was probed for.
+    fn again(&mut self, _common: &mut Common, _probing: Option<Before>, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 

@@ -6,19 +6,10 @@
 //! It has one life at a time ([`Life`]), and what happens is that life's affair: `acquire`, `hold` and `release` each say what
 //! they do with it, and which life comes after ([`Next`]). What all lives share is [`Common`].
 
-mod acquire;
 mod common;
 mod cx;
-mod exchange;
-mod guard;
-mod hold;
 mod holders;
 mod life;
-mod note;
-mod persistence;
-mod release;
-mod tenancy;
-mod told;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
@@ -27,17 +18,17 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::IpNet;
 
-pub(crate) use self::acquire::{Abort, Acquire, Known};
-pub(crate) use self::common::{Common, Holder};
+use self::common::guard::Found;
+use self::common::persistence::Want;
+pub(crate) use self::common::{Common, Holder, Leave};
 pub(crate) use self::cx::Cx;
-use self::guard::Found;
-pub(crate) use self::hold::{Hold, without};
 pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
+pub(crate) use self::life::acquire::{Abort, Acquire, Known};
+pub(crate) use self::life::hold::{Hold, without};
+pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
-use self::persistence::Want;
-pub(crate) use self::release::{Leave, Owed, Release};
 
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
@@ -572,8 +563,8 @@ impl Binding {
     fn turn(&mut self, next: Next, cx: &mut Cx<'_>) {
         if let ControlFlow::Break(life) = next {
             let before = std::mem::replace(&mut self.life, life);
-            if let (Life::Releasing(release), Life::Held(hold)) = (&mut self.life, before) {
-                release.held_before(hold, &self.common, cx);
+            if let (Life::Releasing(release), Life::Held(_)) = (&mut self.life, &before) {
+                release.held_before(before, &self.common, cx);
             }
         }
         self.life.get_mut().settle(&mut self.common, cx);

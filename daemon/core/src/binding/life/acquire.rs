@@ -19,10 +19,11 @@ use std::time::Duration;
 use self::again::Again;
 pub(crate) use self::begin::Known;
 use self::survey::Reason;
-use super::guard::Waits;
-use super::holders::{Stand, Standing};
-use super::tenancy::{claim_of, claim_of_user};
-use super::{Common, Cx, Found, Living, Next, Report, SAME, Want, told};
+use crate::binding::common::guard::Waits;
+use crate::binding::common::tenancy::{claim_of, claim_of_user};
+use crate::binding::common::told;
+use crate::binding::holders::{Stand, Standing};
+use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::conflict;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
@@ -120,7 +121,7 @@ pub(crate) enum Abort {
 
 impl Acquire {
     /// Returns whether somebody still wants the lease.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(in crate::binding) fn is_wanted(&self) -> bool {
         match self.stage {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Doubting | Stage::Sizing => true,
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
@@ -141,12 +142,12 @@ impl Acquire {
     }
 
     /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
-    pub(super) fn leaves_routes(&self, profile: &Profile) -> bool {
+    pub(in crate::binding) fn leaves_routes(&self, profile: &Profile) -> bool {
         !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late(profile))
     }
 
     /// Returns whether the lease that there is has ended.
-    pub(super) fn has_ended(&self, now: Instant) -> bool {
+    pub(in crate::binding) fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
     }
 
@@ -286,7 +287,7 @@ impl Acquire {
     }
 
     /// Gives the acquisition up.
-    pub(super) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
+    pub(in crate::binding) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
         // No more than the address that the container has.

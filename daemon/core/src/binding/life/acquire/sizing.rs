@@ -1,6 +1,6 @@
 //! The MTU that a lease names, set before its ADD is answered.
 //!
-//! It is tried once, and that it is due stands in the record before. Later tries are [`crate::binding::hold`]'s: no ADD
+//! It is tried once, and that it is due stands in the record before. Later tries are [`crate::binding::life::hold`]'s: no ADD
 //! fails for its MTU.
 
 use std::ops::ControlFlow::Break;

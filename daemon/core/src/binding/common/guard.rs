@@ -21,15 +21,14 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::exchange::Exchange;
-use super::hold::Before;
-use super::{Common, Cx};
+use crate::binding::common::exchange::Exchange;
+use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
 use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::conflict::{Heard, Turn, Window};
-use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Detection;
+use crate::dhcpv4::{Client, StateName};
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
 use crate::link::{Hears, Link, LinkCause, Sockets};
@@ -45,7 +44,7 @@ const LINK_DOWN: Duration = Duration::from_secs(1);
 
 /// An address under watch.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(in crate::binding) struct Guard {
     window: Window,
     way: Way,
     /// Sockets of its own.
@@ -67,7 +66,7 @@ pub(super) struct Guard {
 
 /// What conflict detection found out, for the life whose address is under watch.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::binding) enum Found {
     /// Nobody else uses the address; what waited for that goes on.
     Free(Waits),
     /// All that claim the address claim every address; what waited for that goes on.
@@ -78,9 +77,18 @@ pub(super) enum Found {
     Unwatched { waits: Waits, cause: LinkCause },
 }
 
+/// How a held lease stood before an event.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::binding) struct Before {
+    /// The client's state.
+    pub(in crate::binding) state: StateName,
+    /// The address that was used.
+    pub(in crate::binding) used: Option<Ipv4Addr>,
+}
+
 /// What waits until the probes are over.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Waits {
+pub(in crate::binding) enum Waits {
     /// Nothing.
     #[default]
     Nothing,
@@ -109,22 +117,22 @@ impl Guard {
 
 impl Common {
     /// Returns whether the lease waits for the probes.
-    pub(super) fn probes_first(&self) -> bool {
+    pub(in crate::binding) fn probes_first(&self) -> bool {
         self.detects() && self.profile.detection == Detection::Strict
     }
 
     /// Returns whether a lease waits for its probes now.
-    pub(super) fn is_probing(&self) -> bool {
+    pub(in crate::binding) fn is_probing(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
     /// Returns whether a lease waits for its probes where there was none.
-    pub(super) fn probes_after_loss(&self) -> bool {
+    pub(in crate::binding) fn probes_after_loss(&self) -> bool {
         self.probing().is_some_and(|before| before.used.is_none())
     }
 
     /// Returns how the binding stood before the lease that waits for its probes, where no ADD waits.
-    pub(super) fn probing(&self) -> Option<Before> {
+    pub(in crate::binding) fn probing(&self) -> Option<Before> {
         match self.guard.as_ref()?.waits {
             Waits::Lease(before) => Some(before),
             Waits::Add | Waits::Nothing => None,
@@ -132,13 +140,13 @@ impl Common {
     }
 
     /// Returns who uses the address, if that was heard before the lease could be declined.
-    pub(super) fn heard_conflict(&self) -> Option<Mac> {
+    pub(in crate::binding) fn heard_conflict(&self) -> Option<Mac> {
         self.guard.as_ref().and_then(|guard| guard.heard)
     }
 
     /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
     /// whether the client knows of a conflict over it. One heard before this REQUEST is not its.
-    pub(super) fn guard_request(
+    pub(in crate::binding) fn guard_request(
         &mut self,
         asked: Option<(Ipv4Addr, bool)>,
         frames: &mut Vec<Vec<u8>>,
@@ -161,7 +169,7 @@ impl Common {
     }
 
     /// Stops watching another address than this.
-    pub(super) fn guard_only(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn guard_only(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
         if !self.guards(address) {
             self.close_guard(cx);
         }
@@ -169,7 +177,7 @@ impl Common {
 
     /// Leaves the sockets of the DHCP exchange, which is over, to the window, to hear all about the address by them. Where there is
     /// none, or it is to be on another link, they are closed.
-    pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
         let is_there = self.guard_link().is_some();
         let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
         if let Some(guard) = self.guard.as_mut().filter(goes_on)
@@ -182,7 +190,7 @@ impl Common {
 
     /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface. What was
     /// heard before it was leased is asked for once more.
-    pub(super) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
         if !self.detects() {
             return self.close_guard(cx);
         }
@@ -200,7 +208,7 @@ impl Common {
     }
 
     /// Probes for an address that is not used before that is over, which `waits`. To be followed by a watch.
-    pub(super) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
         self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
@@ -211,13 +219,13 @@ impl Common {
 
     /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: to be followed by
     /// a watch.
-    pub(super) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::binding) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
         let guard = self.guard.as_mut().filter(|guard| guard.window.address() == address);
         guard.map(|guard| guard.window.appeared(cx.now.boot)).is_some()
     }
 
     /// Records that the leased address is not on the interface.
-    pub(super) fn guard_off_address(&mut self, address: Ipv4Addr) {
+    pub(in crate::binding) fn guard_off_address(&mut self, address: Ipv4Addr) {
         if let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) {
             guard.window.disappeared();
         }
@@ -225,7 +233,7 @@ impl Common {
 
     /// Announces an address that the daemon has put on its interface, where no window does: there is no detection, or the
     /// change had to wait for longer than the window was open. Returns whether that begins, by a watch.
-    pub(super) fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
+    pub(in crate::binding) fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         let begins = self.guard.is_none();
         if begins {
             let window = Window::announcing(address, self.own_macs(), cx.now.boot);
@@ -237,7 +245,7 @@ impl Common {
     /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is on
     /// already): the neighbours know it by the previous one, which may have been announced. Returns whether that begins, by a
     /// watch.
-    pub(super) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
+    pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) else {
             return self.announce(address, cx);
         };
@@ -249,7 +257,7 @@ impl Common {
     }
 
     /// Records that the interface has another Ethernet address.
-    pub(super) fn on_ethernet(&mut self, mac: Mac) {
+    pub(in crate::binding) fn on_ethernet(&mut self, mac: Mac) {
         let Link::InNetns { mac: known, .. } = &mut self.link else { return };
         *known = mac;
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
@@ -264,7 +272,7 @@ impl Common {
     }
 
     /// Stops watching. A DECLINE that waits leaves now.
-    pub(super) fn close_guard(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn close_guard(&mut self, cx: &mut Cx<'_>) {
         let decline = self.guard.as_mut().and_then(|guard| guard.decline.take());
         if let Some((lease, frames)) = decline.map(|decline| *decline)
             && self.may_decline(&lease, cx)
@@ -277,7 +285,7 @@ impl Common {
     }
 
     /// Returns when the window next has something to do, as far as it can.
-    pub(super) fn guard_deadline(&self) -> Option<(Instant, Why)> {
+    pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
         let at = match guard.way {
             _ if let Some(at) = self.control_deadline() => at,
@@ -290,7 +298,7 @@ impl Common {
     }
 
     /// Goes on as far as it gets now. Returns what it found out; there may be more.
-    pub(super) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
+    pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         // One that has heard of a conflict is kept until that can be acted on.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
             let can_send = match guard.way {
@@ -325,22 +333,22 @@ impl Common {
     }
 
     /// Returns whether this exchange is the window's own.
-    pub(super) fn is_guards(&self, exchange: ExchangeId) -> bool {
+    pub(in crate::binding) fn is_guards(&self, exchange: ExchangeId) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.exchange.is(exchange))
     }
 
     /// Returns whether this exchange is the window's own, and open.
-    pub(super) fn guard_hears(&self, exchange: ExchangeId) -> bool {
+    pub(in crate::binding) fn guard_hears(&self, exchange: ExchangeId) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.exchange.is_open(exchange))
     }
 
     /// Returns whether the window hears by the sockets of the DHCP exchange.
-    pub(super) fn guard_shares(&self) -> bool {
+    pub(in crate::binding) fn guard_shares(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared)
     }
 
     /// Records that the window's own sockets are open; false where they are not these, or not wanted any more.
-    pub(super) fn guard_opened(&mut self, exchange: ExchangeId) -> bool {
+    pub(in crate::binding) fn guard_opened(&mut self, exchange: ExchangeId) -> bool {
         self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
@@ -357,7 +365,7 @@ impl Common {
 
     /// Goes on without sockets: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait
     /// for that is not. `is_lost`: the binding's own link is gone.
-    pub(super) fn unwatch(&mut self, cause: LinkCause, is_lost: bool, cx: &mut Cx<'_>) -> Option<Found> {
+    pub(in crate::binding) fn unwatch(&mut self, cause: LinkCause, is_lost: bool, cx: &mut Cx<'_>) -> Option<Found> {
         if cause == LinkCause::Down && self.reopens(cx) {
             return None;
         }
@@ -371,7 +379,7 @@ impl Common {
     }
 
     /// Sends over the window's sockets, or over those of the DHCP exchange where it has none.
-    pub(super) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
         match &self.guard {
             Some(guard) if guard.exchange.can_send() => guard.exchange.send(frames, cx),
             Some(_) | None => self.exchange.send(frames, cx),
@@ -379,19 +387,19 @@ impl Common {
     }
 
     /// Returns whether what is sent so leaves.
-    pub(super) fn can_send(&self) -> bool {
+    pub(in crate::binding) fn can_send(&self) -> bool {
         self.exchange.can_send() || self.guard.as_ref().is_some_and(|guard| guard.exchange.can_send())
     }
 
     /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
-    pub(super) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
+    pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
         if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
             guard.decline = Some(Box::new((lease, frames)));
         }
     }
 
     /// Stops watching, unless a DECLINE waits for the store. Nothing else waits for the window then.
-    pub(super) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
         match self.guard.as_mut().filter(|guard| guard.decline.is_some()) {
             Some(guard) => guard.waits = Waits::Nothing,
             None => self.close_guard(cx),
@@ -399,14 +407,14 @@ impl Common {
     }
 
     /// A write leaves, which tells the store of what a DECLINE waits for.
-    pub(super) fn telling_store(&mut self) {
+    pub(in crate::binding) fn telling_store(&mut self) {
         if let Some(guard) = &mut self.guard {
             guard.told = guard.decline.is_some();
         }
     }
 
     /// Sends the DECLINE that waited for this write: the store knows, or has failed.
-    pub(super) fn store_told(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn store_told(&mut self, cx: &mut Cx<'_>) {
         if self.guard.as_ref().is_some_and(|guard| guard.told) {
             self.close_guard(cx);
         }
@@ -414,7 +422,7 @@ impl Common {
 
     /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
     /// whether that is known: then nothing is to be released.
-    pub(super) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::binding) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
         let Some((address, by)) = self.claim() else { return false };
         let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
         let frame = client.abort_in_conflict(cx.now.boot);
@@ -426,7 +434,7 @@ impl Common {
     }
 
     /// Records that a lease was declined.
-    pub(super) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
         let (attachment, address) = (&self.attachment, lease.ip());
         tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
         self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
@@ -437,14 +445,14 @@ impl Common {
     }
 
     /// Returns whether an address that is not known yet may be tried now on this LAN, or from when.
-    pub(super) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
+    pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
         match self.detects() {
             true => cx.conflicts.begin(&self.identity.lan, cx.now.boot),
             false => Ok(()),
         }
     }
 
-    pub(super) fn detects(&self) -> bool {
+    pub(in crate::binding) fn detects(&self) -> bool {
         self.profile.detection != Detection::Off
     }
 
@@ -482,7 +490,7 @@ impl Common {
     }
 
     /// Takes in an ARP packet. Returns what is known by it.
-    pub(super) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
+    pub(in crate::binding) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
         if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) {
             return None;
         }
@@ -502,7 +510,7 @@ impl Common {
     }
 
     /// Notes for the operator that a station uses the address which the client has, or asks for.
-    pub(super) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
         if let Some(lease) = client.owed(cx.now.boot) {
             self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);
         }

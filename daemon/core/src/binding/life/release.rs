@@ -11,11 +11,11 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
-use super::hold::{Before, Hold};
-use super::holders::{Stand, Standing};
-use super::tenancy::claim_to;
-use super::{Common, Cx, Found, Life, Living, Next, Report, SAME, Want};
 use crate::backoff::Backoff;
+use crate::binding::common::guard::Before;
+use crate::binding::common::tenancy::claim_to;
+use crate::binding::holders::{Stand, Standing};
+use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Report, SAME, Want};
 use crate::conflict::stations::Question;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
@@ -33,7 +33,7 @@ use crate::wire::frame::{BadFrame, Frame};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why nothing is sent where the network wants that.
-pub(super) const LEFT: &str = "left to end by itself, as its network wants";
+pub(in crate::binding) const LEFT: &str = "left to end by itself, as its network wants";
 
 /// A lease on its way back.
 #[derive(Debug)]
@@ -69,28 +69,9 @@ pub(crate) struct Release {
     /// When a DEL is told at the latest.
     tell_by: Option<Instant>,
     /// How it was held, until the store knows of a DEL.
-    held: Option<Box<Hold>>,
+    held: Option<Life>,
     /// How it stood before the lease that was probed for then.
     probing: Option<Before>,
-}
-
-/// Why a lease is given back, and what that means for how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// A DEL waits for it. When the store fails, the binding stays as it was, and the DEL fails.
-    Deleted,
-    /// The ADD that got it was given up.
-    Aborted,
-    /// A daemon before this one had begun.
-    Resumed,
-    /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
-    Undone,
-    /// The link is gone; the RELEASE leaves from the host.
-    LinkGone,
-    /// An ADD of the same attachment has another identity.
-    Displaced,
-    /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
-    Yielded,
 }
 
 /// What a release owes the server.
@@ -107,7 +88,7 @@ pub(crate) enum Owed {
 }
 
 impl Owed {
-    pub(super) fn is_nothing(self) -> bool {
+    pub(in crate::binding) fn is_nothing(self) -> bool {
         matches!(self, Self::Nothing | Self::Left)
     }
 }
@@ -152,7 +133,7 @@ enum Stage {
 }
 
 impl Release {
-    pub(super) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
+    pub(in crate::binding) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
         let link_gone = why == Leave::LinkGone;
         Self {
             lease,
@@ -177,50 +158,50 @@ impl Release {
     }
 
     /// Keeps the lease for its identity until then, if it is to be kept at all.
-    pub(super) fn kept(self, kept: Option<Instant>) -> Self {
+    pub(in crate::binding) fn kept(self, kept: Option<Instant>) -> Self {
         Self { kept, ..self }
     }
 
     /// Returns until when the lease waits for its identity to return, if that is what it is at.
-    pub(super) fn waits_until(&self) -> Option<Instant> {
+    pub(in crate::binding) fn waits_until(&self) -> Option<Instant> {
         self.kept.filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
     }
 
     /// Records that nothing which is sent on the container's own link arrives.
-    pub(super) fn muted(self, mute: bool) -> Self {
+    pub(in crate::binding) fn muted(self, mute: bool) -> Self {
         Self { mute, ..self }
     }
 
     /// Records how the lease was held, for when the store refuses to note its DEL. Else nothing is left to be done at its interface.
-    pub(super) fn held_before(&mut self, hold: Box<Hold>, common: &Common, cx: &mut Cx<'_>) {
-        self.held = (self.why == Leave::Deleted).then_some(hold);
+    pub(in crate::binding) fn held_before(&mut self, held: Life, common: &Common, cx: &mut Cx<'_>) {
+        self.held = (self.why == Leave::Deleted).then_some(held);
         if self.held.is_none() {
             common.has_done(cx);
         }
     }
 
     /// Records how the binding stood before the lease that it probes for.
-    pub(super) fn probing(self, probing: Option<Before>) -> Self {
+    pub(in crate::binding) fn probing(self, probing: Option<Before>) -> Self {
         Self { probing, ..self }
     }
 
     /// Returns what keeps it from leaving from the host, and for how long something has.
-    pub(super) fn held_up(&self, now: Instant) -> Option<(Duration, String)> {
+    pub(in crate::binding) fn held_up(&self, now: Instant) -> Option<(Duration, String)> {
         self.held_up.as_ref().map(|held_up| (now.saturating_since(held_up.0), held_up.1.clone()))
     }
 
     /// Returns whether there is nothing more to decide: the RELEASE is out, or the record is going.
-    pub(super) fn is_leaving(&self) -> bool {
+    pub(in crate::binding) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
     }
 
-    pub(super) fn speaks_from_host(&self) -> bool {
+    pub(in crate::binding) fn speaks_from_host(&self) -> bool {
         self.way != Way::Inside
     }
 
     /// Returns a release of which the record says that it has begun, at once or when it was kept for long enough. Where the link is
     /// of an earlier boot it is gone.
-    pub(super) fn recorded(
+    pub(in crate::binding) fn recorded(
         common: &Common,
         lease: Lease,
         (kept, link_gone): (Option<Instant>, bool),
@@ -233,14 +214,14 @@ impl Release {
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
-    pub(super) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
+    pub(in crate::binding) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(Self::new(last, Owed::Nothing, Leave::LinkGone));
         release.forget(common, cx);
         Life::Releasing(release)
     }
 
     /// Returns the life, which begins.
-    pub(super) fn begun(self, common: &mut Common, cx: &mut Cx<'_>) -> Life {
+    pub(in crate::binding) fn begun(self, common: &mut Common, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(self);
         release.begin(common, cx);
         Life::Releasing(release)
@@ -248,7 +229,7 @@ impl Release {
 
     /// A DEL asks for what is on its way already: a release that waits is tried at once. One that waited for its container
     /// after a reboot is kept from here on as any other is after its DEL.
-    pub(super) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let kept = common.grace_from(cx.now.boot);
         let told = std::mem::replace(&mut self.told, false);
         match self.stage {
@@ -272,7 +253,7 @@ impl Release {
     }
 
     /// Gives back at once what is kept.
-    pub(super) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let waits = self.waits_until().is_some();
         self.kept = None;
         if waits {
@@ -370,16 +351,13 @@ impl Release {
             return SAME;
         }
         let is_replaced = common.held_by_other(cx) || common.tenant(self.lease.ip(), cx).is_some();
-        let Some(mut hold) = self.held.take().filter(|_| !is_replaced) else {
+        let Some(mut held) = self.held.take().filter(|_| !is_replaced) else {
             common.has_done(cx);
             common.persist_later(&cause, cx);
             cx.out.report(common.id, Report::NotGivenBack(cause));
             return SAME;
         };
-        let next = hold.again(common, self.probing, cx);
-        common.persistence.want_again(Want::Bound { replaces: Vec::new() });
-        hold.has_work();
-        hold.settle(common, cx);
+        let next = held.get_mut().again(common, self.probing, cx);
         common.persist_later(&cause, cx);
         cx.out.report(common.id, Report::NotGivenBack(cause));
         if self.link_gone {
@@ -387,18 +365,18 @@ impl Release {
                 .report(common.id, Report::LinkGone(LinkCause::NoLink(Target::Known(common.link.clone()).to_string())));
         }
         next?;
-        Break(Life::Held(hold))
+        Break(held)
     }
 
     /// Records that a RELEASE for this address went out under the same identity.
-    pub(super) fn owes_no_more(&mut self, address: Ipv4Addr) {
+    pub(in crate::binding) fn owes_no_more(&mut self, address: Ipv4Addr) {
         if self.lease.ip() == address {
             (self.owed, self.good) = (Owed::Nothing, false);
         }
     }
 
     /// Returns whether the lease is to be remembered, as the last of an identity that can return.
-    pub(super) fn is_to_remember(&self, common: &Common) -> bool {
+    pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {
         self.good && common.profile.returns()
     }
 
@@ -415,7 +393,7 @@ impl Release {
     }
 
     /// Ends without a word to the server.
-    pub(super) fn end_unsaid(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn end_unsaid(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         (self.owed, self.good) = (Owed::Nothing, false);
         self.forget(common, cx);
     }

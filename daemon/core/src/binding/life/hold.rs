@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::leavings::without;
-use super::common::Permit;
-use super::guard::Waits;
-use super::holders::{Stand, Standing};
-use super::tenancy::{claim_of, decline_foreign};
-use super::{Common, Cx, Found, Leave, Living, Next, Report, SAME, Want, told};
+use crate::binding::common::Permit;
+use crate::binding::common::guard::{Before, Waits};
+use crate::binding::common::tenancy::{claim_of, decline_foreign};
+use crate::binding::common::told;
+use crate::binding::holders::{Stand, Standing};
+use crate::binding::{Common, Cx, Found, Leave, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
@@ -60,31 +61,22 @@ struct After {
     sockets: Option<bool>,
 }
 
-/// How a held lease stood before an event.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
-    /// The client's state.
-    state: StateName,
-    /// The address that was used.
-    pub(super) used: Option<Ipv4Addr>,
-}
-
 impl Hold {
     fn before(&self) -> Before {
         Before { state: self.client.state(), used: self.client.lease().map(Lease::ip) }
     }
 
-    pub(super) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
+    pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
         Self { client, last: last.into(), removal_told: None, after: After::default() }
     }
 
     /// Records that there is an address which the daemon is to put on the interface.
-    pub(super) fn await_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn await_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
         common.expect(Presence::Awaited, cx);
     }
 
     /// Records that the daemon put an address on the interface. Returns whether this run of it began that.
-    pub(super) fn put_on(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::binding) fn put_on(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
         let was_awaited =
             common.presence(cx.interfaces) == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address);
         if was_awaited {
@@ -112,30 +104,30 @@ impl Hold {
 
 impl Hold {
     /// Returns whether there is a lease of which nobody may hear yet, because the store has not written it.
-    pub(super) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
+    pub(in crate::binding) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
         let lease = self.client.lease().filter(|lease| !lease.expired(now) && !common.is_probing());
         lease.is_some() && self.lease(common, now).is_none()
     }
 
     /// Returns whether there is a lease that the store knows nothing of.
-    pub(super) fn is_unwritten(&self, common: &Common) -> bool {
+    pub(in crate::binding) fn is_unwritten(&self, common: &Common) -> bool {
         self.client.lease().is_some() && common.persistence.durable().is_none()
     }
 
     /// Goes on with a try to extend the lease, at its turn.
-    pub(super) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
+    pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
         self.client.extend_at(cx.now.boot, at);
         self.event(common, Event::Clock, cx)
     }
 
     /// Extends the lease now, as another client was offered its address.
-    pub(super) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    pub(in crate::binding) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
         self.event(common, Event::Clock, cx)
     }
 
     /// Loses a lease that another binding has too, without a word to the server, and looks for another.
-    pub(super) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else { return };
         let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
         let holder = tenant.attachment;
@@ -344,6 +336,14 @@ impl Hold {
 
 impl Living for Hold {
     /// First what is written, then what is done at the interface, then the sockets.
+    fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
+        let next = self.begin_anew(common, probing, cx);
+        common.persistence.want_again(Want::Bound { replaces: Vec::new() });
+        self.has_work();
+        self.settle(common, cx);
+        next
+    }
+
     fn settle(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         while self.after.record || self.after.work {
             if std::mem::take(&mut self.after.record) {

@@ -22,47 +22,53 @@
 
 use std::net::Ipv4Addr;
 
-use super::holders::{Basis, Claim, Tenant};
-use super::{Common, Cx};
+use crate::binding::holders::{Basis, Claim, Tenant};
+use crate::binding::{Common, Cx};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Output, Verdict};
 use crate::event::EventKind;
 use crate::time::Instant;
 
 /// What a server offers or has granted although another binding has it.
-pub(super) struct Taken {
-    pub(super) tenant: Tenant,
-    pub(super) lease: Lease,
+pub(in crate::binding) struct Taken {
+    pub(in crate::binding) tenant: Tenant,
+    pub(in crate::binding) lease: Lease,
     /// The server has granted it.
-    pub(super) granted: bool,
+    pub(in crate::binding) granted: bool,
 }
 
 /// Returns the claim on a lease's address.
-pub(super) fn claim_to(lease: &Lease, granted: bool) -> Claim {
+pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
     let basis = if granted { Basis::Granted } else { Basis::Asked };
     Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), basis }
 }
 
 /// Returns the claim on an address that a container has run with.
-pub(super) fn claim_of_user(address: Ipv4Addr) -> Claim {
+pub(in crate::binding) fn claim_of_user(address: Ipv4Addr) -> Claim {
     Claim { address, server: Ipv4Addr::UNSPECIFIED, ends: None, basis: Basis::Used }
 }
 
 /// Returns the claim on the address that a client has, or asks for.
-pub(super) fn claim_of(client: &Client, now: Instant) -> Option<Claim> {
+pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Claim> {
     let asked = client.requesting().and_then(|_| client.owed(now)).map(|lease| claim_to(lease, false));
     client.lease().map(|lease| claim_to(lease, true)).or(asked)
 }
 
 impl Common {
     /// Returns who else has an address of the LAN.
-    pub(super) fn tenant(&self, address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenant> {
+    pub(in crate::binding) fn tenant(&self, address: Ipv4Addr, cx: &Cx<'_>) -> Option<Tenant> {
         cx.holders.tenant(&self.identity.lan, address, self.id, cx.now.boot)
     }
 
     /// Returns what a server would give that is another's: an offer that is about to be asked for, or a lease. `used`: the address
     /// that the binding has.
-    pub(super) fn taken(&self, client: &Client, output: &Output, used: Option<Ipv4Addr>, cx: &Cx<'_>) -> Option<Taken> {
+    pub(in crate::binding) fn taken(
+        &self,
+        client: &Client,
+        output: &Output,
+        used: Option<Ipv4Addr>,
+        cx: &Cx<'_>,
+    ) -> Option<Taken> {
         let (lease, granted) = match (&output.verdict, client.requesting()) {
             (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => (&**lease, true),
             (None, Some((_, false))) if !output.frames.is_empty() => (client.owed(cx.now.boot)?, false),
@@ -73,7 +79,7 @@ impl Common {
     }
 
     /// Has an offer kept after all that was to be declined with its ACK, if nobody else here has its address any more.
-    pub(super) fn keep_if_free(&self, client: &mut Client, cx: &Cx<'_>) {
+    pub(in crate::binding) fn keep_if_free(&self, client: &mut Client, cx: &Cx<'_>) {
         if let Some((address, true)) = client.requesting()
             && self.tenant(address, cx).is_none()
         {
@@ -82,7 +88,7 @@ impl Common {
     }
 
     /// Returns whether a server would give it that cannot know of the holder's lease.
-    pub(super) fn is_foreign(&self, taken: &Taken) -> bool {
+    pub(in crate::binding) fn is_foreign(&self, taken: &Taken) -> bool {
         self.is_strange_to(taken.lease.server, &taken.tenant)
     }
 
@@ -91,7 +97,7 @@ impl Common {
         tenant.chaddr != self.identity.chaddr && tenant.server.is_some_and(|granted_by| granted_by != server)
     }
 
-    pub(super) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
         let (Taken { tenant, lease, granted }, attachment) = (taken, &self.attachment);
         let holder = &tenant.attachment;
         tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
@@ -103,7 +109,7 @@ impl Common {
     }
 
     /// Returns whether a lease may be declined: nobody else here has its address, or one that its server cannot know of.
-    pub(super) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
         if self.is_strange_to(lease.server, &tenant) {
             return true;
@@ -113,7 +119,7 @@ impl Common {
     }
 
     /// Returns whether a lease that an ADD gives up may be released: nobody else here has its address.
-    pub(super) fn may_release(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::binding) fn may_release(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
         self.tell_unsent("RELEASE", lease, &tenant, cx);
         false
@@ -126,13 +132,13 @@ impl Common {
     }
 
     /// Returns whether another binding with the same chaddr is asking for an address: a RELEASE might cross its REQUEST.
-    pub(super) fn is_asked_for(&self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
+    pub(in crate::binding) fn is_asked_for(&self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         cx.holders.is_asked_for(&self.identity.lan, address, self.identity.chaddr, self.id)
     }
 }
 
 /// Has an offer declined with its ACK, or a lease at once: its server cannot hear of the holder in another way.
-pub(super) fn decline_foreign(client: &mut Client, taken: &Taken, output: &mut Output, now: Instant) {
+pub(in crate::binding) fn decline_foreign(client: &mut Client, taken: &Taken, output: &mut Output, now: Instant) {
     let by = taken.tenant.chaddr;
     if !taken.granted {
         return client.is_taken_here(by);

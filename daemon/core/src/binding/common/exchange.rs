@@ -1,13 +1,13 @@
 //! The sockets of a binding: closed most of its life.
 
-use super::{Cx, Task, Waiter};
+use crate::binding::{Cx, Task, Waiter};
 use crate::effect::{ExchangeId, OpId};
 use crate::link::{Hears, Link, Sockets, Target};
 use crate::record::BindingId;
 
 /// A binding's sockets.
 #[derive(Debug, Default)]
-pub(super) enum Exchange {
+pub(in crate::binding) enum Exchange {
     /// None.
     #[default]
     Closed,
@@ -21,7 +21,7 @@ pub(super) enum Exchange {
 
 impl Exchange {
     /// Asks for sockets, unless there are some or they are on their way.
-    pub(super) fn open(&mut self, owner: BindingId, link: &Link, want: Sockets, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn open(&mut self, owner: BindingId, link: &Link, want: Sockets, cx: &mut Cx<'_>) {
         if matches!(self, Self::Closed) {
             let (op, exchange) = cx.out.open(owner, link.clone(), want);
             *self = Self::Opening(op, exchange);
@@ -29,14 +29,14 @@ impl Exchange {
     }
 
     /// Takes sockets that are open.
-    pub(super) fn take(&mut self, owner: BindingId, exchange: ExchangeId, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn take(&mut self, owner: BindingId, exchange: ExchangeId, cx: &mut Cx<'_>) {
         self.close(cx);
         cx.out.give(exchange, owner);
         *self = Self::Open(exchange);
     }
 
     /// Looks for the host's link first, unless that is under way.
-    pub(super) fn find(&mut self, owner: BindingId, ifname: &str, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn find(&mut self, owner: BindingId, ifname: &str, cx: &mut Cx<'_>) {
         if matches!(self, Self::Closed) {
             let target = Target::Host { ifname: ifname.to_owned() };
             *self = Self::Finding(cx.out.inspect(Waiter::Binding(owner, Task::FindLine), target));
@@ -44,7 +44,7 @@ impl Exchange {
     }
 
     /// Records that the host's link was looked for; false when it is not wanted any more.
-    pub(super) fn found(&mut self) -> bool {
+    pub(in crate::binding) fn found(&mut self) -> bool {
         let wanted = matches!(self, Self::Finding(_));
         if wanted {
             *self = Self::Closed;
@@ -53,7 +53,7 @@ impl Exchange {
     }
 
     /// Records that the sockets are open; false when they are not wanted any more.
-    pub(super) fn opened(&mut self, exchange: ExchangeId) -> bool {
+    pub(in crate::binding) fn opened(&mut self, exchange: ExchangeId) -> bool {
         match self {
             Self::Opening(_, wanted) if *wanted == exchange => *self = Self::Open(exchange),
             Self::Finding(_) | Self::Opening(..) | Self::Open(_) | Self::Closed => return false,
@@ -62,7 +62,7 @@ impl Exchange {
     }
 
     /// Closes what is open or on its way.
-    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn close(&mut self, cx: &mut Cx<'_>) {
         match std::mem::take(self) {
             Self::Closed => {}
             Self::Finding(op) => cx.out.forget(op),
@@ -75,42 +75,42 @@ impl Exchange {
     }
 
     /// Takes these sockets away, if they are open, to hear something else of ARP by them.
-    pub(super) fn take_to_hear(&mut self, arp: Hears, cx: &mut Cx<'_>) -> Option<Self> {
+    pub(in crate::binding) fn take_to_hear(&mut self, arp: Hears, cx: &mut Cx<'_>) -> Option<Self> {
         let Self::Open(exchange) = *self else { return None };
         cx.out.hear(exchange, arp);
         Some(std::mem::take(self))
     }
 
     /// Sends frames, in order. Sockets that are not open lose them, as a wire may.
-    pub(super) fn send(&self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn send(&self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
         if let Self::Open(exchange) = self {
             frames.into_iter().for_each(|frame| cx.out.send(*exchange, frame));
         }
     }
 
     /// Sends a RELEASE, whose outcome the owner hears; `None` where the sockets are not open.
-    pub(super) fn send_release(&self, owner: BindingId, frame: Vec<u8>, cx: &mut Cx<'_>) -> Option<OpId> {
+    pub(in crate::binding) fn send_release(&self, owner: BindingId, frame: Vec<u8>, cx: &mut Cx<'_>) -> Option<OpId> {
         let Self::Open(exchange) = self else { return None };
         Some(cx.out.send_release(owner, *exchange, frame))
     }
 
     /// Returns whether there are no sockets, and none on their way.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::binding) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }
 
     /// Returns whether frames reach the wire.
-    pub(super) fn can_send(&self) -> bool {
+    pub(in crate::binding) fn can_send(&self) -> bool {
         matches!(self, Self::Open(_))
     }
 
     /// Returns whether this exchange is the binding's, open or opening.
-    pub(super) fn is(&self, exchange: ExchangeId) -> bool {
+    pub(in crate::binding) fn is(&self, exchange: ExchangeId) -> bool {
         matches!(self, Self::Opening(_, own) | Self::Open(own) if *own == exchange)
     }
 
     /// Returns whether this exchange is the binding's and open.
-    pub(super) fn is_open(&self, exchange: ExchangeId) -> bool {
+    pub(in crate::binding) fn is_open(&self, exchange: ExchangeId) -> bool {
         matches!(self, Self::Open(own) if *own == exchange)
     }
 }

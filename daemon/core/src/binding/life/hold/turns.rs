@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Before, Hold};
-use crate::binding::persistence::Persistence;
-use crate::binding::release::LEFT;
+use super::Hold;
+use crate::binding::common::guard::Before;
+use crate::binding::common::persistence::Persistence;
+use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Leave, Life, Next, Owed, Release, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
@@ -56,9 +57,14 @@ impl Hold {
         hold
     }
 
-    /// Goes on as before a DEL that came to nothing. What was going on with servers begins anew, over other sockets. `probing`: how the binding stood
-    /// before the lease that was probed for.
-    pub(in crate::binding) fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
+    /// Begins anew, over other sockets, what was going on with servers. `probing`: how the binding stood before the lease that was
+    /// probed for.
+    pub(in crate::binding) fn begin_anew(
+        &mut self,
+        common: &mut Common,
+        probing: Option<Before>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         let sender = common.sender();
         let lease = self.client.shared();
         match &lease {

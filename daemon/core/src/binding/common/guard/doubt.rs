@@ -7,8 +7,8 @@
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
-use super::super::{Common, Cx};
 use super::{Found, Waits, Way};
+use crate::binding::{Common, Cx};
 use crate::conflict::control::{self, Control, Turn, Verdict};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;

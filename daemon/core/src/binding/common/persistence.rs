@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Common, Cx};
 use crate::backoff::Backoff;
+use crate::binding::{Common, Cx};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{OpId, StoreCause};
 use crate::grant::Dns;
@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What the store is to hold of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Want {
+pub(in crate::binding) enum Want {
     /// Nothing was asked for yet.
     #[default]
     AsIs,
@@ -30,7 +30,7 @@ pub(super) enum Want {
 
 /// How the store stands to a binding.
 #[derive(Debug, Default)]
-pub(super) struct Persistence {
+pub(in crate::binding) struct Persistence {
     want: Want,
     /// Something changed since the write under way was emitted.
     dirty: bool,
@@ -47,76 +47,76 @@ pub(super) struct Persistence {
 
 impl Persistence {
     /// Returns when a failed write is tried again.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
+    pub(in crate::binding) fn retry_at(&self) -> Option<Instant> {
         self.retry
     }
 
     /// Returns how the store stands to a binding whose record it holds.
-    pub(super) fn recovered(lease: Arc<Lease>) -> Self {
+    pub(in crate::binding) fn recovered(lease: Arc<Lease>) -> Self {
         Self { durable: Some(lease), ..Self::default() }
     }
 
     /// Returns the lease that the store holds for certain: not one that a write under way takes out.
-    pub(super) fn durable(&self) -> Option<&Lease> {
+    pub(in crate::binding) fn durable(&self) -> Option<&Lease> {
         let leaves = self.in_flight.is_some() && self.writing.is_none();
         self.durable.as_deref().filter(|_| !leaves)
     }
 
     /// Records that the lease which the store holds is no more.
-    pub(super) fn lost(&mut self) {
+    pub(in crate::binding) fn lost(&mut self) {
         self.lost = true;
         // Nor is one that is being written.
         self.writing = None;
     }
 
     /// Returns the lease of the store, which is still good though there is another by now.
-    pub(super) fn still_good(&self) -> Option<&Lease> {
+    pub(in crate::binding) fn still_good(&self) -> Option<&Lease> {
         self.durable().filter(|_| !self.lost)
     }
 
     /// Returns whether the store holds a lease like this for certain, and goes on holding one: no write under way takes it out.
-    pub(super) fn holds(&self, is_like: impl Fn(&Lease) -> bool) -> bool {
+    pub(in crate::binding) fn holds(&self, is_like: impl Fn(&Lease) -> bool) -> bool {
         let stays = self.in_flight.is_none() || self.writing.as_deref().is_some_and(&is_like);
         stays && self.durable.as_deref().is_some_and(is_like)
     }
 
     /// Wants the store to hold this when it is next written.
-    pub(super) fn want_again(&mut self, want: Want) {
+    pub(in crate::binding) fn want_again(&mut self, want: Want) {
         self.want = want;
     }
 
     /// Wants the store to hold this from now on.
-    pub(super) fn want(&mut self, want: Want) {
+    pub(in crate::binding) fn want(&mut self, want: Want) {
         (self.want, self.dirty, self.retry) = (want, true, None);
     }
 
     /// Returns what the store is to hold.
-    pub(super) fn wanted(&self) -> &Want {
+    pub(in crate::binding) fn wanted(&self) -> &Want {
         &self.want
     }
 
     /// Returns whether there is something to write, and no write is under way.
-    pub(super) fn may_begin(&self) -> bool {
+    pub(in crate::binding) fn may_begin(&self) -> bool {
         self.in_flight.is_none() && self.dirty
     }
 
     /// Returns whether it is time to try a failed write again, once.
-    pub(super) fn take_retry(&mut self, now: Instant) -> bool {
+    pub(in crate::binding) fn take_retry(&mut self, now: Instant) -> bool {
         self.retry.take_if(|at| now >= *at).is_some()
     }
 
     /// Returns whether the store is to hold something else than what it holds or is being written.
-    pub(super) fn is_due(&self) -> bool {
+    pub(in crate::binding) fn is_due(&self) -> bool {
         self.dirty
     }
 
     /// Has a failed write tried again now: the store took another one.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    pub(in crate::binding) fn hurry(&mut self, now: Instant) {
         self.retry = self.retry.map(|at| at.min(now));
     }
 
     /// Takes those out of what is wanted in whose place the record is, or is to be.
-    pub(super) fn take_replaced(&mut self) -> Vec<BindingId> {
+    pub(in crate::binding) fn take_replaced(&mut self) -> Vec<BindingId> {
         match &mut self.want {
             Want::Bound { replaces } => std::mem::take(replaces),
             Want::AsIs | Want::Releasing | Want::Gone => Vec::new(),
@@ -124,12 +124,12 @@ impl Persistence {
     }
 
     /// Returns whether the last write did not fail.
-    pub(super) fn works(&self) -> bool {
+    pub(in crate::binding) fn works(&self) -> bool {
         !self.backoff.has_failed()
     }
 
     /// Counts a write that ended, with nothing more to write.
-    pub(super) fn settled(&mut self, done: bool) {
+    pub(in crate::binding) fn settled(&mut self, done: bool) {
         match done {
             true => self.backoff = Backoff::default(),
             false => self.backoff.fail(),
@@ -137,7 +137,7 @@ impl Persistence {
     }
 
     /// Returns whether a write is under way.
-    pub(super) fn busy(&self) -> bool {
+    pub(in crate::binding) fn busy(&self) -> bool {
         self.in_flight.is_some()
     }
 }
@@ -145,7 +145,7 @@ impl Persistence {
 impl Common {
     /// Writes what is wanted. `record`: what the store is to hold, as things stand; `own`: the lease of the binding's client, to
     /// be shared with what is known of the store.
-    pub(super) fn write(&mut self, record: Option<Record>, own: Option<Arc<Lease>>, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn write(&mut self, record: Option<Record>, own: Option<Arc<Lease>>, cx: &mut Cx<'_>) {
         let Some(changes) = self.changes(record, cx) else { return };
         self.persistence.dirty = false;
         self.persistence.writing = changes.iter().find_map(|change| match change {
@@ -182,7 +182,7 @@ impl Common {
     }
 
     /// Records how a write ended. A DECLINE that waited for it leaves.
-    pub(super) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
         self.persistence.in_flight = None;
         let written = self.persistence.writing.take();
         self.store_told(cx);
@@ -197,7 +197,7 @@ impl Common {
     }
 
     /// Tries the failed write again after a growing pause.
-    pub(super) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
         let pause = self.persistence.backoff.pause(LONGEST_PAUSE, cx.rng);
         tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written, trying again");
         self.persistence.dirty = true;

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 
-use super::{Common, Cx};
+use crate::binding::{Common, Cx};
 use crate::dhcpv4::accept::Refusal;
 use crate::dhcpv4::{Client, Event, Output, Refused, Verdict};
 use crate::effect::ExchangeId;
@@ -16,14 +16,14 @@ const MOST: usize = 16;
 
 /// What was told of a lease so far, by hash. Boxed: of hardly any there is something to tell.
 #[derive(Debug, Default)]
-pub(super) struct Told(Option<Box<Seen>>);
+pub(in crate::binding) struct Told(Option<Box<Seen>>);
 
 /// The hashes, and how many there are.
 type Seen = ([u64; MOST], usize);
 
 impl Told {
     /// Records that something is told; false where it was before, or where there was too much.
-    pub(super) fn is_new(&mut self, what: &str) -> bool {
+    pub(in crate::binding) fn is_new(&mut self, what: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
         let (seen, count) = &mut **self.0.get_or_insert_default();
@@ -37,10 +37,10 @@ impl Told {
 }
 
 /// Who sent an answer: by IP as far as that can be read, and by Ethernet address.
-pub(super) type From = (Option<Ipv4Addr>, Mac);
+pub(in crate::binding) type From = (Option<Ipv4Addr>, Mac);
 
 /// Returns who sent the answer that an event brings, if it brings one.
-pub(super) fn sender(event: &Event<'_>) -> Option<From> {
+pub(in crate::binding) fn sender(event: &Event<'_>) -> Option<From> {
     match event {
         Event::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
         Event::Unreadable { from, .. } => Some((None, *from)),
@@ -50,7 +50,7 @@ pub(super) fn sender(event: &Event<'_>) -> Option<From> {
 
 impl Common {
     /// Counts what the client refused or dropped of an answer, and tells of it once.
-    pub(super) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
         if let Some(from) = from {
             self.tell_of(from, output, cx);
         }
@@ -60,7 +60,7 @@ impl Common {
     }
 
     /// Records that the link did not take a message of the client's, and tells of it once.
-    pub(super) fn on_unsent(&mut self, client: &mut Client, exchange: ExchangeId, cause: &LinkCause) {
+    pub(in crate::binding) fn on_unsent(&mut self, client: &mut Client, exchange: ExchangeId, cause: &LinkCause) {
         if !self.exchange.is_open(exchange) {
             return;
         }

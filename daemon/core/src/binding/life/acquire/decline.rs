@@ -7,7 +7,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 use super::{Abort, Acquire, Stage};
-use crate::binding::release::{Owed, Release};
+use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Life, Living, Next, Report, SAME, Want};
 use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::dhcpv4::lease::Lease;

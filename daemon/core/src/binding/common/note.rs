@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Common, Cx, Leave};
+use crate::binding::{Common, Cx, Leave};
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
 use crate::event::{Event, EventKind};
@@ -13,22 +13,40 @@ const STAYS_OFF: &str = "not put on the interface, where somebody took the addre
 
 impl Common {
     /// Notes an event about a lease. It is written with the binding's record where that is to be written.
-    pub(super) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
     }
 
     /// Notes that there is a lease, or another one: told with the record that says so, or not at all.
-    pub(super) fn note_bound(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn note_bound(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
     }
 
     /// Notes that a lease is let go: told when the record goes, or not at all.
-    pub(super) fn note_gone(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn note_gone(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Gone);
     }
 
     /// Returns an event about a lease, as it is now.
-    pub(super) fn event(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &Cx<'_>) -> Event {
+    pub(in crate::binding) fn event(
+        &self,
+        kind: EventKind,
+        lease: &Lease,
+        cause: impl fmt::Display,
+        cx: &Cx<'_>,
+    ) -> Event {
         // A lease of which nothing but the address is known yet has no server.
         let server = Some(lease.server).filter(|server| !server.is_unspecified());
         let (attachment, address) = ((*self.attachment).clone(), Some(lease.address));
@@ -37,7 +55,7 @@ impl Common {
 
     /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before;
     /// `is_taken_off`: somebody took the address off the interface.
-    pub(super) fn note_extended(
+    pub(in crate::binding) fn note_extended(
         &self,
         state: StateName,
         (before, lease): (&Lease, &Lease),
@@ -84,7 +102,7 @@ fn differences(before: &Lease, lease: &Lease) -> Vec<String> {
 
 impl Leave {
     /// Returns why a lease is given back, for a person.
-    pub(super) fn cause(self) -> &'static str {
+    pub(in crate::binding) fn cause(self) -> &'static str {
         match self {
             Self::Deleted => "its attachment was deleted",
             Self::Aborted => "its ADD was given up",

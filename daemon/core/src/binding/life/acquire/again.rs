@@ -8,7 +8,7 @@ use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
 use super::{Abort, Acquire};
-use crate::binding::tenancy::decline_foreign;
+use crate::binding::common::tenancy::decline_foreign;
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::lans::MAX_CONFLICTS;
 use crate::dhcpv4::Output;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::Break;
 
 use super::Acquire;
-use crate::binding::release::{Owed, Release};
+use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::dhcpv4::lease::Lease;
 
