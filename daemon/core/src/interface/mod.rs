@@ -142,14 +142,15 @@ impl Interfaces {
 
     /// Returns whether the address of a binding is on its interface, as far as is known. On a link of the host there is none.
     pub(crate) fn presence(&self, link: &Link, id: BindingId) -> Presence {
-        let Some(at) = link.in_netns() else { return Presence::Missing };
-        let interface = self.all.get(&at);
-        interface.and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
+        if link.in_netns().is_none() {
+            return Presence::Missing;
+        }
+        self.of(link).and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
     }
 
     /// Returns what is to be done on a binding's interface, if anything is.
     pub(crate) fn work(&self, link: &Link, id: BindingId) -> Option<&Work> {
-        self.all.get(&link.in_netns()?)?.seat(id)?.work.as_deref()
+        self.of(link)?.seat(id)?.work.as_deref()
     }
 
     /// Returns the same, to go on.
@@ -170,8 +171,7 @@ impl Interfaces {
 
     /// Returns when a look at a link is asked for that is asked for now.
     pub(crate) fn asked(&self, link: &Link) -> Asked {
-        let interface = link.in_netns().and_then(|at| self.all.get(&at));
-        Asked(interface.map_or(0, |interface| interface.news))
+        Asked(self.of(link).map_or(0, |interface| interface.news))
     }
 
     /// Returns the bindings that live on an interface, or with `None` on any of the namespace, in order.
@@ -195,14 +195,12 @@ impl Interfaces {
 
     /// Returns whether a link has carrier, as far as is known.
     pub(crate) fn has_carrier(&self, link: &Link) -> bool {
-        let interface = link.in_netns().and_then(|at| self.all.get(&at));
-        interface.is_none_or(|interface| interface.carrier_lost.is_none())
+        self.of(link).is_none_or(|interface| interface.carrier_lost.is_none())
     }
 
     /// Returns whether a binding's interface moved to another Ethernet address, and has carrier there.
     pub(crate) fn has_moved(&self, link: &Link, id: BindingId) -> bool {
-        let interface = link.in_netns().and_then(|at| self.all.get(&at));
-        let moved = interface.and_then(|interface| interface.seat(id)).is_some_and(|seat| seat.moved);
+        let moved = self.of(link).and_then(|interface| interface.seat(id)).is_some_and(|seat| seat.moved);
         moved && self.has_carrier(link)
     }
 
@@ -285,6 +283,11 @@ impl Interfaces {
             ("CHECKs that wait for a change to end", self.checks.len()),
         ];
         (seats, under_way)
+    }
+
+    /// Returns the interface that a link is, if bindings live there or it is being changed.
+    fn of(&self, link: &Link) -> Option<&Interface> {
+        self.all.get(&link.in_netns()?)
     }
 
     fn in_netns(&self, cookie: Cookie) -> impl Iterator<Item = (&At, &Interface)> {
