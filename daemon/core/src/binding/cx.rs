@@ -4,6 +4,7 @@ use fastrand::Rng;
 
 use super::Holders;
 use crate::conflict::lans::Lans;
+use crate::effect::OpId;
 use crate::interface::Interfaces;
 use crate::link::{Link, Step, Target};
 use crate::outbox::{Outbox, Waiter};
@@ -22,9 +23,26 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Changes a link step by step. On a container's own no other change may be under way.
+    /// Changes a link: see [`change`].
     pub(super) fn change(&mut self, waiter: Waiter, link: &Link, steps: Vec<Step>) {
-        let op = self.out.apply(waiter, Target::Known(link.clone()), steps);
-        link.in_netns().into_iter().for_each(|at| self.interfaces.begin_change(at, op));
+        change(self.out, self.interfaces, waiter, link, steps);
     }
+
+    /// Returns whether a link is being changed, on whosever behalf.
+    pub(super) fn is_changing(&self, link: &Link) -> bool {
+        link.in_netns().is_some_and(|at| self.interfaces.is_changing(at))
+    }
+}
+
+/// Changes a link step by step. On a container's own no other change may be under way. Returns the effect.
+pub(crate) fn change(
+    out: &mut Outbox,
+    interfaces: &mut Interfaces,
+    waiter: Waiter,
+    link: &Link,
+    steps: Vec<Step>,
+) -> OpId {
+    let op = out.apply(waiter, Target::Known(link.clone()), steps);
+    link.in_netns().into_iter().for_each(|at| interfaces.begin_change(at, op));
+    op
 }

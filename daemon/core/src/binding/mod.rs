@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use self::common::guard::Found;
 use self::common::persistence::Want;
 pub(crate) use self::common::{Common, Holder, Leave};
-pub(crate) use self::cx::Cx;
+pub(crate) use self::cx::{Cx, change};
 pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;

@@ -11,7 +11,7 @@ use super::Registry;
 use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Binding, Holder, Known, Leave, Life, Owed};
+use crate::binding::{Binding, Holder, Known, Leave, Life, Owed, change};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
@@ -304,9 +304,8 @@ impl Registry {
 
     /// Takes off the interface what is there from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
-        let at = link.in_netns();
-        let op = self.out.apply(Waiter::Operation(attachment.clone(), Look::Prepare), Target::Known(link), steps);
-        at.into_iter().for_each(|at| self.interfaces.begin_change(at, op));
+        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
+        let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             (admission.step, admission.cleared) = (Ready::Preparing(op), true);
         }

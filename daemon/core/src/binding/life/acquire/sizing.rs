@@ -54,7 +54,7 @@ impl Acquire {
             return self.sized(common, Ok(mtu), cx);
         }
         // One of another attachment goes on there.
-        if common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)) {
+        if cx.is_changing(&common.link) {
             self.awaits_change = true;
             return SAME;
         }
