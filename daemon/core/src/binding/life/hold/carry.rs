@@ -16,7 +16,7 @@ use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
 use crate::grant::Grant;
 use crate::interface::{Act, Around, Changed, Done, Interfaces, Lack, Presence, Wish, Work};
-use crate::link::{LinkCause, Target};
+use crate::link::{LinkCause, LinkView, Target};
 use crate::plan;
 use crate::record::Former;
 use crate::time::Instant;
@@ -86,15 +86,6 @@ impl Hold {
             }
         }
         former(common, cx) != before
-    }
-
-    /// Returns what the interface is to carry already: not what waits for the store to write down a loss.
-    fn wish_now(&self, common: &Common, interfaces: &Interfaces) -> Wish {
-        let patient = common.work(interfaces).is_some_and(Work::is_patient);
-        match self.wish(common, interfaces) {
-            Wish::Nothing if patient && common.persistence.busy() => Wish::AsIs,
-            wish => wish,
-        }
     }
 
     /// Returns what the interface is to carry.
@@ -171,7 +162,7 @@ impl Hold {
             common.has_done(cx);
             return self.record_again();
         }
-        let wish = self.wish_now(common, cx.interfaces);
+        let wish = by_now(wish, common, cx.interfaces);
         let is_there = common.presence(cx.interfaces) == Presence::There;
         let has_parent = common.identity.lan.parent().is_some();
         let act = common.work_mut(cx).map(|work| work.go_on(&wish, is_there, has_parent));
@@ -194,37 +185,54 @@ impl Hold {
 
     /// Goes on after a look or a change.
     pub(super) fn on_looked_or_changed(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        let wish = self.wish_now(common, cx.interfaces);
+        match outcome {
+            Outcome::Inspected(result) => self.on_looked(common, result, cx),
+            Outcome::Applied { taken, result } => self.on_changed(common, taken, result, cx),
+            outcome => {
+                tracing::warn!(?outcome, "outcome of another kind of effect");
+                SAME
+            }
+        }
+    }
+
+    fn on_looked(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
+        let wish = by_now(self.wish(common, cx.interfaces), common, cx.interfaces);
         let around = Around {
             has_parent: common.identity.lan.parent().is_some(),
-            is_changing: common.link.in_netns().is_some_and(|at| cx.interfaces.is_changing(at)),
+            is_changing: cx.is_changing(&common.link),
             store_works: common.persistence.works(),
         };
         let Some(work) = common.work_mut(cx) else { return SAME };
-        match outcome {
-            Outcome::Inspected(result) => match work.on_inspected(result, wish, around) {
-                Ok(act) => self.act(common, act, cx),
-                Err(cause) => return self.work_failed(common, cause, cx),
-            },
-            Outcome::Applied { taken, result } => {
-                let mtu = result.as_ref().ok().map(|view| view.mtu);
-                let current = self.client.lease().map(|lease| common.grant(lease));
-                let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
-                match work.on_applied(taken, result, current.as_ref()) {
-                    Some(Changed::Done(done)) => {
-                        mtu.into_iter().for_each(|mtu| self.client.set_mtu(mtu));
-                        return self.applied(common, done, cx);
-                    }
-                    Some(Changed::Without(step)) => {
-                        tracing::warn!(attachment = %common.attachment, %step, %cause, "not done at the interface");
-                        self.has_work();
-                    }
-                    Some(Changed::Again) => self.has_work(),
-                    Some(Changed::Failed(cause)) => return self.work_failed(common, cause, cx),
-                    None => {}
-                }
+        match work.on_inspected(result, wish, around) {
+            Ok(act) => self.act(common, act, cx),
+            Err(cause) => return self.work_failed(common, cause, cx),
+        }
+        SAME
+    }
+
+    fn on_changed(
+        &mut self,
+        common: &mut Common,
+        taken: usize,
+        result: Result<LinkView, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let mtu = result.as_ref().ok().map(|view| view.mtu);
+        let current = self.client.lease().map(|lease| common.grant(lease));
+        let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let Some(work) = common.work_mut(cx) else { return SAME };
+        match work.on_applied(taken, result, current.as_ref()) {
+            Some(Changed::Done(done)) => {
+                mtu.into_iter().for_each(|mtu| self.client.set_mtu(mtu));
+                return self.applied(common, done, cx);
             }
-            outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
+            Some(Changed::Without(step)) => {
+                tracing::warn!(attachment = %common.attachment, %step, %cause, "not done at the interface");
+                self.has_work();
+            }
+            Some(Changed::Again) => self.has_work(),
+            Some(Changed::Failed(cause)) => return self.work_failed(common, cause, cx),
+            None => {}
         }
         SAME
     }
@@ -316,6 +324,12 @@ impl Hold {
 /// Returns what the interface may carry of earlier leases, for the record.
 pub(super) fn former(common: &Common, cx: &Cx<'_>) -> Option<Box<Former>> {
     common.work(cx.interfaces).and_then(Work::recorded)
+}
+
+/// Returns what of a wish is to come true already: not what waits for the store to write down a loss.
+fn by_now(wish: Wish, common: &Common, interfaces: &Interfaces) -> Wish {
+    let patient = common.work(interfaces).is_some_and(Work::is_patient);
+    if wish == Wish::Nothing && patient && common.persistence.busy() { Wish::AsIs } else { wish }
 }
 
 /// Returns whether nothing is on the interface for certain, or what is there is somebody else's.
