@@ -70,29 +70,20 @@ impl Hold {
         Self { client, last: last.into(), removal_told: None, after: After::default() }
     }
 
-    /// Records that there is an address which the daemon is to put on the interface.
-    pub(in crate::binding) fn await_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        common.expect(Presence::Awaited, cx);
-    }
-
-    /// Records that the daemon put an address on the interface. Returns whether this run of it began that.
-    pub(in crate::binding) fn put_on(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
-        let was_awaited =
-            common.presence(cx.interfaces) == Presence::Awaited && self.client.lease().map(Lease::ip) == Some(address);
-        if was_awaited {
-            common.expect(Presence::There, cx);
-        }
-        was_awaited
-    }
-
-    /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there.
-    fn recall(&mut self, common: &Common, former: Option<&Former>, taken_off: bool, cx: &mut Cx<'_>) {
+    /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be
+    /// done there waits for its turn.
+    fn recall(&self, common: &Common, (former, taken_off): (Option<Box<Former>>, bool), cx: &mut Cx<'_>) {
+        let kept = former.as_ref().filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
+        let kept = kept.and_then(|former| former.grants.first());
+        let is_missing = kept.is_some_and(|kept| !kept.has(self.last.ip().into()));
+        let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
         if taken_off {
-            return common.expect(Presence::TakenOff, cx);
+            seat.expect(Presence::TakenOff);
+        } else if is_missing {
+            seat.expect(Presence::Missing);
         }
-        let kept = former.filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
-        if kept.and_then(|former| former.grants.first()).is_some_and(|kept| !kept.has(self.last.ip().into())) {
-            common.expect(Presence::Missing, cx);
+        if let Some(former) = former {
+            seat.recover(*former);
         }
     }
 

@@ -55,7 +55,7 @@ impl Hold {
             Some(_) if was.ip() == address.addr() => {}
             Some(true) => common.expect(Presence::Unknown, cx),
             Some(false) => common.expect(Presence::Missing, cx),
-            None => self.await_address(common, cx),
+            None => common.expect(Presence::Awaited, cx),
         }
     }
 
@@ -71,7 +71,7 @@ impl Hold {
             common.due(cx, |work| work.leave_behind(common.grant(last), true));
         }
         common.due(cx, |work| work.expect_bare(true));
-        self.await_address(common, cx);
+        common.expect(Presence::Awaited, cx);
     }
 
     /// Records that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
@@ -260,9 +260,12 @@ impl Hold {
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
         let own = own.filter(|own| next.as_ref().is_some_and(|next| next.has((*own).into())));
-        let arrived = own.filter(|own| self.put_on(common, *own, cx));
-        if arrived.is_some_and(|address| common.announce(address, cx)) {
-            self.watch(common, cx)?;
+        // Only what this run of the daemon was to put there has arrived just now.
+        if let Some(address) = own.filter(|_| common.presence(cx.interfaces) == Presence::Awaited) {
+            common.expect(Presence::There, cx);
+            if common.announce(address, cx) {
+                self.watch(common, cx)?;
+            }
         }
         match lacks {
             Some(lack) => self.work_later(common, &lack, Some(lack), cx),

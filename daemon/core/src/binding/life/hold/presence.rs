@@ -161,7 +161,7 @@ impl Hold {
         if self.client.lease().is_none() || !common.presence(cx.interfaces).on_link() || probing {
             return;
         }
-        self.await_address(common, cx);
+        common.expect(Presence::Awaited, cx);
         common.due(cx, |work| work.expect_bare(true));
         self.record_again();
         self.has_work();

@@ -19,16 +19,13 @@ impl Hold {
     pub(in crate::binding) fn resumed(
         common: &mut Common,
         lease: Lease,
-        (former, taken_off): (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
         let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
-        hold.recall(common, former.as_deref(), taken_off, cx);
+        hold.recall(common, left, cx);
         common.persistence = Persistence::recovered(lease.clone());
-        if let (Some(former), Some(seat)) = (former, cx.interfaces.seat(&common.link, common.id)) {
-            seat.recover(*former);
-        }
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
         if lost {
@@ -45,14 +42,11 @@ impl Hold {
     pub(in crate::binding) fn seeking(
         common: &Common,
         last: Lease,
-        (former, taken_off): (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Self::new(seek(common.plain_sender(), cx), last);
-        hold.recall(common, former.as_deref(), taken_off, cx);
-        if let (Some(former), Some(seat)) = (former, cx.interfaces.seat(&common.link, common.id)) {
-            seat.recover(*former);
-        }
+        hold.recall(common, left, cx);
         hold.client.set_station(common.station());
         hold
     }
