@@ -61,21 +61,14 @@ impl Audit {
 impl Registry {
     pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
         match event {
-            KernelEvent::Carrier { cookie, ifindex, .. }
-            | KernelEvent::Down { cookie, ifindex }
-            | KernelEvent::Ethernet { cookie, ifindex, .. }
-            | KernelEvent::AddressAdded { cookie, ifindex, .. } => self.interfaces.has_news((cookie, ifindex)),
-            // What this leads to is a look.
-            KernelEvent::AddressGone { .. } | KernelEvent::Missed => {}
-            KernelEvent::NetnsDied { .. } | KernelEvent::LinkGone { .. } => {}
-        }
-        match event {
             KernelEvent::NetnsDied { cookie } => self.gone(now, cookie, None),
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
-                let back = self.interfaces.on_carrier((cookie, ifindex), up, now.boot);
+                let at = (cookie, ifindex);
+                self.interfaces.has_news(at);
+                let back = self.interfaces.on_carrier(at, up, now.boot);
                 if up {
-                    self.interfaces.on_up((cookie, ifindex));
+                    self.interfaces.on_up(at);
                 }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| {
@@ -92,12 +85,17 @@ impl Registry {
                 }
             }
             KernelEvent::Down { cookie, ifindex } => {
+                self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_down(cx));
                 }
             }
-            KernelEvent::Ethernet { cookie, ifindex, mac } => self.has_ethernet(now, (cookie, ifindex), mac),
+            KernelEvent::Ethernet { cookie, ifindex, mac } => {
+                self.interfaces.has_news((cookie, ifindex));
+                self.has_ethernet(now, (cookie, ifindex), mac);
+            }
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
+                self.interfaces.has_news((cookie, ifindex));
                 for id in self.with_address(cookie, ifindex, address) {
                     self.with(now, id, |binding, cx| binding.on_address(true, cx));
                 }
