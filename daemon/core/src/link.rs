@@ -114,6 +114,13 @@ pub struct ByName {
     pub host_too: bool,
 }
 
+impl ByName {
+    /// Returns its link as it was found.
+    pub fn link(&self, found: &LinkView) -> Link {
+        Link::InNetns { path: self.netns.clone(), cookie: found.cookie, ifindex: found.ifindex, mac: found.mac }
+    }
+}
+
 impl fmt::Display for ByName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in {}", self.ifname, self.netns.display())
@@ -162,9 +169,7 @@ impl Place {
     /// Returns its link as it was found, which is of this LAN.
     pub fn link(&self, found: &LinkView, lan: &Lan) -> Link {
         match self {
-            Self::InNetns(ByName { netns, .. }) => {
-                Link::InNetns { path: netns.clone(), cookie: found.cookie, ifindex: found.ifindex, mac: found.mac }
-            }
+            Self::InNetns(at) => at.link(found),
             Self::Parent { mac, .. } => Link::parent_of(lan, found, *mac),
         }
     }
@@ -247,6 +252,11 @@ pub struct LinkView {
 }
 
 impl LinkView {
+    /// Returns the namespace that it is in, and its index there.
+    pub fn at(&self) -> (Cookie, u32) {
+        (self.cookie, self.ifindex)
+    }
+
     /// Returns whether it is a bridge of which a port can speak for this Ethernet address. For the bridge's own none can: what is
     /// sent to that address comes out at no port.
     pub fn has_ports_for(&self, mac: Mac) -> bool {

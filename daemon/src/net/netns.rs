@@ -233,7 +233,7 @@ impl Worker {
         self.visit(&at.netns, Expected::of(at), |netlink, cookie, ns| {
             let view = netlink.apply(Which::Name(&at.ifname), cookie, &[Step::Up], goes_on)?;
             let Some(chaddr) = wish.filter(|_| view.carrier) else { return Ok((view, None)) };
-            let link = Link::InNetns { path: at.netns.clone(), cookie, ifindex: view.ifindex, mac: view.mac };
+            let link = at.link(&view);
             let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
             let opened = Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want));
             Ok((view, opened.ok().map(|opened| Opened { process: Process::of(&at.netns, ns), ..opened })))

@@ -191,8 +191,7 @@ impl World {
         if !view.carrier || self.rng.u32(..8) == 0 {
             return None;
         }
-        let link =
-            Link::InNetns { path: named.netns.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
+        let link = named.link(view);
         let at = self.kernel.locate(&link).ok()?;
         let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
         let (lan, now) = (self.lan_of(&link), self.now);

@@ -155,7 +155,7 @@ impl Registry {
             let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
             let Ready::AwaitingChange(view) = &admission.step else { continue };
             // An ADD that came in its place may wait for another.
-            if (view.cookie, view.ifindex) != at {
+            if view.at() != at {
                 continue;
             }
             let target = admission.target();
@@ -217,7 +217,7 @@ impl Registry {
                 return self.refuse(now, attachment, failure);
             }
             if same_place {
-                if self.interfaces.is_changing((view.cookie, view.ifindex)) {
+                if self.interfaces.is_changing(view.at()) {
                     return self.await_change(attachment, view);
                 }
                 let bare = cleared || binding.is_on_host();
@@ -246,7 +246,7 @@ impl Registry {
             }
             return;
         }
-        if self.interfaces.is_changing((view.cookie, view.ifindex)) {
+        if self.interfaces.is_changing(view.at()) {
             return self.await_change(attachment, view);
         }
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
@@ -259,7 +259,7 @@ impl Registry {
     /// Lets an ADD wait until the change of its interface is over that was begun for an earlier binding.
     fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-            let at = (view.cookie, view.ifindex);
+            let at = view.at();
             admission.step = Ready::AwaitingChange(view);
             self.interfaces.await_change(at, attachment);
         }
