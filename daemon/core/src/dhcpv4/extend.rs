@@ -15,16 +15,7 @@ impl Client {
     /// Returns until when a try to extend the lease waits for its turn: half of what is left of its phase at most, so that RENEW
     /// leaves well before T2, and REBIND before the end. `None` where it has one, or there is no such try.
     pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
-        let (extension, end) = match &self.state {
-            State::Renewing { extension, lease } => (extension, lease.t2()),
-            State::Rebinding { extension, lease } => (extension, lease.expires()),
-            State::Init { .. }
-            | State::Selecting { .. }
-            | State::Requesting { .. }
-            | State::InitReboot { .. }
-            | State::Rebooting { .. }
-            | State::Bound { .. } => return None,
-        };
+        let (extension, end) = self.state.extending()?;
         let left = end.filter(|_| !extension.turn)?.saturating_since(now);
         Some(now + left / 2)
     }
@@ -43,16 +34,7 @@ impl Client {
     /// is overdue waits a little.
     pub fn begin_again(&mut self, now: Instant) {
         self.line = Line::Closed;
-        let limit = match &self.state {
-            State::Renewing { lease, .. } => lease.t2(),
-            State::Rebinding { lease, .. } => lease.expires(),
-            State::Init { .. }
-            | State::Selecting { .. }
-            | State::Requesting { .. }
-            | State::InitReboot { .. }
-            | State::Rebooting { .. }
-            | State::Bound { .. } => return,
-        };
+        let Some((_, limit)) = self.state.extending() else { return };
         let at = now + timing::overdue_delay(now, limit, &mut self.rng);
         if let Some(extension) = self.state.extension() {
             extension.put_off(at);

@@ -160,7 +160,21 @@ impl State {
         }
     }
 
-    /// Returns the tries to extend the lease, where that is what the client is at.
+    /// Returns the tries to extend the lease, and the end of their phase, where that is what the client is at.
+    pub(crate) fn extending(&self) -> Option<(&Extension, Option<Instant>)> {
+        match self {
+            Self::Renewing { extension, lease } => Some((extension, lease.t2())),
+            Self::Rebinding { extension, lease } => Some((extension, lease.expires())),
+            Self::Init { .. }
+            | Self::Selecting { .. }
+            | Self::Requesting { .. }
+            | Self::InitReboot { .. }
+            | Self::Rebooting { .. }
+            | Self::Bound { .. } => None,
+        }
+    }
+
+    /// Returns the tries, to go on.
     pub(crate) fn extension(&mut self) -> Option<&mut Extension> {
         match self {
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => Some(extension),
