@@ -9,10 +9,19 @@ use super::lease::Lease;
 use super::message::CLIENT_PORT;
 use super::state::{State, Transaction};
 use super::timing;
-use super::{Client, Loss, Output, Refused, Verdict};
+use super::{Client, Event, Loss, Output, Refused, Verdict};
 use crate::time::Instant;
-use crate::wire::frame::{Arp, Udp};
+use crate::wire::frame::{Arp, Frame, Udp};
 use crate::wire::message::{BadMessage, Message, MessageType};
+
+impl<'a> From<&'a Frame<'a>> for Event<'a> {
+    fn from(frame: &'a Frame<'a>) -> Self {
+        match frame {
+            Frame::Udp(udp) => Self::Udp(udp),
+            Frame::Arp(arp) => Self::Arp(arp),
+        }
+    }
+}
 
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {

@@ -429,10 +429,7 @@ impl Living for Hold {
     }
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
-        match frame {
-            Frame::Udp(udp) => self.event(common, Event::Udp(udp), cx),
-            Frame::Arp(arp) => self.event(common, Event::Arp(arp), cx),
-        }
+        self.event(common, frame.into(), cx)
     }
 
     fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
