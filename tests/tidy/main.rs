@@ -82,65 +82,31 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &str); 18] = [
     (
         "registry",
-        &[
-            "registry",
-            "binding",
-            "interface",
-            "outbox",
-            "backoff",
-            "conflict",
-            "grant",
-            "dhcpv4",
-            "wire",
-            "effect",
-            "silence",
-            "event",
-            "record",
-            "identity",
-            "link",
-            "time",
-        ],
+        "registry binding interface outbox backoff conflict grant dhcpv4 wire effect silence event record identity link time",
     ),
     (
         "binding",
-        &[
-            "binding",
-            "interface",
-            "outbox",
-            "backoff",
-            "plan",
-            "conflict",
-            "grant",
-            "dhcpv4",
-            "wire",
-            "effect",
-            "silence",
-            "event",
-            "record",
-            "identity",
-            "link",
-            "time",
-        ],
+        "binding interface outbox backoff plan conflict grant dhcpv4 wire effect silence event record identity link time",
     ),
-    ("interface", &["interface", "plan", "backoff", "grant", "effect", "identity", "link", "record", "wire", "time"]),
-    ("outbox", &["outbox", "dhcpv4", "wire", "effect", "event", "record", "identity", "link", "time"]),
-    ("plan", &["grant", "dhcpv4", "link"]),
-    ("grant", &["dhcpv4", "time"]),
-    ("failure", &["dhcpv4", "wire", "silence", "identity", "link"]),
-    ("effect", &["failure", "grant", "dhcpv4", "wire", "silence", "record", "identity", "link", "time"]),
-    ("event", &["identity", "time"]),
-    ("silence", &["identity"]),
-    ("record", &["grant", "dhcpv4", "event", "identity", "link", "time"]),
-    ("dhcpv4", &["dhcpv4", "backoff", "wire", "identity", "time"]),
-    ("conflict", &["conflict", "wire", "identity", "time"]),
-    ("link", &["wire", "identity"]),
-    ("identity", &["wire"]),
-    ("wire", &["wire"]),
-    ("time", &[]),
-    ("backoff", &[]),
+    ("interface", "interface plan backoff grant effect identity link record wire time"),
+    ("outbox", "outbox dhcpv4 wire effect event record identity link time"),
+    ("plan", "grant dhcpv4 link"),
+    ("grant", "dhcpv4 time"),
+    ("failure", "dhcpv4 wire silence identity link"),
+    ("effect", "failure grant dhcpv4 wire silence record identity link time"),
+    ("event", "identity time"),
+    ("silence", "identity"),
+    ("record", "grant dhcpv4 event identity link time"),
+    ("dhcpv4", "dhcpv4 backoff wire identity time"),
+    ("conflict", "conflict wire identity time"),
+    ("link", "wire identity"),
+    ("identity", "wire"),
+    ("wire", "wire"),
+    ("time", ""),
+    ("backoff", ""),
 ];
 
 #[test]
@@ -154,7 +120,7 @@ fn modules_of_the_core_import_one_way() {
                 let text = read(file);
                 let name: String =
                     text[imported + 7..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                assert!(allowed.contains(&name.as_str()), "{file}: {layer} must not import {name}");
+                assert!(allowed.split(' ').any(|other| other == name), "{file}: {layer} must not import {name}");
             }
         }
     }
