@@ -1,8 +1,8 @@
 //! What programs of the host may read about leases: a file like `/etc/resolv.conf` for each attachment.
 //!
 //! Most main plugins drop the name servers that their IPAM plugin returns. They are published at
-//! `resolv/<network>/<container>/<ifname>` in the runtime directory, for whoever mounts or copies the file. A file
-//! appears whole and is replaced whole. Nothing waits for it, and no lease fails because of it: what cannot be written
+//! `resolv/<network>/<container>/<ifname>` in the runtime directory, Docker's at `resolv/%docker/<pool>/<endpoint>`, for
+//! whoever mounts or copies the file. A file appears whole and is replaced whole. Nothing waits for it, and no lease fails because of it: what cannot be written
 //! now is tried again.
 
 use std::collections::{BTreeMap, HashSet};
@@ -27,6 +27,8 @@ const LONGEST_NAME: usize = 200;
 /// The pause before a file that could not be written or removed is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The directory of Docker's pools. No network's is called that: see [`file_name`].
+const DOCKER: &str = "%docker";
 /// The longest domain name (RFC 1035 §2.3.4).
 const LONGEST_DOMAIN: usize = 253;
 
@@ -167,8 +169,14 @@ impl Files {
     }
 
     fn path(&self, attachment: &Attachment) -> PathBuf {
-        let Attachment { door: _, network, container, ifname } = attachment;
-        self.root.join(file_name(network)).join(file_name(container)).join(file_name(ifname))
+        match attachment {
+            Attachment::Cni { network, container, ifname } => {
+                self.root.join(file_name(network)).join(file_name(container)).join(file_name(ifname))
+            }
+            Attachment::Docker { pool, endpoint } => {
+                self.root.join(DOCKER).join(file_name(pool)).join(file_name(endpoint))
+            }
+        }
     }
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {

@@ -13,7 +13,7 @@ use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
 use leasehold_core::grant::Grant;
-use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Target};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
@@ -347,9 +347,13 @@ impl<'a> Life<'a> {
         id
     }
 
+    fn container(&mut self) -> String {
+        format!("c{}", self.script.u8() % 4)
+    }
+
     fn attachment(&mut self) -> Attachment {
-        let container = format!("c{}", self.script.u8() % 4);
-        Attachment { door: Door::Cni, network: "lan".to_owned(), container, ifname: "eth0".to_owned() }
+        let container = self.container();
+        Attachment::cni("lan", container, "eth0")
     }
 
     fn add(&mut self) -> Box<Add> {
@@ -406,8 +410,7 @@ impl<'a> Life<'a> {
                 Call::Check { attachment: self.attachment(), expected }
             }
             1 => {
-                let keep = (0..self.script.u8() % 3).map(|_| self.attachment());
-                let keep = keep.map(|attachment| (attachment.container, attachment.ifname)).collect();
+                let keep = (0..self.script.u8() % 3).map(|_| (self.container(), "eth0".to_owned())).collect();
                 Call::Collect { network: "lan".to_owned(), keep }
             }
             2 => Call::Status { parent: self.script.flag().then(|| "br0".to_owned()) },

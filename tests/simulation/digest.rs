@@ -11,6 +11,7 @@ use leasehold_core::link::Step;
 use leasehold_core::record::{Change, RecordState};
 
 use crate::kernel::At;
+use crate::subject::container;
 
 /// The number so far (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Digest {
             Answer::Bindings { rows, .. } => {
                 for row in rows {
                     let address = row.lease.as_ref().map(|lease| lease.address.to_string()).unwrap_or_default();
-                    self.line(format_args!("{} {address}", row.attachment.container));
+                    self.line(format_args!("{} {address}", container(&row.attachment)));
                 }
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Failed(_) => {}
@@ -85,13 +86,13 @@ impl Digest {
                     let start = lease.start.since_boot().as_micros();
                     let times = lease.times.map(|t| [t.t1, t.t2, t.end].map(|time| time.as_micros()));
                     let times = times.unwrap_or_default();
-                    let who = &record.attachment.container;
+                    let who = container(&record.attachment);
                     self.line(format_args!("{at} {word} {} {who} {address} {server} {start} {times:?}", id.0));
                 }
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
                 Change::Note(event) => {
                     let address = event.address.map(|address| address.to_string()).unwrap_or_default();
-                    self.line(format_args!("{at} {} {} {address}", event.kind.name(), event.attachment.container));
+                    self.line(format_args!("{at} {} {} {address}", event.kind.name(), container(&event.attachment)));
                 }
             }
         }

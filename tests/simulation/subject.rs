@@ -465,3 +465,18 @@ fn kind_of(frame: &[u8]) -> Option<Kind> {
 pub(crate) fn key_of(client_id: &ClientId) -> ClientKey {
     ClientKey::Id(client_id.as_bytes().to_vec())
 }
+
+/// Returns whether it is of this network.
+pub(crate) fn is_in(attachment: &Attachment, name: &str) -> bool {
+    matches!(attachment, Attachment::Cni { network, .. } if network == name)
+}
+
+/// Returns whether a GC of a network gives it back.
+pub(crate) fn is_collected(attachment: &Attachment, network: &str, keep: &[(String, String)]) -> bool {
+    is_in(attachment, network) && !keep.iter().any(|(c, ifname)| *attachment == Attachment::cni(network, c, ifname))
+}
+
+/// Returns the container's name.
+pub(crate) fn container(attachment: &Attachment) -> &str {
+    attachment.container().expect("CNI names it")
+}

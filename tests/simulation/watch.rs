@@ -12,7 +12,7 @@ use netns_fixtures::model::{ClientKey, Kind, Violation, code};
 
 use crate::plan::EffectKind;
 use crate::store::Store;
-use crate::subject::{key_of, message_of};
+use crate::subject::{is_collected, key_of, message_of};
 
 /// Which rule was broken. Numbers are those of the design's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,9 +199,7 @@ impl Watch {
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
         if let Call::Collect { network, keep } = call {
-            let stale = |a: &Attachment| {
-                a.network == *network && !keep.iter().any(|(c, ifname)| *c == a.container && *ifname == a.ifname)
-            };
+            let stale = |attachment: &Attachment| is_collected(attachment, network, keep);
             self.holders.retain(|attachment, _| !stale(attachment));
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);

@@ -124,20 +124,32 @@ pub struct Binding {
 
 /// What a front door asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attachment {
-    /// The front door: `cni`.
-    pub door: String,
-    /// The network's name.
-    pub network: String,
-    /// The container's id.
-    pub container: String,
-    /// The interface's name inside the container.
-    pub ifname: String,
+#[serde(tag = "door", rename_all = "lowercase")]
+pub enum Attachment {
+    /// The CNI shim: an interface of a container on a network.
+    Cni {
+        /// The network's name.
+        network: String,
+        /// The container's id.
+        container: String,
+        /// The interface's name inside the container.
+        ifname: String,
+    },
+    /// Docker: an endpoint in a pool.
+    Docker {
+        /// The PoolID.
+        pool: String,
+        /// The endpoint's Ethernet address, or what else is its own.
+        endpoint: String,
+    },
 }
 
 impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.network, self.container, self.ifname)
+        match self {
+            Self::Cni { network, container, ifname } => write!(f, "{network}/{container}/{ifname}"),
+            Self::Docker { pool, endpoint } => write!(f, "docker/{pool}/{endpoint}"),
+        }
     }
 }
 

@@ -139,7 +139,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::identity::Door;
 
     #[test]
     fn a_kind_is_called_the_same_in_text_and_in_json() {
@@ -169,12 +168,7 @@ mod tests {
         let text = |text: &str| text.to_owned();
         Event {
             wall: WallTime::from_epoch(Duration::from_secs(second)),
-            attachment: Attachment {
-                door: Door::Cni,
-                network: text("lan"),
-                container: text("c"),
-                ifname: text("eth0"),
-            },
+            attachment: Attachment::cni("lan", "c", "eth0"),
             kind,
             address: Some("10.0.0.7/24".parse().unwrap()),
             server: Some(Ipv4Addr::new(10, 0, 0, 1)),
@@ -202,7 +196,7 @@ mod tests {
             Event { address: None, ..next.clone() },
             Event { server: None, ..next.clone() },
             Event { cause: "confirmation".to_owned(), ..next.clone() },
-            Event { attachment: Attachment { ifname: "eth1".to_owned(), ..next.attachment.clone() }, ..next.clone() },
+            Event { attachment: Attachment::cni("lan", "c", "eth1"), ..next.clone() },
         ];
         for other in others {
             assert_eq!(other.continuing(&first), None, "{other:?}");

@@ -7,30 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::Mac;
 
-/// The front door that an attachment came through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Door {
-    /// The CNI shim.
-    Cni,
+/// What a front door asks for: one interface of one container on one network, as that door names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "door", rename_all = "lowercase")]
+pub enum Attachment {
+    /// The CNI shim's.
+    Cni {
+        /// The network's name.
+        network: String,
+        /// The container's id.
+        container: String,
+        /// The interface's name inside the container, as the caller gave it.
+        ifname: String,
+    },
+    /// The IPAM driver's of Docker, which names neither container nor interface.
+    Docker {
+        /// The PoolID.
+        pool: String,
+        /// The endpoint's Ethernet address, or what else is its own.
+        endpoint: String,
+    },
 }
 
-/// What a front door asks for: one interface of one container on one network.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Attachment {
-    /// The front door.
-    pub door: Door,
-    /// The network's name.
-    pub network: String,
-    /// The container's id.
-    pub container: String,
-    /// The interface's name inside the container, as the caller gave it.
-    pub ifname: String,
+impl Attachment {
+    /// Returns an attachment of CNI.
+    pub fn cni(network: impl Into<String>, container: impl Into<String>, ifname: impl Into<String>) -> Self {
+        Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
+    }
+
+    /// Returns the container's id, where the door names it.
+    pub fn container(&self) -> Option<&str> {
+        match self {
+            Self::Cni { container, .. } => Some(container),
+            Self::Docker { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.network, self.container, self.ifname)
+        match self {
+            Self::Cni { network, container, ifname } => write!(f, "{network}/{container}/{ifname}"),
+            Self::Docker { pool, endpoint } => write!(f, "docker/{pool}/{endpoint}"),
+        }
     }
 }
 
@@ -179,6 +198,28 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attachment_names_its_door_beside_what_that_calls_it() {
+        let docker = Attachment::Docker { pool: "lan".to_owned(), endpoint: "02:42:c0:a8:01:05".to_owned() };
+        let table = [
+            (
+                Attachment::cni("lan", "c1", "eth0"),
+                r#"{"door":"cni","network":"lan","container":"c1","ifname":"eth0"}"#,
+                "lan/c1/eth0",
+            ),
+            (
+                docker,
+                r#"{"door":"docker","pool":"lan","endpoint":"02:42:c0:a8:01:05"}"#,
+                "docker/lan/02:42:c0:a8:01:05",
+            ),
+        ];
+        for (attachment, json, text) in table {
+            assert_eq!(serde_json::to_string(&attachment).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Attachment>(json).unwrap(), attachment);
+            assert_eq!(attachment.to_string(), text);
+        }
+    }
 
     #[test]
     fn an_identifier_of_type_0_is_read_as_text_where_it_is_one() {

@@ -7,7 +7,7 @@
 //! ```
 //! use std::time::Duration;
 //! use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
-//! use leasehold_core::identity::{Attachment, Door};
+//! use leasehold_core::identity::Attachment;
 //! use leasehold_core::registry::{Config, Registry};
 //! use leasehold_core::time::{BootId, Instant, Now, WallTime};
 //!
@@ -20,12 +20,7 @@
 //! registry.handle(at(1), Input::Start { boot, records: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
 //!
 //! // A runtime deletes what nobody knows: that is a success.
-//! let attachment = Attachment {
-//!     door: Door::Cni,
-//!     network: "lan".to_owned(),
-//!     container: "c1".to_owned(),
-//!     ifname: "eth0".to_owned(),
-//! };
+//! let attachment = Attachment::cni("lan", "c1", "eth0");
 //! registry.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment } });
 //!
 //! // Drain: every effect that bears an op is answered by one Done.

@@ -114,15 +114,15 @@ mod tests {
 
     use super::*;
 
+    fn attachment(network: &str, container: &str) -> Attachment {
+        let [network, container, ifname] = [network, container, "eth0"].map(str::to_owned);
+        Attachment::Cni { network, container, ifname }
+    }
+
     fn binding(container: &str) -> Binding {
         let hex: String = format!("\0{container}/lan/eth0").bytes().map(|b| format!("{b:02x}")).collect();
         Binding {
-            attachment: Attachment {
-                door: "cni".to_owned(),
-                network: "lan".to_owned(),
-                container: container.to_owned(),
-                ifname: "eth0".to_owned(),
-            },
+            attachment: attachment("lan", container),
             identity: Identity {
                 lan: Lan::Link { parent: "eno1".to_owned(), vlan: 20 },
                 client_id: hex,
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn names_cannot_move_the_cursor() {
         let mut odd = binding("c1");
-        odd.attachment.network = "\u{1b}[2Jlan".to_owned();
+        odd.attachment = attachment("\u{1b}[2Jlan", "c1");
         assert!(!table(&[odd]).contains('\u{1b}'));
     }
 

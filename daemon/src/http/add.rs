@@ -8,14 +8,13 @@ use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
 use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
-use leasehold_core::identity::Attachment;
 use leasehold_core::link::{ByName, Place};
 use leasehold_core::wire::message::{ClientMessage, is_own};
 use leasehold_core::wire::option::fqdn;
 
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
-use super::named::{host_netns, lan, netns};
+use super::named::{Named, host_netns, lan, netns};
 use super::refusal::{bad_config, bad_env, quoted, refused};
 
 /// How many seconds to keep a lease whose identity can return, if the network does not say.
@@ -56,15 +55,15 @@ impl Default for Site {
 }
 
 /// Reads an ADD.
-pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, site: &Site) -> Result<Add, Error> {
+pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &Site) -> Result<Add, Error> {
     let ipam = config.ipam().map_err(refused)?;
     let said = config.runtime_config().map_err(refused)?;
     let args = Args::parse(request.env.args.as_deref());
     let mut provided = provided(&ipam, &args)?;
     let by_option = provided.contains_key(&CLIENT_ID);
-    let client_id = client_id(&ipam, &mut provided, &attachment, &args, site)?;
+    let client_id = client_id(&ipam, &mut provided, named, &args, site)?;
     let wanted = args::wanted(config, &said, &args)?;
-    let profile = profile(&ipam, provided, &Names { attachment: &attachment, args: &args })?;
+    let profile = profile(&ipam, provided, &Names { named, args: &args })?;
     // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
     // An answer to a hardware address other than its own does not reach an interface either, and it is not known here
@@ -74,18 +73,18 @@ pub(super) fn add(request: &Request, config: &Config, attachment: Attachment, si
     let returns = by_option || ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, chaddr.is_some()));
     let grace = returns.then_some(ipam.grace.unwrap_or(GRACE));
     Ok(Add {
+        attachment: named.attachment(),
         place: Place::InNetns(ByName {
             netns: netns(request)?,
-            ifname: attachment.ifname.clone(),
+            ifname: named.ifname.to_owned(),
             host_too: host_netns(request),
         }),
-        lan: lan(config, &attachment.network),
+        lan: lan(config, named.network),
         client_id,
         chaddr,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
         profile: Profile { broadcast, on_parent, grace, ..profile },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
-        attachment,
     })
 }
 
@@ -116,16 +115,14 @@ fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>
 fn client_id(
     ipam: &Ipam,
     provided: &mut BTreeMap<u8, &str>,
-    attachment: &Attachment,
+    named: Named<'_>,
     args: &Args<'_>,
     site: &Site,
 ) -> Result<ClientIdRule, Error> {
     once("clientId", ipam.client_id.is_some(), CLIENT_ID, provided)?;
     match provided.remove(&CLIENT_ID) {
         Some(bytes) => client_id::of_bytes("ipam.provide: option 61", bytes.into()),
-        None => {
-            client_id::rule(ipam.client_id.as_ref().unwrap_or(&ClientId::Container), attachment, args, site.machine_id)
-        }
+        None => client_id::rule(ipam.client_id.as_ref().unwrap_or(&ClientId::Container), named, args, site.machine_id),
     }
 }
 
@@ -233,7 +230,7 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
 
 /// The names of a container.
 struct Names<'a> {
-    attachment: &'a Attachment,
+    named: Named<'a>,
     args: &'a Args<'a>,
 }
 
@@ -284,8 +281,8 @@ impl Names<'_> {
         match name {
             "pod" => arg("K8S_POD_NAME"),
             "namespace" => arg("K8S_POD_NAMESPACE"),
-            "container" => Ok(&self.attachment.container),
-            "ifname" => Ok(&self.attachment.ifname),
+            "container" => Ok(self.named.container),
+            "ifname" => Ok(self.named.ifname),
             other => {
                 let fault = format!("{{{other:.32}}} is not {{pod}}, {{namespace}}, {{container}} or {{ifname}}");
                 Err(bad_config(key, fault))

@@ -14,11 +14,11 @@
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
 use leasehold_core::effect::ClientIdRule;
-use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::identity::ClientId;
 use sha2::{Digest, Sha256};
 
 use super::args::Args;
-use super::named::is_name;
+use super::named::{Named, is_name};
 use super::refusal::{bad_config, bad_env};
 
 /// The key of `clientId` in the configuration, for errors.
@@ -62,17 +62,17 @@ impl MachineId {
 /// name.
 pub(super) fn rule(
     kind: &Kind,
-    attachment: &Attachment,
+    named: Named<'_>,
     args: &Args<'_>,
     machine: Option<MachineId>,
 ) -> Result<ClientIdRule, Error> {
     let bytes = match kind {
         Kind::Mac => return Ok(ClientIdRule::Mac),
-        Kind::Container => return Ok(ClientIdRule::Bytes(of_container(attachment))),
-        Kind::Pod => untyped(&of_pod(&attachment.ifname, args)?),
+        Kind::Container => return Ok(ClientIdRule::Bytes(of_container(named))),
+        Kind::Pod => untyped(&of_pod(named.ifname, args)?),
         Kind::Duid => {
             let missing = || bad_config(KEY, "duid needs the host's /etc/machine-id: run systemd-machine-id-setup");
-            of_host(attachment, machine.ok_or_else(missing)?)
+            of_host(named, machine.ok_or_else(missing)?)
         }
         Kind::Hex(bytes) => bytes.clone(),
         Kind::Text(text) => untyped(text),
@@ -102,13 +102,13 @@ fn untyped(text: &str) -> Vec<u8> {
 
 /// Returns the client identifier that the incumbent would send, so that a server recognises its containers: a type byte
 /// of 0, then at most 254 bytes of `container/network/interface`.
-fn of_container(attachment: &Attachment) -> ClientId {
-    let mut bytes = untyped(&path_of(attachment));
+fn of_container(named: Named<'_>) -> ClientId {
+    let mut bytes = untyped(&path_of(named));
     bytes.truncate(255);
     ClientId::new(bytes).expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes")
 }
 
-fn path_of(Attachment { network, container, ifname, .. }: &Attachment) -> String {
+fn path_of(Named { network, container, ifname }: Named<'_>) -> String {
     format!("{container}/{network}/{ifname}")
 }
 
@@ -124,24 +124,22 @@ fn of_pod(ifname: &str, args: &Args<'_>) -> Result<String, Error> {
 
 /// The IAID tells the host's attachments apart. It is a hash, because all daemons in a host's life share no place to
 /// count them; a collision is refused as one identity with two holders.
-fn of_host(attachment: &Attachment, machine: MachineId) -> Vec<u8> {
+fn of_host(named: Named<'_>, machine: MachineId) -> Vec<u8> {
     const TYPE: u8 = 255;
     const DUID_UUID: [u8; 2] = [0, 4];
-    let iaid = &Sha256::digest(path_of(attachment))[..4];
+    let iaid = &Sha256::digest(path_of(named))[..4];
     [&[TYPE][..], iaid, &DUID_UUID, &machine.uuid()].concat()
 }
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::identity::Door;
     use leasehold_core::wire::Mac;
 
     use super::*;
 
     fn made(kind: &Kind, args: &str, machine: Option<MachineId>) -> Result<Vec<u8>, String> {
-        let attachment =
-            Attachment { door: Door::Cni, network: "lan".into(), container: "abc".into(), ifname: "net1".into() };
-        let rule = rule(kind, &attachment, &Args::parse(Some(args)), machine).map_err(|error| error.msg)?;
+        let named = Named { network: "lan", container: "abc", ifname: "net1" };
+        let rule = rule(kind, named, &Args::parse(Some(args)), machine).map_err(|error| error.msg)?;
         Ok(rule.resolve(Mac([2, 0, 0, 0, 0, 9])).as_bytes().to_vec())
     }
 

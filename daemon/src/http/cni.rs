@@ -7,7 +7,7 @@ use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
 use leasehold_core::effect::{Answer, Call};
 
 use super::add::{Site, add};
-use super::named::{attachment, netns, network, standing_parent};
+use super::named::{named, netns, network, standing_parent};
 use super::refusal::{bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
 
@@ -99,23 +99,22 @@ impl Asked {
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
         let (about, call) = match verb {
             Verb::Add => {
-                let attachment = attachment(request, config)?;
-                let about = of(&attachment);
-                let mut add = add(request, config, attachment, site)?;
+                let named = named(request, config)?;
+                let mut add = add(request, config, named, site)?;
                 // Routes have a scope since then.
                 add.profile.late_routes = version < Version::V1_1_0;
-                (about, Call::Add(Box::new(add)))
+                (of(&add.attachment), Call::Add(Box::new(add)))
             }
             // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must
             // succeed.
             Verb::Del => {
-                let attachment = attachment(request, config)?;
+                let attachment = named(request, config)?.attachment();
                 (of(&attachment), Call::Del { attachment })
             }
             Verb::Check => {
-                let attachment = attachment(request, config)?;
+                let named = named(request, config)?;
                 netns(request)?;
-                let expected = expected(config, &attachment.ifname)?;
+                let (attachment, expected) = (named.attachment(), expected(config, named.ifname)?);
                 (of(&attachment), Call::Check { attachment, expected })
             }
             Verb::Gc => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_api::control;
 use leasehold_core::effect::Row;
-use leasehold_core::identity::{Attachment, Door, Identity, Lan};
+use leasehold_core::identity::{Attachment, Identity, Lan};
 use leasehold_core::link::Link;
 
 /// Writes all bindings, what could not be adopted, and counts of what was refused.
@@ -44,11 +44,10 @@ fn binding(row: &Row) -> control::Binding {
 }
 
 pub(super) fn attachment(attachment: &Attachment) -> control::Attachment {
-    let Attachment { door, network, container, ifname } = attachment.clone();
-    let door = match door {
-        Door::Cni => "cni",
-    };
-    control::Attachment { door: door.to_owned(), network, container, ifname }
+    match attachment.clone() {
+        Attachment::Cni { network, container, ifname } => control::Attachment::Cni { network, container, ifname },
+        Attachment::Docker { pool, endpoint } => control::Attachment::Docker { pool, endpoint },
+    }
 }
 
 fn identity(identity: &Identity) -> control::Identity {

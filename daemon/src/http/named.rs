@@ -1,9 +1,9 @@
-//! What a request and its configuration name: the attachment, the namespace, the LAN.
+//! What a request and its configuration name: the interface, the namespace, the LAN.
 
 use std::path::{Path, PathBuf};
 
 use leasehold_api::cni::{Config, Error, Request};
-use leasehold_core::identity::{Attachment, Door, Lan};
+use leasehold_core::identity::{Attachment, Lan};
 
 use super::refusal::{bad_config, bad_env, quoted};
 
@@ -27,8 +27,23 @@ pub(super) fn network(config: &Config) -> Result<&str, Error> {
     Ok(network)
 }
 
-/// Returns the attachment that a request is about.
-pub(super) fn attachment(request: &Request, config: &Config) -> Result<Attachment, Error> {
+/// An interface of a container on a network, by the names that CNI gives them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named<'a> {
+    pub(super) network: &'a str,
+    pub(super) container: &'a str,
+    pub(super) ifname: &'a str,
+}
+
+impl Named<'_> {
+    /// Returns the same as the core's.
+    pub(super) fn attachment(self) -> Attachment {
+        Attachment::cni(self.network, self.container, self.ifname)
+    }
+}
+
+/// Returns what a request is about.
+pub(super) fn named<'a>(request: &'a Request, config: &'a Config) -> Result<Named<'a>, Error> {
     let network = network(config)?;
     let container = set("CNI_CONTAINERID", &request.env.container_id)?;
     if !is_name(container) {
@@ -38,8 +53,7 @@ pub(super) fn attachment(request: &Request, config: &Config) -> Result<Attachmen
     if !is_link_name(ifname, 15) {
         return Err(bad_env("CNI_IFNAME", "1 to 15 bytes, not \".\" or \"..\", without \"/\", \":\" and white space"));
     }
-    let [network, container, ifname] = [network, container, ifname].map(str::to_owned);
-    Ok(Attachment { door: Door::Cni, network, container, ifname })
+    Ok(Named { network, container, ifname })
 }
 
 fn set<'a>(variable: &str, value: &'a Option<String>) -> Result<&'a str, Error> {

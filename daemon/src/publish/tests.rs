@@ -1,12 +1,9 @@
 use std::os::unix::fs::MetadataExt;
 
-use leasehold_core::identity::Door;
-
 use super::*;
 
 fn attachment(container: &str) -> Arc<Attachment> {
-    let [network, ifname] = ["lan", "eth0"].map(str::to_owned);
-    Arc::new(Attachment { door: Door::Cni, network, container: container.to_owned(), ifname })
+    Arc::new(Attachment::cni("lan", container, "eth0"))
 }
 
 fn dns(domain: &str) -> Option<Dns> {
@@ -123,6 +120,32 @@ fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
     assert!(found.iter().all(|path| path.matches('/').count() == 1 && !path.starts_with('.')), "{found:?}");
     assert_eq!(file_name("a1-b_c.d"), "a1-b_c.d");
     assert_eq!(file_name("../x"), "%2e.%2fx");
+}
+
+#[test]
+fn dockers_endpoints_have_files_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let docker = |pool: &str, endpoint: &str| {
+        Arc::new(Attachment::Docker { pool: pool.to_owned(), endpoint: endpoint.to_owned() })
+    };
+    let publisher = Publisher::start(dir.path()).unwrap();
+    let of_cni = |network: &str| Arc::new(Attachment::cni(network, "lan", "eth0"));
+    for attachment in
+        [docker("lan", "eth0"), docker("../lan", "02:42:c0:a8:01:05"), of_cni("docker"), of_cni("%docker")]
+    {
+        publisher.publish(attachment, dns("site.example"));
+    }
+    drop(publisher);
+    assert_eq!(
+        files(&dir.path().join("resolv")),
+        ["%25docker/lan/eth0", "%docker/%2e.%2flan/02%3a42%3ac0%3aa8%3a01%3a05", "%docker/lan/eth0", "docker/lan/eth0"]
+    );
+
+    let publisher = Publisher::start(dir.path()).unwrap();
+    publisher.publish(docker("lan", "eth0"), dns("site.example"));
+    publisher.sweep();
+    drop(publisher);
+    assert_eq!(files(&dir.path().join("resolv")), ["%docker/lan/eth0"]);
 }
 
 #[test]

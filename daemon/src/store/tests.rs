@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::record::RecordState;
 use leasehold_core::time::{BootId, Instant, WallTime};
@@ -21,12 +21,7 @@ fn record(n: u64) -> Record {
     let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
     Record {
         profile: leasehold_core::dhcpv4::profile::Profile::default(),
-        attachment: Attachment {
-            door: Door::Cni,
-            network: "lan".to_owned(),
-            container: format!("c{n}"),
-            ifname: "eth0".to_owned(),
-        },
+        attachment: Attachment::cni("lan", format!("c{n}"), "eth0"),
         identity: Identity {
             lan: Lan::Network("lan".to_owned()),
             client_id: ClientId::new(format!("\0c{n}/lan/eth0").into_bytes()).unwrap(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
-use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::time::{BootId, Instant as CoreInstant, WallTime};
@@ -21,12 +21,7 @@ use super::home::*;
 fn store_half(path: &Path) {
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     let whole = Record {
-        attachment: Attachment {
-            door: Door::Cni,
-            network: "lan".to_owned(),
-            container: "whole".to_owned(),
-            ifname: "eth0".to_owned(),
-        },
+        attachment: Attachment::cni("lan", "whole", "eth0"),
         identity: Identity {
             lan: Lan::Network("lan".to_owned()),
             client_id: ClientId::new(b"\0whole".to_vec()).unwrap(),

@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
-use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
@@ -17,7 +17,7 @@ use netns_fixtures::model::ClientKey;
 use super::Micros;
 use crate::kernel::{At, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue};
-use crate::subject::key_of;
+use crate::subject::{container, key_of};
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
@@ -179,19 +179,13 @@ impl Actor {
     pub(crate) fn new(plan: &Plan, index: usize) -> Self {
         let lan = index % plan.lans;
         let group = index / plan.lans / plan.sharers as usize;
-        let attachment = Attachment {
-            door: Door::Cni,
-            network: format!("net{lan}"),
-            container: String::new(),
-            ifname: "eth0".to_owned(),
-        };
         Self {
             lan,
             group,
             own_ids: plan.sharers == 1 && index.is_multiple_of(2),
             generation: 0,
             container: 0,
-            attachment,
+            attachment: Attachment::cni(format!("net{lan}"), "", "eth0"),
             client_id: ClientId::new(vec![0, 0]).expect("two bytes are an identifier"),
             path: PathBuf::new(),
             mac: match plan.ipvlan {
@@ -256,17 +250,18 @@ impl Actor {
         self.generation += 1;
         if !same {
             self.container += 1;
-            self.attachment.container = format!("c{index}-{}", self.container);
+            self.attachment =
+                Attachment::cni(format!("net{}", self.lan), format!("c{index}-{}", self.container), "eth0");
         }
         let id = match self.own_ids {
-            true => format!("\0{}/net{}/eth0", self.attachment.container, self.lan),
+            true => format!("\0{}/net{}/eth0", container(&self.attachment), self.lan),
             false => format!("\0group-{}", self.group),
         };
         self.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
         if !same_mac && self.mac != host_mac(self.lan) {
             [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
         }
-        self.path = PathBuf::from(format!("/run/netns/{}", self.attachment.container));
+        self.path = PathBuf::from(format!("/run/netns/{}", container(&self.attachment)));
         self.foreign.clear();
         self.foreign_routes.clear();
         (self.meddled, self.stays_off) = (false, false);

@@ -4,6 +4,7 @@ use leasehold_core::effect::{Answer, Call, Failure};
 
 use super::actor::{Asked, Phase, Role};
 use super::{Event, SECOND, World};
+use crate::subject::{container, is_in};
 use crate::watch::Rule;
 
 impl World {
@@ -26,7 +27,7 @@ impl World {
     /// Ends a container by a GC that does not name it.
     pub(super) fn end_by_collection(&mut self, index: usize) {
         self.actors[index].phase = Phase::Ending;
-        let network = self.actors[index].attachment.network.clone();
+        let network = format!("net{}", self.actors[index].lan);
         self.ask(index, Role::Collect, Call::Collect { network, keep: Vec::new() }, self.now);
     }
 
@@ -37,8 +38,8 @@ impl World {
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
         lans.for_each(|lan| self.returning.collected(lan));
         let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
-        let valid = valid.map(|actor| &actor.attachment).filter(|attachment| attachment.network == *network);
-        *keep = valid.map(|attachment| (attachment.container.clone(), attachment.ifname.clone())).collect();
+        let valid = valid.map(|actor| &actor.attachment).filter(|attachment| is_in(attachment, network));
+        *keep = valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())).collect();
     }
 
     /// A GC was answered.

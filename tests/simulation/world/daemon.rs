@@ -3,7 +3,7 @@
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
-use leasehold_core::record::{Change, RecordState};
+use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -14,7 +14,7 @@ use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, happens};
-use crate::subject::{Subject, key_of, message_of};
+use crate::subject::{Subject, is_collected, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
@@ -96,9 +96,8 @@ impl World {
             Call::Add(add) => &add.attachment,
             Call::Del { attachment } => attachment,
             Call::Collect { network, keep } => {
-                let kept = |a: &Attachment| keep.iter().any(|(c, i)| *c == a.container && *i == a.ifname);
-                let stale =
-                    self.store.durable.values().filter(|r| r.attachment.network == *network && !kept(&r.attachment));
+                let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
+                let stale = self.store.durable.values().filter(stale);
                 return stale.for_each(|record| self.watch.unhush(record.link.mac()));
             }
             Call::Check { .. } | Call::Status { .. } | Call::List => return,

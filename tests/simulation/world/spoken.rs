@@ -10,7 +10,7 @@ use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, dec
 
 use super::actor::Actor;
 use super::{Micros, SECOND, World};
-use crate::subject::key_of;
+use crate::subject::{is_in, key_of};
 use crate::timing::Times;
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
@@ -69,7 +69,7 @@ impl World {
         let concerns = |attachment: &Attachment| match call {
             Call::Add(add) => add.attachment == *attachment,
             Call::Del { attachment: deleted } => deleted == attachment,
-            Call::Collect { network, .. } => *network == attachment.network,
+            Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
         };
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {

@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::identity::Door;
 
 const AT: At = (Cookie(1), 2);
 const MAC: Mac = Mac([2, 0, 0, 0, 1, 1]);
@@ -12,7 +11,7 @@ fn link(at: At, mac: Mac) -> Link {
 }
 
 fn attachment(container: &str) -> Attachment {
-    Attachment { door: Door::Cni, network: "lan".into(), container: container.into(), ifname: "eth0".into() }
+    Attachment::cni("lan", container, "eth0")
 }
 
 /// An interface with two bindings.

@@ -7,7 +7,7 @@ use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
 use crate::effect::{Answer, Failure, RequestId, Why};
-use crate::identity::{Attachment, Door};
+use crate::identity::Attachment;
 use crate::time::Now;
 
 /// How long a GC waits for the DELs that it began. They go on after it.
@@ -23,10 +23,8 @@ pub(super) struct Collection {
 impl Registry {
     pub(super) fn collect(&mut self, now: Now, id: RequestId, network: &str, keep: &[(String, String)]) {
         let stale = |attachment: &Attachment| {
-            let valid = |(container, ifname): &(String, String)| {
-                *container == attachment.container && *ifname == attachment.ifname
-            };
-            attachment.door == Door::Cni && attachment.network == network && !keep.iter().any(valid)
+            let Attachment::Cni { network: theirs, container, ifname } = attachment else { return false };
+            theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
         };
         let stale_bindings = self.bindings.iter().filter(|binding| stale(&binding.attachment));
         for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {

@@ -76,18 +76,18 @@ impl Registry {
 mod tests {
     use super::*;
     use crate::event::EventKind;
-    use crate::identity::Door;
     use crate::time::WallTime;
 
     fn event(n: usize) -> Box<Event> {
-        let attachment =
-            Attachment { door: Door::Cni, network: "lan".into(), container: n.to_string(), ifname: "eth0".into() };
+        let attachment = Attachment::cni("lan", n.to_string(), "eth0");
         let (wall, kind) = (WallTime::from_epoch(Duration::ZERO), EventKind::OrphanFound);
         Box::new(Event { wall, attachment, kind, address: None, server: None, cause: String::new(), run: None })
     }
 
     fn told(orphans: &mut Orphans, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| orphans.take(now)).map(|orphan| orphan.event.attachment.container).collect()
+        std::iter::from_fn(|| orphans.take(now))
+            .map(|orphan| orphan.event.attachment.container().unwrap().to_owned())
+            .collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Request};
 use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
-use leasehold_core::identity::{Attachment, ClientId, Door, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::wire::Mac;
 
@@ -13,7 +13,7 @@ use leasehold_api::cni::Version;
 use super::{CONFIG, add, leased, parse, request, with_config};
 
 fn attachment() -> Attachment {
-    Attachment { door: Door::Cni, network: "lan".into(), container: "abc".into(), ifname: "net1".into() }
+    Attachment::cni("lan", "abc", "net1")
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 use leasehold_api::control::Bindings;
 use leasehold_core::dhcpv4::StateName;
 use leasehold_core::effect::{BindingState, Row};
-use leasehold_core::identity::{Attachment, ClientId, Door, Identity, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::wire::Mac;
 
@@ -12,12 +12,7 @@ use super::lease;
 
 fn row(lan: Lan, link: Link) -> Row {
     Row {
-        attachment: Attachment {
-            door: Door::Cni,
-            network: "lan".into(),
-            container: "abc".into(),
-            ifname: "net1".into(),
-        },
+        attachment: Attachment::cni("lan", "abc", "net1"),
         identity: Identity {
             lan,
             client_id: ClientId::new(b"\0abc".to_vec()).unwrap(),
@@ -46,8 +41,7 @@ fn the_list_is_written_as_the_golden_file_says() {
         t2: None,
         ..row(Lan::Network("lan".into()), Link::parent(2, mac))
     };
-    let adopted_not =
-        (Attachment { container: "old".into(), ..released.attachment.clone() }, "no DHCP offer".to_owned());
+    let adopted_not = (Attachment::cni("lan", "old", "net1"), "no DHCP offer".to_owned());
     let list = bindings(
         &[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released],
         &[adopted_not],

@@ -6,7 +6,7 @@ use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
 use leasehold_core::effect::{Answer, Call, Failure, OpId, RequestId, StoreCause};
 use leasehold_core::event::{Event as CoreEvent, EventKind};
-use leasehold_core::identity::{Attachment, Door};
+use leasehold_core::identity::Attachment;
 use leasehold_core::record::Change;
 use leasehold_core::time::WallTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -329,12 +329,7 @@ async fn an_add_or_a_finished_del_removes_the_spooled_del_of_its_attachment() {
 fn note(server: &Server, cause: &str) {
     let event = CoreEvent {
         wall: WallTime::from_epoch(Duration::from_secs(1)),
-        attachment: Attachment {
-            door: Door::Cni,
-            network: "lan".into(),
-            container: "abc".into(),
-            ifname: "net1".into(),
-        },
+        attachment: Attachment::cni("lan", "abc", "net1"),
         kind: EventKind::Lost,
         address: None,
         server: None,

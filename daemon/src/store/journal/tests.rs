@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::OpId;
 use leasehold_core::event::EventKind;
-use leasehold_core::identity::{Attachment, Door};
+use leasehold_core::identity::Attachment;
 use leasehold_core::record::Change;
 use leasehold_core::time::WallTime;
 use redb::Database;
@@ -14,10 +14,9 @@ use super::super::Store;
 use super::*;
 
 fn event(cause: u64) -> Event {
-    let text = |text: &str| text.to_owned();
     Event {
         wall: WallTime::from_epoch(Duration::from_secs(cause)),
-        attachment: Attachment { door: Door::Cni, network: text("lan"), container: text("c"), ifname: text("eth0") },
+        attachment: Attachment::cni("lan", "c", "eth0"),
         kind: EventKind::Renewed,
         address: Some("10.0.0.7/24".parse().unwrap()),
         server: None,
@@ -91,15 +90,17 @@ fn the_latest_ten_thousand_are_kept_and_no_more() {
 
 /// A renewal like any other of this container, at this second.
 fn renewal(container: &str, second: u64) -> Change {
-    let attachment = Attachment { container: container.to_owned(), ..event(0).attachment };
+    let attachment = Attachment::cni("lan", container, "eth0");
     Change::Note(Box::new(Event { attachment, cause: "renewal at T1".to_owned(), ..event(second) }))
 }
 
 /// What is in the journal: number, container, and how often it happened.
 fn runs(store: &Store) -> Vec<(u64, String, u64)> {
     let all = read(store, 0, usize::MAX).events.into_iter();
-    all.map(|Numbered { number, event }| (number, event.attachment.container, event.run.map_or(1, |run| run.times)))
-        .collect()
+    all.map(|Numbered { number, event }| {
+        (number, event.attachment.container().expect("CNI's").to_owned(), event.run.map_or(1, |run| run.times))
+    })
+    .collect()
 }
 
 #[test]

@@ -441,7 +441,7 @@ fn another_interface_of_the_same_container_is_nobody_else() {
     let sibling = Mac([2, 0, 0, 0, 1, 77]);
     let mut rig = rig(Detection::Optimistic);
     let mut other = record("a", "b", 900.0);
-    other.attachment.ifname = "net1".into();
+    other.attachment = Attachment::cni("lan", "a", "net1");
     other.lease.address = "192.0.2.40/24".parse().unwrap();
     other.identity.client_id = ClientId::new(b"\0net1".to_vec()).unwrap();
     other.link = Link::InNetns { path: "/ns/1".into(), cookie: Cookie(1), ifindex: 3, mac: sibling };

@@ -130,7 +130,7 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
     rig.del("a");
     rig.run_until(1070.0);
     let orphans = rig.events.iter().filter(|event| event.kind == EventKind::OrphanFound);
-    assert_eq!(orphans.map(|event| event.attachment.container.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(orphans.map(|event| event.attachment.container().unwrap()).collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]

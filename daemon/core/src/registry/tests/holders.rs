@@ -47,7 +47,7 @@ impl Rig {
     fn held_by(&self, add: u64) -> (Ipv4Addr, String, Option<Mac>) {
         match &self.answers[&add] {
             Answer::Failed(Failure::AddressHeld { address, holder, shared, .. }) => {
-                (*address, holder.container.clone(), *shared)
+                (*address, container(holder), *shared)
             }
             answer => panic!("{answer:?}"),
         }

@@ -18,7 +18,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, BindingState, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::grant::Dns;
-use crate::identity::{ClientId, Door, Identity, Lan};
+use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{ByName, Hears, KernelEvent, Link, LinkView, Place, Sockets, Step, Target};
 use crate::record::{Change, Record, RecordState};
@@ -407,7 +407,7 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Surveyed(survey) });
                     }
                 }
-                Effect::Publish { attachment, dns } => self.published.push((attachment.container.clone(), dns)),
+                Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
                 }
@@ -538,8 +538,13 @@ impl Rig {
     }
 }
 
+/// Returns what the tests call an attachment by.
+pub(super) fn container(attachment: &Attachment) -> String {
+    attachment.container().expect("CNI's").to_owned()
+}
+
 pub(super) fn attachment(who: &str) -> Attachment {
-    Attachment { door: Door::Cni, network: "lan".into(), container: who.into(), ifname: "eth0".into() }
+    Attachment::cni("lan", who, "eth0")
 }
 
 pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {

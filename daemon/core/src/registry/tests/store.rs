@@ -139,7 +139,7 @@ fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
     rig.disk = Disk::Good;
     rig.add("b", 2, "b");
     rig.run_until(t1 + 18.0);
-    let of_a = rig.stored.values().find(|record| record.attachment.container == "a").expect("a has a record");
+    let of_a = rig.stored.values().find(|record| record.attachment == attachment("a")).expect("a has a record");
     let start = of_a.lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
 }

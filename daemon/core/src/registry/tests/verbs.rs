@@ -21,7 +21,7 @@ fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {
     assert_eq!(rig.rows().len(), 3);
     let id = rig.request(Call::Collect { network: "lan".to_owned(), keep });
     assert_eq!(rig.answers[&id], Answer::Collected);
-    assert_eq!(rig.rows().into_iter().map(|row| row.attachment.container).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(rig.rows().into_iter().map(|row| container(&row.attachment)).collect::<Vec<_>>(), ["b"]);
     assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 2, "both were released");
 }
 

@@ -113,11 +113,9 @@ impl Acquire {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Door;
 
     fn refused(last: u8, shared: bool) -> Refused {
-        let [network, container, ifname] = ["lan", "a", "eth0"].map(str::to_owned);
-        let holder = Attachment { door: Door::Cni, network, container, ifname };
+        let holder = Attachment::cni("lan", "a", "eth0");
         let shared = shared.then_some(Mac([2, 0, 0, 0, 0, 9]));
         let [server, address] = [1, last].map(|last| Ipv4Addr::new(192, 0, 2, last));
         Refused { server, address, holder, shared, times: 0 }
