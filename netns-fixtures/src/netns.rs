@@ -16,11 +16,14 @@ use crate::sandbox::Sandbox;
 /// A network namespace with a path, `/run/netns/NAME` inside its sandbox. It dies with the last clone, unless a
 /// process or a socket still lives in it.
 #[derive(Clone, Debug)]
-pub struct Netns(Arc<Inner>);
+pub struct Netns {
+    inner: Arc<Inner>,
+    /// Where its processes start.
+    sandbox: Sandbox,
+}
 
 #[derive(Debug)]
 struct Inner {
-    sandbox: Sandbox,
     name: String,
     path: PathBuf,
     fd: OwnedFd,
@@ -47,24 +50,30 @@ impl Netns {
             File::open(&path).map(OwnedFd::from).doing(|| format!("open {}", path.display()))
         };
         let fd = thread::scope(|s| s.spawn(make).join().expect("making a namespace does not panic"))?;
-        let netns = Self(Arc::new(Inner { sandbox: sandbox.clone(), name: name.to_owned(), path, fd }));
+        let inner = Arc::new(Inner { name: name.to_owned(), path, fd });
+        let netns = Self { inner, sandbox: sandbox.clone() };
         netns.set_up("lo")?;
         Ok(netns)
     }
 
+    /// Returns the same namespace for processes of another sandbox, within its own.
+    pub(crate) fn within(&self, sandbox: Sandbox) -> Self {
+        Self { inner: self.inner.clone(), sandbox }
+    }
+
     /// Returns the sandbox that it is in.
     pub fn sandbox(&self) -> &Sandbox {
-        &self.0.sandbox
+        &self.sandbox
     }
 
     /// Returns its name.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.inner.name
     }
 
     /// Returns its path, for `CNI_NETNS`.
     pub fn path(&self) -> &Path {
-        &self.0.path
+        &self.inner.path
     }
 
     /// Calls `f` on a separate thread inside the namespace. A socket that `f` makes stays in the namespace.
@@ -73,7 +82,7 @@ impl Netns {
     /// If `f` does.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let inside = || {
-            setns(self.0.fd.as_fd(), CloneFlags::CLONE_NEWNET).expect("its own namespace can be entered");
+            setns(self.inner.fd.as_fd(), CloneFlags::CLONE_NEWNET).expect("its own namespace can be entered");
             f()
         };
         match thread::scope(|s| s.spawn(inside).join()) {
@@ -86,7 +95,7 @@ impl Netns {
     /// for.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
-        self.run(|| self.0.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
+        self.run(|| self.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
     }
 
     /// Runs a command inside to its end, with `input` as its standard input.
@@ -117,7 +126,7 @@ impl Netns {
     }
 
     pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.0.fd
+        &self.inner.fd
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Sandbox`] takes the calling thread out of the host: a mount namespace of its own with an empty `/run`, a
 //! network namespace of its own, and a PID namespace for whatever is started. The first process of that PID namespace
-//! is a `cat` whose input ends when this process ends, however it ends; the kernel then kills the rest, and with the
-//! last process go the mounts and the networks. Nothing is left to clean up, so nothing can be forgotten.
+//! waits for the end of its input, which comes when this process ends, however it ends; the kernel then kills the rest,
+//! and with the last process go the mounts and the networks. Nothing is left to clean up, so nothing can be forgotten.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -32,14 +32,35 @@ struct Inner {
     mounts: OwnedFd,
     /// The PID namespace of started processes.
     pids: OwnedFd,
-    counter: AtomicU32,
+    counter: Arc<AtomicU32>,
+    /// The sandbox that this one is in.
+    _outer: Option<Sandbox>,
 }
 
-/// The first process of the PID namespace.
+/// The first process of the PID namespace, or its parent.
 #[derive(Debug)]
 struct Keeper {
     child: Child,
     input: Option<ChildStdin>,
+}
+
+/// Ends with its input. It waits for orphans meanwhile, as the first process should.
+const KEEP: &str = "mount -t proc proc /proc; echo ready; cat; exit";
+
+impl Keeper {
+    /// Waits until it is ready.
+    fn new(mut child: Child) -> Result<Self, Error> {
+        let input = child.stdin.take();
+        let output = child.stdout.take().expect("its output is a pipe");
+        let mut keeper = Self { child, input };
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).doing(|| "hear from the first process".to_owned())?;
+        if line.trim() == "ready" {
+            return Ok(keeper);
+        }
+        let status = keeper.child.wait().doing(|| "wait for the first process".to_owned())?;
+        Err(Error::Failed { command: "make a sandbox".to_owned(), status, said: line })
+    }
 }
 
 impl Drop for Keeper {
@@ -67,12 +88,26 @@ impl Sandbox {
         }
         private_places()?;
         let keeper = thread::scope(|s| s.spawn(start_keeper).join().expect("the keeper's starter does not panic"))?;
+        Self::of(keeper, Arc::new(AtomicU32::new(1)), None)
+    }
+
+    /// Makes a sandbox within this one, for an engine that is killed with everything it started. It has the same
+    /// networks; its mounts are its own but for those under `/run`. `prepare` is a shell script that runs in it first.
+    pub(crate) fn nested(&self, prepare: &str) -> Result<Self, Error> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "unchanged", "--pid", "--fork", "--kill-child", "--"]);
+        command.args(["sh", "-ec", &format!("{prepare}\n{KEEP}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = self.spawn_here(&mut command).doing(|| "start unshare".to_owned())?;
+        Self::of(Keeper::new(child)?, self.0.counter.clone(), Some(self.clone()))
+    }
+
+    fn of(keeper: Keeper, counter: Arc<AtomicU32>, outer: Option<Self>) -> Result<Self, Error> {
         let of_keeper = |kind: &str| {
             let path = format!("/proc/{}/ns/{kind}", keeper.child.id());
             File::open(&path).map(OwnedFd::from).doing(|| format!("open {path}"))
         };
-        let (mounts, pids) = (of_keeper("mnt")?, of_keeper("pid")?);
-        Ok(Self(Arc::new(Inner { keeper, mounts, pids, counter: AtomicU32::new(1) })))
+        let (mounts, pids) = (of_keeper("mnt")?, of_keeper("pid_for_children")?);
+        Ok(Self(Arc::new(Inner { keeper, mounts, pids, counter, _outer: outer })))
     }
 
     /// Makes an empty directory, `/run/NAME-N`, that nobody outside can see.
@@ -134,21 +169,7 @@ fn private_places() -> Result<(), Error> {
 /// Starts the first process of a new PID namespace, with a `/proc` that shows this namespace.
 fn start_keeper() -> Result<Keeper, Error> {
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| Error::NotAllowed(e.into()))?;
-    let mut child = Command::new("unshare")
-        .args(["--mount", "--propagation", "unchanged", "--"])
-        .args(["sh", "-c", "mount -t proc proc /proc && echo ready && exec cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .doing(|| "start unshare".to_owned())?;
-    let input = child.stdin.take();
-    let output = child.stdout.take().expect("its output is a pipe");
-    let mut keeper = Keeper { child, input };
-    let mut line = String::new();
-    BufReader::new(output).read_line(&mut line).doing(|| "hear from the first process".to_owned())?;
-    if line.trim() == "ready" {
-        return Ok(keeper);
-    }
-    let status = keeper.child.wait().doing(|| "wait for the first process".to_owned())?;
-    Err(Error::Failed { command: "mount -t proc proc /proc".to_owned(), status, said: line })
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "unchanged", "--", "sh", "-ec", KEEP]);
+    Keeper::new(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().doing(|| "start unshare".to_owned())?)
 }
