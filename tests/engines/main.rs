@@ -1,4 +1,6 @@
-//! Real engines, which call the shim in ways that nobody imagined.
+//! Real engines, which call us in ways that nobody imagined.
+
+mod dockerd;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Container engines, which call CNI plugins in ways that nobody imagined. They see their sandbox's own `/etc/cni`,
-//! `/usr/lib/cni` and `/var/lib`.
+//! Container engines, which call plugins in ways that nobody imagined. They see their sandbox's own `/etc/cni`,
+//! `/usr/lib/cni` and `/var/lib`; Docker, which has no CNI, its own `/run/docker`.
 
 mod containerd;
+mod dockerd;
 mod podman;
 
 use std::fs;
@@ -10,13 +11,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 pub use containerd::Containerd;
+pub use dockerd::Dockerd;
 pub use podman::Podman;
 
 use crate::error::{Doing, Error};
 use crate::need::Need;
 use crate::netns::Netns;
 
-/// An engine in a host's namespace, with one CNI network and busybox containers only.
+/// An engine that speaks CNI in a host's namespace, with one CNI network and busybox containers only.
 pub trait Engine: Sized {
     /// What it needs.
     const NEEDS: &[Need];
@@ -44,9 +46,8 @@ fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<P
     let plugin = copy(plugin, &dir.join("dhcp"))?;
     for (i, place) in ["/etc", PLUGINS, "/var/lib"].into_iter().enumerate() {
         let [upper, work] = ["upper", "work"].map(|kind| dir.join(format!("{kind}{i}")));
-        for dir in [&upper, &work] {
-            fs::create_dir_all(dir).doing(|| "make a directory for an overlay".to_owned())?;
-        }
+        make_dir(&upper)?;
+        make_dir(&work)?;
         let options = format!("lowerdir={place},upperdir={},workdir={}", upper.display(), work.display());
         host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, place], "")?;
     }
@@ -71,9 +72,13 @@ fn network_list(network: &Value) -> Value {
 /// Makes a root file system with busybox in it.
 fn make_root(dir: &Path) -> Result<(), Error> {
     let bin = dir.join("rootfs/bin");
-    fs::create_dir_all(&bin).doing(|| format!("make {}", bin.display()))?;
+    make_dir(&bin)?;
     let busybox = Need::program("busybox").ok_or_else(|| Error::NotBuilt("busybox".into()))?;
     copy(&busybox, &bin.join("busybox")).map(drop)
+}
+
+fn make_dir(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).doing(|| format!("make {}", path.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<PathBuf, Error> {

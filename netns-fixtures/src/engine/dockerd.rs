@@ -1,0 +1,202 @@
+//! Docker's daemon, from Debian's `docker.io`, with its own containerd.
+//!
+//! Its files, its mounts and its iptables rules are in its sandbox alone, where plugins find `/run/docker` as on any
+//! host: a daemon in the same sandbox and on the same host sees the containers' namespaces. The root of the file system
+//! is read-only for it. Dropping it kills it and its containers, and takes away what it made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::mount::{MntFlags, umount2};
+
+use super::{make_dir, make_root};
+use crate::cgroup;
+use crate::daemon::{listen, until_ready};
+use crate::error::Error;
+use crate::need::Need;
+use crate::netns::Netns;
+use crate::process::{DEADLINE, Log, Process};
+use crate::wait::until_found;
+
+/// dockerd in a host's namespace, with busybox as its only image.
+#[derive(Debug)]
+pub struct Dockerd {
+    process: Option<Process>,
+    /// The host, for processes that end with dockerd and see its mounts.
+    host: Netns,
+    files: Files,
+}
+
+/// What stays when its processes have ended. Dropping it takes that away.
+#[derive(Debug)]
+struct Files {
+    dir: PathBuf,
+    /// The containers' control group, from the root of all: a sandbox does not hide those.
+    cgroup: String,
+}
+
+/// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write.
+const PRIVATE: &str = "
+    mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
+    for place in /opt /tmp; do mount -t tmpfs none $place; done
+    mount --bind /proc/sys/kernel /proc/sys/kernel
+    mount -o remount,bind,ro /proc/sys/kernel
+    mount -o remount,bind,ro /";
+
+impl Dockerd {
+    /// Root, and Debian's `docker.io` and `busybox-static`.
+    pub const NEEDS: &[Need] = &[
+        Need::RealRoot,
+        Need::Program("dockerd"),
+        Need::Program("docker"),
+        Need::Program("runc"),
+        Need::Program("iptables"),
+        Need::StaticProgram("busybox"),
+    ];
+    /// Where it looks for plugins' sockets.
+    pub const PLUGINS: &str = "/run/docker/plugins";
+    /// Where it mounts its containers' namespaces.
+    pub const NETNS: &str = "/run/docker/netns";
+    /// Its image.
+    pub const IMAGE: &str = "busybox";
+
+    /// Starts it and waits until it serves. A sandbox has room for one.
+    pub fn start(host: &Netns) -> Result<Self, Error> {
+        let dir = host.sandbox().dir("dockerd")?;
+        make_root(&dir)?;
+        for place in [dir.join("etc"), dir.join("work"), Self::PLUGINS.into()] {
+            make_dir(&place)?;
+        }
+        let sandbox = host.sandbox().nested(&PRIVATE.replace("$DIR", &dir.to_string_lossy()))?;
+        let cgroup = format!("/leasehold-{}", sandbox.keeper());
+        let mut dockerd = Self { process: None, host: host.within(sandbox), files: Files { dir, cgroup } };
+        dockerd.launch(&[])?;
+        let image = dockerd.files.path("image.tar");
+        dockerd.host.run_command("tar", &["-C", &dockerd.files.path("rootfs"), "-cf", &image, "."], "")?;
+        dockerd.docker(&["import", &image, Self::IMAGE])?;
+        Ok(dockerd)
+    }
+
+    /// Runs the command line interface to its end, and returns what it printed.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with all its output if it ends with a code other than 0.
+    pub fn docker(&self, args: &[&str]) -> Result<String, Error> {
+        let mut command = Command::new("docker");
+        command.args(["--config", &self.files.path("config"), "--host", &self.files.socket()]).args(args);
+        let output = self.host.output(command, b"")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        let command = format!("docker {}", args.join(" "));
+        Err(Error::Failed { command, status: output.status, said: text(&output.stdout) + &text(&output.stderr) })
+    }
+
+    /// Runs a busybox command in a new container to its end, and returns what it printed.
+    pub fn run(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
+        self.container(&[&["--rm"], how].concat(), command)
+    }
+
+    /// Starts a container that runs until it is stopped. SIGKILL ends it at once, where the first process would wait
+    /// for ten seconds.
+    pub fn keep(&self, name: &str, how: &[&str]) -> Result<(), Error> {
+        let how = [&["--detach", "--stop-signal", "KILL", "--name", name], how].concat();
+        self.container(&how, &["sleep", "1000000"]).map(drop)
+    }
+
+    /// Runs a busybox command in a running container, and returns what it printed.
+    pub fn exec(&self, name: &str, command: &[&str]) -> Result<String, Error> {
+        self.docker(&[&["exec", name, "/bin/busybox"], command].concat())
+    }
+
+    /// Returns its containers' control group, as a path from the root of all.
+    pub fn cgroup(&self) -> &str {
+        &self.files.cgroup
+    }
+
+    /// Returns its process id, as this process sees it.
+    ///
+    /// # Panics
+    /// While it is down.
+    pub fn id(&self) -> u32 {
+        self.process().id()
+    }
+
+    /// Returns what it says.
+    ///
+    /// # Panics
+    /// While it is down.
+    pub fn log(&self) -> &Log {
+        self.process().log()
+    }
+
+    /// Ends it with SIGTERM and waits until it is gone. Its containers stop, unless it was launched with
+    /// `--live-restore`.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.process.take().map_or(Ok(()), |process| process.terminate().map(drop))
+    }
+
+    /// Ends it with SIGKILL. Its containers go on.
+    pub fn kill9(&mut self) -> Result<(), Error> {
+        self.process.take().map_or(Ok(()), Process::kill)
+    }
+
+    /// Starts it again with more arguments, and waits until it serves, which is when it has started the containers that
+    /// it restarts.
+    pub fn launch(&mut self, more: &[&str]) -> Result<(), Error> {
+        let notify = PathBuf::from(self.files.path("notify"));
+        let ready = listen(&notify)?;
+        // It looks for a module of the kernel before it uses it: what this machine has not loaded stays unloaded.
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-sys_module", "dockerd", "--bridge=none", "--storage-driver=vfs"]);
+        command.args(["--exec-opt=native.cgroupdriver=cgroupfs", "--cgroup-parent", &self.files.cgroup]);
+        let (data, pid) = (self.files.path("data"), self.files.path("pid"));
+        command.args(["--host", &self.files.socket(), "--data-root", &data, "--pidfile", &pid]);
+        // In a container it leaves the machine's AppArmor profiles alone.
+        command.args(more).env("NOTIFY_SOCKET", &notify).env("container", "sandbox");
+        let process = self.process.insert(Process::start(&self.host, "dockerd", command)?);
+        until_ready(process, &ready)
+    }
+
+    fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
+        self.docker(&[&["run"], how, &[Self::IMAGE, "/bin/busybox"], command].concat())
+    }
+
+    fn process(&self) -> &Process {
+        self.process.as_ref().expect("dockerd is up")
+    }
+}
+
+impl Files {
+    fn socket(&self) -> String {
+        format!("unix://{}", self.path("sock"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let own = [Path::new("/run/docker"), &self.dir];
+        // What cannot be taken away goes with the sandbox, but for the control group.
+        for place in mounts_under(&own).iter().rev() {
+            let _ = umount2(place, MntFlags::MNT_DETACH);
+        }
+        for dir in own {
+            let _ = fs::remove_dir_all(dir);
+        }
+        let cgroup = self.cgroup.trim_start_matches('/');
+        let _ = until_found("end of a control group", DEADLINE, || Ok(cgroup::remove(cgroup).then_some(())));
+    }
+}
+
+/// Returns where something is mounted below these directories, in the order of mounting.
+fn mounts_under(dirs: &[&Path]) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(PathBuf::from);
+    places.filter(|place| dirs.iter().any(|dir| place.starts_with(dir))).collect()
+}
