@@ -19,14 +19,15 @@ use leasehold_core::record::{BindingId, Record};
 use leasehold_core::registry::{Config, Registry};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{debug, error, info, warn};
 
 use crate::adopt::{self, Unfinished};
 use crate::clock::{self, Clock};
-use crate::http::{self, Doors, Event, MachineId, Reply, Site, Spool};
+use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
-use crate::listen::{self, ListenError, Place};
+use crate::listen::{self, ListenError, Place, Protocol};
 use crate::log;
 use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
 use crate::pid_file::{PidFile, PidFileError};
@@ -37,6 +38,10 @@ use sources::{Signals, Sources, Wake, every};
 
 /// How long requests open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long Docker's calls may still take then. Each of them is answered: what breaks, Docker asks again without what it
+/// asked. The service manager's patience (`TimeoutStopSec=`) is longer.
+const DOCKER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long connections may take to close after that.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -53,6 +58,8 @@ const WORKERS: usize = 4;
 pub(crate) struct Settings {
     /// Where to listen when systemd passes no socket.
     pub(crate) socket: PathBuf,
+    /// Where Docker looks for plugins, if it is to find this one.
+    pub(crate) docker_plugin_dir: Option<PathBuf>,
     /// Where leases are kept.
     pub(crate) state_dir: PathBuf,
     /// Where the name servers of leases are published.
@@ -133,10 +140,15 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
 async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: DirLock) -> Result<(), StartError> {
-    let inherited = inherit::listen_fd().map_err(ListenError::Activation)?;
-    let (listener, place) = listen::listen(&settings.socket, inherited)?;
-    let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
-    info!(socket = %place.path().display(), "listening");
+    let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
+    let sockets = listen::listen(&settings.socket, settings.docker_plugin_dir.as_deref(), inherited)?;
+    let mut listening = Vec::new();
+    for (listener, place) in sockets {
+        let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
+        info!(socket = %place.path().display(), protocol = ?place.protocol(), "listening");
+        listening.push((listener, place));
+    }
+    let (listeners, places): (Vec<_>, Vec<_>) = listening.into_iter().unzip();
     let (persisted, stored) = unbounded_channel();
     let (store, records) = Store::open(&settings.state_dir, persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
@@ -156,8 +168,8 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
         false => Vec::new(),
     };
     adopting.leave(!adoptees.is_empty());
-    let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, place)?;
-    let ran = driver.run(sources, listener, Known { records, adoptees }).await;
+    let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
+    let ran = driver.run(sources, listeners, Known { records, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -180,7 +192,7 @@ enum Asker {
 /// The progress of stopping.
 enum Phase {
     Running,
-    /// No new request is accepted; open ones may finish until then.
+    /// No new request is accepted since then; open ones may finish.
     Stopping(tokio::time::Instant),
     Stopped,
 }
@@ -191,10 +203,11 @@ struct Driver {
     store: Store,
     publisher: Publisher,
     doors: Doors,
-    place: Place,
+    /// Where callers find the sockets.
+    places: Vec<Place>,
     spool: Spool,
     /// The channel of listeners. Closing it ends the accepting.
-    listeners: UnboundedSender<UnixListener>,
+    listeners: UnboundedSender<Listening>,
     open: HashMap<RequestId, Asker>,
     /// Callers that came while stopping: they are cut off without an answer, and ask the next daemon.
     late: Vec<Reply>,
@@ -210,7 +223,7 @@ impl Driver {
         shares: Shares,
         (store, stored): (Store, UnboundedReceiver<Persisted>),
         signals: Signals,
-        place: Place,
+        places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
         let (events, net_events) = unbounded_channel();
         let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS, sockets: shares.sockets };
@@ -218,8 +231,10 @@ impl Driver {
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let (doors, door_events) = Doors::new(site(settings), store.journal(), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
-        let accepting = tokio::spawn(http::serve(to_serve, place.path().to_owned(), doors.clone()));
-        let spool = Spool::new(place.path().to_owned());
+        let control = places.iter().find(|place| place.protocol() == Protocol::Control);
+        let control = control.expect("the control socket is always listened on").path().to_owned();
+        let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
+        let spool = Spool::new(control);
         let sources = Sources {
             net: net_events,
             store: stored,
@@ -234,21 +249,28 @@ impl Driver {
         let (open, late) = (HashMap::new(), Vec::new());
         let phase = Phase::Running;
         let driver =
-            Self { registry, net, store, publisher, doors, place, spool, listeners, open, late, phase, ended: None };
+            Self { registry, net, store, publisher, doors, places, spool, listeners, open, late, phase, ended: None };
         Ok((driver, sources))
     }
 
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers are
     /// still to be adopted.
-    async fn run(mut self, mut sources: Sources, listener: UnixListener, known: Known) -> Result<usize, StartError> {
+    async fn run(
+        mut self,
+        mut sources: Sources,
+        listeners: Vec<UnixListener>,
+        known: Known,
+    ) -> Result<usize, StartError> {
         let Known { records, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Start { boot, records, spooled, adoptees });
         self.drain();
         self.publisher.sweep();
-        self.listen(listener);
-        // Reports what is wrong with systemd's socket before it reports ready.
+        for (listener, protocol) in listeners.into_iter().zip(self.places.iter().map(Place::protocol)) {
+            self.listen(protocol, listener);
+        }
+        // Reports what is wrong with systemd's sockets before it reports ready.
         self.look();
         service::ready();
         info!("ready");
@@ -256,10 +278,14 @@ impl Driver {
         self.turn(&mut sources).await;
 
         // From now on callers wait for the next daemon.
-        drop(self.place);
+        self.places.clear();
+        self.refuse_docker();
+        self.drain();
         // Connections are cut before their replies are dropped: dropping a reply sends an answer.
         drop(self.listeners);
-        if !sources.accepting.is_finished() && timeout(CLOSING, sources.accepting).await.is_err() {
+        if !sources.accepting.is_finished()
+            && timeout(CLOSING, closed(&mut sources.accepting, &mut sources.doors, &mut self.late)).await.is_err()
+        {
             debug!("connections still open");
         }
         self.store.close();
@@ -274,7 +300,7 @@ impl Driver {
     async fn turn(&mut self, sources: &mut Sources) {
         while !matches!(self.phase, Phase::Stopped) {
             let due = self.registry.poll_timeout();
-            let grace = if let Phase::Stopping(until) = self.phase { Some(until) } else { None };
+            let grace = self.grace_over();
             let wake = sources.next(due.map(|(at, _why)| at), grace).await;
             self.wake(wake);
             for wake in sources.ready() {
@@ -300,7 +326,9 @@ impl Driver {
             Wake::Net(NetEvent::Unsent { exchange, cause }) => self.feed(Input::Unsent { exchange, cause }),
             Wake::Net(NetEvent::Kernel(news)) => self.feed(Input::Kernel(news.into_event())),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
-            Wake::Door(Event::Asked { id, call, reply }) if matches!(self.phase, Phase::Running) => {
+            Wake::Door(Event::Asked { id, call, reply })
+                if matches!(self.phase, Phase::Running) || reply.protocol().is_docker() =>
+            {
                 self.open.insert(id, Asker::Caller(reply));
                 self.feed(Input::Request { id, call });
             }
@@ -323,13 +351,35 @@ impl Driver {
     }
 
     /// Begins to stop; a second signal cuts the time for open requests short.
+    ///
+    /// Docker's sockets go first. What finds none waits for the next daemon with all that it asks, as it does at systemd's.
     fn stop(&mut self, signal: &'static str) {
         info!(signal, open = self.open.len(), "stopping");
         self.phase = match self.phase {
-            Phase::Running => Phase::Stopping(tokio::time::Instant::now() + GRACE),
+            Phase::Running => Phase::Stopping(tokio::time::Instant::now()),
             Phase::Stopping(_) | Phase::Stopped => Phase::Stopped,
         };
+        self.places.retain(|place| !place.protocol().is_docker());
+        let _ = self.listeners.send(Listening::EndDocker);
         service::stopping();
+    }
+
+    /// Returns when the time for open requests is over.
+    fn grace_over(&self) -> Option<tokio::time::Instant> {
+        let Phase::Stopping(since) = self.phase else { return None };
+        let docker =
+            self.open.values().any(|asker| matches!(asker, Asker::Caller(reply) if reply.protocol().is_docker()));
+        Some(since + if docker { DOCKER_GRACE } else { GRACE })
+    }
+
+    /// Answers Docker's open calls, which are not cut off, that they came to nothing, and takes back what they led to.
+    fn refuse_docker(&mut self) {
+        let is_docker =
+            |_: &RequestId, asker: &mut Asker| matches!(asker, Asker::Caller(reply) if reply.protocol().is_docker());
+        let refused: Vec<_> = self.open.extract_if(is_docker).collect();
+        for (id, _answered_when_dropped) in refused {
+            self.feed(Input::HungUp(id));
+        }
     }
 
     /// Stops at once: without one of its tasks the daemon would be deaf, and another is soon started.
@@ -339,11 +389,12 @@ impl Driver {
         self.ended = Some(task);
     }
 
-    /// Checks whether callers can find the socket, and looks for calls left by those that could not.
+    /// Checks whether callers can find the sockets, and looks for calls left by those that could not.
     fn look(&mut self) {
-        if let Some(listener) = self.place.tend() {
+        let again = self.places.iter_mut().filter_map(|place| Some((place.protocol(), place.tend()?)));
+        for (protocol, listener) in again.collect::<Vec<_>>() {
             match UnixListener::from_std(listener) {
-                Ok(listener) => self.listen(listener),
+                Ok(listener) => self.listen(protocol, listener),
                 Err(error) => warn!(%error, "cannot listen"),
             }
         }
@@ -352,9 +403,9 @@ impl Driver {
         }
     }
 
-    fn listen(&self, listener: UnixListener) {
+    fn listen(&self, protocol: Protocol, listener: UnixListener) {
         // If the task that accepts is gone, the daemon ends anyway.
-        let _ = self.listeners.send(listener);
+        let _ = self.listeners.send(Listening::Begin(protocol, listener));
     }
 
     /// Makes a request of each spooled call; its answer goes to its file.
@@ -408,6 +459,21 @@ impl Driver {
             Some(Asker::Caller(reply)) => reply.send(answer),
             Some(Asker::Spooled(file)) => self.spool.done(file, &answer),
             None => debug!(request = id.0, "answer to nobody"),
+        }
+    }
+}
+
+/// Waits until all connections are closed. Docker's callers that still come are answered that they came to nothing; the
+/// others are cut off.
+async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Event>, late: &mut Vec<Reply>) {
+    loop {
+        tokio::select! {
+            _ = &mut *accepting => return,
+            Some(event) = doors.recv() => match event {
+                Event::Asked { reply, .. } if reply.protocol().is_docker() => drop(reply),
+                Event::Asked { reply, .. } => late.push(reply),
+                Event::HungUp(_) => {}
+            },
         }
     }
 }

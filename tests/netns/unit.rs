@@ -1,6 +1,8 @@
 //! The systemd units, as systemd itself judges them.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -10,7 +12,8 @@ use netns_fixtures::{CallError, Error, Lan, Need, Sandbox, Shim, Systemd, binary
 /// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
 
-const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
+const UNITS: [&str; 4] =
+    ["leasehold.service", "leasehold.socket", "leasehold-docker.socket", "leasehold-docker-ipvlan.socket"];
 
 /// Returns the text of a unit as it is installed.
 fn unit(name: &str) -> String {
@@ -67,6 +70,16 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
 }
 
+/// Returns what a plugin of Docker's says of itself.
+fn capabilities(plugin: &str) -> String {
+    let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock")).expect("systemd listens");
+    let said = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    caller.write_all(said.as_bytes()).expect("a call fits");
+    let mut answer = String::new();
+    caller.read_to_string(&mut answer).expect("the daemon answers");
+    answer
+}
+
 fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
     Command::new("systemd-analyze").args(args).args(units).output().expect("systemd-analyze was looked for")
 }
@@ -113,15 +126,17 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
     prepare_tries(&dir).expect("an empty /run takes files");
     let lan = Lan::new(&sandbox)?;
     let server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
-    let (service, socket) = (unit_here(UNITS[0])?, unit_here(UNITS[1])?);
-    let units = [
-        (UNITS[0], service.clone()),
-        (UNITS[1], socket),
-        ("confined.service", tries("confined", &service)),
-        ("free.service", tries("free", "[Service]\n")),
-    ];
+    let service = unit_here(UNITS[0])?;
+    let mut units =
+        vec![("confined.service", tries("confined", &service)), ("free.service", tries("free", "[Service]\n"))];
+    for name in UNITS {
+        units.push((name, unit_here(name)?));
+    }
     let systemd = Systemd::start(&lan.host, &units)?;
     let [daemon] = systemd.processes(UNITS[0])[..] else { panic!("no daemon, or several") };
+    for (plugin, requires_mac) in [("leasehold", true), ("leasehold-ipvlan", false)] {
+        assert!(capabilities(plugin).contains(&format!(r#""RequiresMACAddress":{requires_mac}"#)), "{plugin}");
+    }
 
     // Of their namespaces, which are younger than it, one dies with its lease: that goes back from a namespace that it makes.
     let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(Path::new("/run/cni/dhcp.sock")));

@@ -5,6 +5,7 @@
 
 pub mod cni;
 pub mod control;
+pub mod docker;
 pub mod spool;
 
 use std::time::Duration;

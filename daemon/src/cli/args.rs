@@ -32,6 +32,9 @@ pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
+    /// Docker's directory of plugins (/run/docker/plugins): offers its IPAM drivers leasehold and leasehold-ipvlan there
+    #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
+    pub(crate) docker_plugin_dir: Option<PathBuf>,
     /// Where leases are kept over restarts
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
@@ -133,6 +136,7 @@ mod tests {
         let args = Args::try_parse_from(["leasehold", "daemon"]).unwrap();
         let Command::Daemon(args) = args.command else { panic!("{args:?}") };
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
+        assert_eq!(args.docker_plugin_dir, None);
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
         assert_eq!(args.runtime_dir, PathBuf::from("/run/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);

@@ -1,7 +1,7 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`args`], [`client_id`], [`refusal`] and
-//! [`result`]) and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the
+//! [`result`]), [`docker`] and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the
 //! journal, [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
@@ -18,14 +18,15 @@
 //!
 //! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Until then callers wait in
 //! the backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which
-//! makes the shim ask the next daemon; the `HungUp`s that follow are a by-product of stopping, so the driver reads no
-//! more events then.
+//! makes the shim ask the next daemon; the `HungUp`s that follow are a by-product of stopping. Docker's callers are not
+//! cut off, because dockerd asks again with an empty body: each is to be answered by then, or its `reply` dropped.
 
 mod add;
 mod args;
 mod client_id;
 mod cni;
 mod control;
+mod docker;
 mod events;
 mod named;
 mod refusal;
@@ -45,9 +46,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 pub(crate) use add::Site;
 pub(crate) use client_id::MachineId;
 pub(crate) use cni::Asked;
-pub(crate) use server::serve;
+pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 
+use crate::listen::Protocol;
 use crate::store::journal::Journal;
 
 /// The most connections served at once; further ones wait in the socket's backlog.
@@ -79,10 +81,16 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Reply {
     answer: oneshot::Sender<Answer>,
+    protocol: Protocol,
     _place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Reply {
+    /// Returns what the caller speaks.
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// Answers the caller, if it is still there.
     pub(crate) fn send(self, answer: Answer) {
         // A caller that is gone has already sent Event::HungUp.

@@ -1,8 +1,10 @@
 //! The HTTP server: accepts, limits and times connections, and routes their requests.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -14,6 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
+use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::net::{UnixListener, UnixStream};
@@ -25,7 +28,8 @@ use tracing::{debug, warn};
 use super::cni::Asked;
 use super::events::Question;
 use super::refusal::undecodable;
-use super::{Doors, Event, Reply, control};
+use super::{Doors, Event, Reply, control, docker};
+use crate::listen::Protocol;
 
 /// The longest head of a request, in bytes: hyper keeps a buffer of that size for each waiting caller.
 const MAX_HEAD: usize = 8192;
@@ -42,39 +46,85 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
      in the runtime's plugin directory, replace the plugin dhcp of containernetworking by leasehold's";
 
-/// Serves the latest listener from `listeners`, until that is closed. `socket` is their path: spooled calls are beside
-/// it.
+/// What the driver says of listeners.
+#[derive(Debug)]
+pub(crate) enum Listening {
+    /// Callers come here, no more to the listener with the same protocol before.
+    Begin(Protocol, UnixListener),
+    /// No more of Docker's calls are accepted than wait already.
+    EndDocker,
+}
+
+/// Serves the listeners that the driver tells of, until it says no more. `socket` is the control socket's path: spooled
+/// calls are beside it.
 ///
-/// Callers waiting at an earlier listener are cut off, and ask again.
-pub(crate) async fn serve(mut listeners: mpsc::UnboundedReceiver<UnixListener>, socket: PathBuf, doors: Doors) {
-    let Some(mut listener) = listeners.recv().await else { return };
+/// Callers that wait at a listener when that ends are served: it may be that nobody can find it any more. Those that wait
+/// at the end of all are cut off, and ask again.
+pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: PathBuf, doors: Doors) {
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
     let mut connections = JoinSet::new();
+    let mut listeners = Vec::new();
+    let serve_one = |connections: &mut JoinSet<()>, Accepted { protocol, stream, place }| {
+        let caller = Caller { doors: doors.clone(), protocol, socket: socket.clone(), place: Arc::new(place) };
+        connections.spawn(connection(stream, caller, stopping.clone()));
+    };
     loop {
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            next = listeners.recv() => match next {
-                Some(next) => listener = next,
+            said = news.recv() => match said {
+                Some(Listening::Begin(protocol, listener)) => {
+                    let ended = take(&mut listeners, |other| other == protocol);
+                    listeners.push((protocol, listener));
+                    ended
+                }
+                Some(Listening::EndDocker) => take(&mut listeners, Protocol::is_docker),
                 None => break,
             },
-            Some(_) = connections.join_next() => {}
-            (stream, place) = accept(&listener, &doors) => {
-                let caller = Caller { doors: doors.clone(), socket: socket.clone(), place: Arc::new(place) };
-                connections.spawn(connection(stream, caller, stopping.clone()));
+            Some(_) = connections.join_next() => continue,
+            accepted = accept(&mut listeners, &doors) => {
+                serve_one(&mut connections, accepted);
+                continue;
             }
+        };
+        for (protocol, listener) in ended {
+            waiting(protocol, listener, &doors).for_each(|accepted| serve_one(&mut connections, accepted));
         }
     }
-    drop((listener, stop));
+    drop((listeners, stop));
     while connections.join_next().await.is_some() {}
 }
 
-/// Waits for a place, then for a connection.
-async fn accept(listener: &UnixListener, doors: &Doors) -> (UnixStream, OwnedSemaphorePermit) {
+/// Takes out the listeners with such a protocol.
+fn take(
+    listeners: &mut Vec<(Protocol, UnixListener)>,
+    such: impl Fn(Protocol) -> bool,
+) -> Vec<(Protocol, UnixListener)> {
+    listeners.extract_if(.., |(protocol, _)| such(*protocol)).collect()
+}
+
+/// A connection that was accepted, in its place.
+struct Accepted {
+    protocol: Protocol,
+    stream: UnixStream,
+    place: OwnedSemaphorePermit,
+}
+
+/// Waits for a place, then for a connection at any of the listeners. The one that had the last is asked last.
+async fn accept(listeners: &mut [(Protocol, UnixListener)], doors: &Doors) -> Accepted {
     let place = doors.places.clone().acquire_owned().await.expect("the places are never closed");
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+        let (at, accepted) = poll_fn(|cx| {
+            let mut ready = listeners.iter().enumerate().map(|(at, (_, listener))| (at, listener.poll_accept(cx)));
+            ready
+                .find_map(|(at, poll)| if let Poll::Ready(accepted) = poll { Some((at, accepted)) } else { None })
+                .map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        let protocol = listeners[at].0;
+        listeners[at..].rotate_left(1);
+        match accepted {
+            Ok((stream, _)) => return Accepted { protocol, stream, place },
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
@@ -83,16 +133,29 @@ async fn accept(listener: &UnixListener, doors: &Doors) -> (UnixStream, OwnedSem
     }
 }
 
+/// Ends a listener, and returns those who wait there, as far as there are places.
+fn waiting(protocol: Protocol, listener: UnixListener, doors: &Doors) -> impl Iterator<Item = Accepted> {
+    // The runtime may not have heard of them yet: the kernel itself is asked.
+    let listener = listener.into_std().ok();
+    std::iter::from_fn(move || {
+        let place = doors.places.clone().try_acquire_owned().ok()?;
+        let (stream, _) = listener.as_ref()?.accept().ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(Accepted { protocol, stream: UnixStream::from_std(stream).ok()?, place })
+    })
+}
+
 /// What is known about a connection before it speaks.
 #[derive(Clone)]
 struct Caller {
     doors: Doors,
+    protocol: Protocol,
     socket: Arc<Path>,
     place: Arc<OwnedSemaphorePermit>,
 }
 
 /// Serves one request. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or,
-/// between the two, when the daemon stops (`stopping` closes).
+/// between the two, when the daemon stops (`stopping` closes). Docker's are not cut off then: the driver answers them.
 async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
     let answered = Notify::new();
     let service = service_fn(|request| async {
@@ -110,7 +173,7 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
         tokio::select! {
             biased;
             () = answered.notified() => sleep(WRITE_LIMIT).await,
-            _ = stopping.changed() => {}
+            _ = stopping.changed(), if !caller.protocol.is_docker() => {}
         }
     };
     tokio::select! {
@@ -124,6 +187,25 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
 }
 
 async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
+    match caller.protocol {
+        Protocol::Control => respond_control(request, caller).await,
+        Protocol::Docker => respond_docker(request, false),
+        Protocol::DockerIpvlan => respond_docker(request, true),
+    }
+}
+
+/// Answers dockerd. What is not 200 is final to it, and it shows `Err`.
+fn respond_docker(request: Request<Incoming>, ipvlan: bool) -> Response<Full<Bytes>> {
+    match docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) {
+        Some(method) => json(StatusCode::OK, docker::answer(method, ipvlan)),
+        None => {
+            let why = format!("{} {:.64}: an IPAM driver has no such call", request.method(), request.uri().path());
+            json(StatusCode::NOT_FOUND, to_json(&Failed::new(why)))
+        }
+    }
+}
+
+async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     match (request.method(), request.uri().path()) {
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
         (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
@@ -248,7 +330,7 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
 async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     let id = caller.doors.mint();
     let (answer, waiting) = oneshot::channel();
-    let reply = Reply { answer, _place: caller.place.clone() };
+    let reply = Reply { answer, protocol: caller.protocol, _place: caller.place.clone() };
     caller.doors.events.send(Event::Asked { id, call, reply }).ok()?;
     let mut hang_up = HangUp { id, events: Some(&caller.doors.events) };
     let answer = waiting.await;

@@ -1,30 +1,23 @@
 //! File descriptors that the service manager left open for this process.
 #![allow(unsafe_code)] // Only who started the process knows that a number is a descriptor.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Takes ownership of the first descriptor that systemd passes (`LISTEN_FDS`, sd_listen_fds(3)).
+/// Takes ownership of the descriptors that systemd passes, each with its name (`LISTEN_FDS`, `LISTEN_FDNAMES`,
+/// sd_listen_fds_with_names(3)).
 ///
-/// Returns `None` if nothing was passed to this process, or if it was taken before. Fails if more than one descriptor
-/// was passed, or if the environment makes no sense.
-pub(crate) fn listen_fd() -> std::io::Result<Option<OwnedFd>> {
+/// Returns none if nothing was passed to this process, or if they were taken before. Fails if the environment makes no
+/// sense.
+pub(crate) fn listen_fds() -> std::io::Result<Vec<(String, OwnedFd)>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    let mut fds = sd_notify::listen_fds()?;
-    let Some(fd) = fds.next() else {
-        return Ok(None);
-    };
-    if fds.next().is_some() {
-        return Err(std::io::Error::other(
-            "systemd passed more than one socket: leasehold.socket has one ListenStream=",
-        ));
+    // The names alone may be another process's, from which they were inherited.
+    if sd_notify::listen_fds()?.len() == 0 || TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
     }
-    if TAKEN.swap(true, Ordering::Relaxed) {
-        return Ok(None);
-    }
-    let fd: RawFd = fd;
-    // SAFETY: LISTEN_PID names this process, so whoever started it left this descriptor open for it, and
-    // `listen_fds` has just seen that it is open. Nothing else here owns it: std and the libraries only own what
-    // they opened, and TAKEN lets this line run once.
-    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
+    let fds = sd_notify::listen_fds_with_names()?;
+    // SAFETY: LISTEN_PID names this process, so whoever started it left these descriptors open for it, and
+    // `listen_fds_with_names` has just seen that they are open. Nothing else here owns them: std and the libraries only
+    // own what they opened, and TAKEN lets this line run once.
+    Ok(fds.map(|(fd, name)| (name, unsafe { OwnedFd::from_raw_fd(fd) })).collect())
 }

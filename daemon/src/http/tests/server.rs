@@ -14,8 +14,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::super::{Doors, Event, MAX_OPEN, Reply, Site, serve};
+use super::super::{Doors, Event, Listening, MAX_OPEN, Reply, Site, serve};
 use super::{leased, request};
+use crate::listen::Protocol;
 use crate::store::Store;
 
 /// A server on its own socket, with the test in the driver's place.
@@ -24,12 +25,16 @@ struct Server {
     socket: PathBuf,
     store: Store,
     events: mpsc::UnboundedReceiver<Event>,
-    listeners: mpsc::UnboundedSender<UnixListener>,
+    listeners: mpsc::UnboundedSender<Listening>,
     serving: JoinHandle<()>,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::speaking(Protocol::Control)
+    }
+
+    fn speaking(protocol: Protocol) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -37,7 +42,7 @@ impl Server {
         let (store, _) = Store::open(directory.path(), persisted).unwrap();
         let (doors, events) = Doors::new(Site::default(), store.journal(), MAX_OPEN);
         let (listeners, to_serve) = mpsc::unbounded_channel();
-        listeners.send(listener).unwrap();
+        listeners.send(Listening::Begin(protocol, listener)).unwrap();
         let serving = tokio::spawn(serve(to_serve, socket.clone(), doors));
         Self { _directory: directory, socket, store, events, listeners, serving }
     }
@@ -409,4 +414,44 @@ async fn stopping_cuts_readers_off() {
     drop(server.listeners);
     server.serving.await.unwrap();
     assert_eq!(response(waiting).await.head, "");
+}
+
+#[tokio::test]
+async fn each_socket_speaks_its_own_protocol() {
+    let activate = "POST /Plugin.Activate HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    let table = [
+        (Protocol::Control, "404", r#"{"error":"POST /Plugin.Activate: there is nothing here by that name"}"#),
+        (Protocol::Docker, "200", r#"{"Implements":["IpamDriver"]}"#),
+        (Protocol::DockerIpvlan, "200", r#"{"Implements":["IpamDriver"]}"#),
+    ];
+    for (protocol, status, body) in table {
+        let server = Server::speaking(protocol);
+        let response = response(server.say(activate).await).await;
+        assert!(response.status.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol:?}: {}", response.status);
+        assert_eq!(response.body, body, "{protocol:?}");
+    }
+    let server = Server::speaking(Protocol::Docker);
+    for line in ["GET /Plugin.Activate", "POST /NetworkDriver.Join", "POST /cni", "GET /v1/bindings"] {
+        let response = response(server.say(format!("{line} HTTP/1.1\r\nHost: \r\n\r\n")).await).await;
+        assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
+        assert!(response.body.contains(r#""Err":""#), "{}", response.body);
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_after() {
+    let activate = "POST /Plugin.Activate HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    let server = Server::speaking(Protocol::Docker);
+    let control = server.socket.with_file_name("control");
+    server.listeners.send(Listening::Begin(Protocol::Control, UnixListener::bind(&control).unwrap())).unwrap();
+    // Nothing is accepted before the test waits for the first time.
+    let waiting = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
+    waiting.set_nonblocking(true).unwrap();
+    server.listeners.send(Listening::EndDocker).unwrap();
+    let mut waiting = UnixStream::from_std(waiting).unwrap();
+    waiting.write_all(activate.as_bytes()).await.unwrap();
+    assert_eq!(response(waiting).await.status, "HTTP/1.1 200 OK");
+    let refused = UnixStream::connect(&server.socket).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    UnixStream::connect(control).await.unwrap();
 }

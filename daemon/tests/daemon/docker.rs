@@ -1,0 +1,116 @@
+//! Docker's plugin sockets: who finds them, and what is said there.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::home::*;
+
+impl Home {
+    fn plugins(&self) -> PathBuf {
+        self.dir.path().join("docker/plugins")
+    }
+
+    /// Starts a daemon that Docker finds.
+    fn start_for_docker(&self) -> Daemon {
+        let mut command = self.command();
+        command.arg("--docker-plugin-dir").arg(self.plugins());
+        self.ready(command)
+    }
+}
+
+/// Calls a plugin as dockerd does: with its own kind of JSON, an empty Host, and no Content-Type.
+fn begin(socket: &Path, method: &str, body: &str) -> UnixStream {
+    let mut caller = UnixStream::connect(socket).unwrap();
+    caller.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!(
+        "POST /{method} HTTP/1.1\r\nHost: \r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {}\r\n\
+         Accept: application/vnd.docker.plugins.v1.2+json\r\n\r\n",
+        body.len()
+    );
+    caller.write_all((head + body).as_bytes()).unwrap();
+    caller
+}
+
+/// Returns the status and the body of the answer.
+fn answer(mut caller: UnixStream) -> (u16, Value) {
+    let mut text = String::new();
+    caller.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {body:?}")))
+}
+
+fn call(socket: &Path, method: &str, body: &str) -> (u16, Value) {
+    answer(begin(socket, method, body))
+}
+
+#[test]
+fn docker_finds_two_drivers_and_none_where_none_is_asked_for() {
+    let Some(home) = Home::new() else { return };
+    let daemon = home.start_for_docker();
+    for (name, requires) in [("leasehold", true), ("leasehold-ipvlan", false)] {
+        let socket = home.plugins().join(format!("{name}.sock"));
+        assert_eq!(mode(&socket), 0o600);
+        assert_eq!(call(&socket, "Plugin.Activate", ""), (200, json!({"Implements": ["IpamDriver"]})));
+        let capabilities = json!({"RequiresMACAddress": requires, "RequiresRequestReplay": false});
+        assert_eq!(call(&socket, "IpamDriver.GetCapabilities", ""), (200, capabilities));
+        let (_, spaces) = call(&socket, "IpamDriver.GetDefaultAddressSpaces", "");
+        assert_eq!(spaces["LocalDefaultAddressSpace"], spaces["GlobalDefaultAddressSpace"]);
+        assert_eq!(call(&socket, "NetworkDriver.GetCapabilities", "").0, 404);
+    }
+    assert!(home.list(&[]).status.success());
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(!home.plugins().join("leasehold.sock").exists() && !home.plugins().join("leasehold-ipvlan.sock").exists());
+
+    fs::remove_dir_all(home.plugins()).unwrap();
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    let daemon = home.start();
+    assert!(!home.plugins().exists());
+    drop(daemon);
+}
+
+#[test]
+fn a_plugin_socket_that_somebody_removes_is_bound_again() {
+    let Some(home) = Home::new() else { return };
+    let daemon = home.start_for_docker();
+    let socket = home.plugins().join("leasehold.sock");
+    fs::remove_dir_all(home.plugins()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while UnixStream::connect(&socket).is_err() {
+        assert!(Instant::now() < deadline, "still gone");
+        std::thread::yield_now();
+    }
+    assert_eq!(call(&socket, "Plugin.Activate", "").0, 200);
+    drop(daemon);
+}
+
+#[test]
+fn a_plugin_socket_of_systemd_is_known_by_its_name_and_left() {
+    let Some(home) = Home::new() else { return };
+    let path = home.dir.path().join("lan.sock");
+    let daemon = home.activated_as("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=docker", &path, || ());
+    assert_eq!(call(&path, "Plugin.Activate", "").0, 200);
+    assert!(home.list(&[]).status.success(), "the control socket is bound as ever");
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.ended().0.success());
+    assert!(path.exists());
+}
+
+#[test]
+fn a_directory_of_plugins_that_cannot_be_had_ends_the_start() {
+    let Some(home) = Home::new() else { return };
+    fs::write(home.dir.path().join("docker"), "").unwrap();
+    let mut command = home.command();
+    let daemon = Daemon(command.arg("--docker-plugin-dir").arg(home.plugins()).spawn().unwrap());
+    let (status, log) = daemon.ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains(&format!("cannot create {}: ", home.plugins().display())), "{log}");
+    assert!(!home.socket().exists());
+}
