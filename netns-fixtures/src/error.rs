@@ -75,6 +75,14 @@ pub enum Error {
         /// What it was.
         text: String,
     },
+    /// A plugin refused a call.
+    #[error("{call}: {said}")]
+    Refused {
+        /// What was called.
+        call: String,
+        /// What it said.
+        said: String,
+    },
     /// A command failed.
     #[error("{command} failed with {status}: {said}")]
     Failed {

@@ -13,7 +13,7 @@ mod cgroup;
 mod clock;
 mod container;
 mod daemon;
-mod engine;
+pub mod engine;
 mod error;
 mod incumbent;
 mod lab;

@@ -54,6 +54,18 @@ impl Netns {
         self.netlink(async |h| h.link().add(message).execute().await).doing(|| format!("make macvlan on {parent}"))
     }
 
+    /// Moves a link to another namespace.
+    pub fn move_link(&self, ifname: &str, into: &Netns) -> Result<(), Error> {
+        let message = LinkUnspec::new_with_name(ifname).setns_by_fd(into.fd().as_raw_fd()).build();
+        self.set_link(message, || format!("move {ifname} to {}", into.name()))
+    }
+
+    /// Gives a link another name.
+    pub fn rename(&self, ifname: &str, new: &str) -> Result<(), Error> {
+        let message = LinkUnspec::new_with_index(self.index(ifname)?).name(new).build();
+        self.set_link(message, || format!("rename {ifname} to {new}"))
+    }
+
     /// Makes a bridge that is up.
     pub fn add_bridge(&self, ifname: &str, address: Mac) -> Result<(), Error> {
         let message = LinkBridge::new(ifname).address(address.to_vec()).build();
@@ -79,9 +91,14 @@ impl Netns {
     /// Gives a link another Ethernet address, setting it down for a moment, as the plugin `tuning` does.
     pub fn set_mac(&self, ifname: &str, mac: Mac) -> Result<(), Error> {
         self.set_down(ifname)?;
-        let message = LinkUnspec::new_with_name(ifname).address(mac.to_vec()).build();
-        self.set_link(message, || format!("give {ifname} the Ethernet address {}", mac_text(mac)))?;
+        self.set_mac_of_down(ifname, mac)?;
         self.set_up(ifname)
+    }
+
+    /// Gives a link that is down another Ethernet address.
+    pub(crate) fn set_mac_of_down(&self, ifname: &str, mac: Mac) -> Result<(), Error> {
+        let message = LinkUnspec::new_with_name(ifname).address(mac.to_vec()).build();
+        self.set_link(message, || format!("give {ifname} the Ethernet address {}", mac_text(mac)))
     }
 
     /// Deletes a link.
@@ -108,6 +125,12 @@ impl Netns {
             None => to_subnet.scope(rtnetlink::packet_route::route::RouteScope::Link).build(),
         };
         self.netlink(async |h| h.route().add(message).execute().await).doing(|| format!("route {to} by {ifname}"))
+    }
+
+    /// Adds a default route via a router that is on a link's subnet.
+    pub(crate) fn add_default_route(&self, router: Ipv4Addr) -> Result<(), Error> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new().gateway(router).build();
+        self.netlink(async |h| h.route().add(message).execute().await).doing(|| format!("route all by {router}"))
     }
 
     /// Gives the kernel a neighbour's Ethernet address, in place of ARP.

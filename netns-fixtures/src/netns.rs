@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use crate::error::{Doing, Error};
 use crate::sandbox::Sandbox;
 
-/// A network namespace with a path, `/run/netns/NAME` inside its sandbox. It dies with the last clone, unless a
+/// A network namespace with a path, mostly `/run/netns/NAME`, inside its sandbox. It dies with the last clone, unless a
 /// process or a socket still lives in it.
 #[derive(Clone, Debug)]
 pub struct Netns {
@@ -40,7 +40,11 @@ impl Drop for Inner {
 impl Netns {
     /// Makes a namespace with its loopback up.
     pub fn new(sandbox: &Sandbox, name: &str) -> Result<Self, Error> {
-        let path = Path::new("/run/netns").join(name);
+        Self::at(sandbox, name, Path::new("/run/netns").join(name))
+    }
+
+    /// Makes a namespace that is mounted elsewhere.
+    pub(crate) fn at(sandbox: &Sandbox, name: &str, path: PathBuf) -> Result<Self, Error> {
         let make = || -> Result<OwnedFd, Error> {
             unshare(CloneFlags::CLONE_NEWNET).doing(|| format!("make network namespace {name}"))?;
             let own = "/proc/thread-self/ns/net";

@@ -16,6 +16,7 @@ mod holders;
 mod input;
 mod loss;
 mod parent;
+mod played;
 mod reasons;
 mod release;
 mod renewals;

@@ -3,6 +3,8 @@
 
 mod containerd;
 mod dockerd;
+pub mod played;
+pub mod plugin;
 mod podman;
 
 use std::fs;
