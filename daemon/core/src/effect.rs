@@ -20,7 +20,9 @@ use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
-use crate::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sockets, Step, Target};
+use crate::link::{
+    ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
+};
 use crate::record::{BindingId, Change, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
@@ -124,6 +126,8 @@ pub enum Outcome {
     },
     /// Of [`Effect::Survey`]. What could not be found out says so.
     Surveyed(Survey),
+    /// Of [`Effect::Seek`], or why no namespace could be looked at.
+    Sought(Result<Sightings, LinkCause>),
 }
 
 /// What is to be done outside.
@@ -183,6 +187,16 @@ pub enum Effect {
         link: Link,
         /// The host's link that is its LAN, if it is known by one.
         lan_parent: Option<String>,
+    },
+    /// Looks for interfaces in the namespaces of an engine that does not say where it puts them: Docker's. From then on the shell
+    /// tells of the namespaces in which it finds any.
+    Seek {
+        /// Answered by [`Outcome::Sought`].
+        op: OpId,
+        /// The interfaces.
+        sought: Vec<Sought>,
+        /// The number of the one namespace to be looked through; `None`: all are.
+        number: Option<i32>,
     },
     /// Sends a frame, from its Ethernet header on. A loss is the network's.
     Send {

@@ -42,6 +42,14 @@ impl Attachment {
             Self::Docker { .. } => None,
         }
     }
+
+    /// Returns whether its door does not say where the interface is: that has to be found out.
+    pub fn is_found_later(&self) -> bool {
+        match self {
+            Self::Cni { .. } => false,
+            Self::Docker { .. } => true,
+        }
+    }
 }
 
 impl fmt::Display for Attachment {

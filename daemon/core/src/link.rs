@@ -94,6 +94,14 @@ impl Link {
         }
     }
 
+    /// Returns the path of a container's namespace, `None` for a link of the host.
+    pub fn netns(&self) -> Option<&Path> {
+        match self {
+            Self::InNetns { path, .. } => Some(path),
+            Self::Parent { .. } => None,
+        }
+    }
+
     /// Returns the namespace and index of a container's own interface, `None` for a link of the host.
     pub fn in_netns(&self) -> Option<(Cookie, u32)> {
         match self {
@@ -262,6 +270,45 @@ impl LinkView {
     pub fn has_ports_for(&self, mac: Mac) -> bool {
         self.bridge && self.mac != mac
     }
+}
+
+/// An interface that a binding on the LAN's link waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sought {
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The wire that it is on.
+    pub lan: Lan,
+}
+
+/// Such an interface that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// What was looked for.
+    pub sought: Sought,
+    /// The path of the namespace that it is in, without the host prefix.
+    pub netns: PathBuf,
+    /// The interface.
+    pub view: LinkView,
+}
+
+impl Sighting {
+    /// Returns its link.
+    pub fn link(&self) -> Link {
+        let LinkView { cookie, ifindex, mac, .. } = self.view;
+        Link::InNetns { path: self.netns.clone(), cookie, ifindex, mac }
+    }
+}
+
+/// What was found in the namespaces of an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sightings {
+    /// The interfaces.
+    pub found: Vec<Sighting>,
+    /// How many namespaces were looked through.
+    pub seen: usize,
+    /// Each of the namespaces that there are was looked through.
+    pub whole: bool,
 }
 
 /// One change of a link.
@@ -479,6 +526,13 @@ pub enum KernelEvent {
         /// The link's index in it.
         ifindex: u32,
         /// The Ethernet address.
+        mac: Mac,
+    },
+    /// A link was seen in a namespace that has not been looked at, which may be one of an engine's.
+    Appeared {
+        /// The number of that namespace in the host's (nsid), which may be another's by now.
+        number: i32,
+        /// The link's Ethernet address.
         mac: Mac,
     },
     /// An address appeared on a link.

@@ -35,6 +35,7 @@ pub(super) fn effect(effect: &Effect) {
             debug!(op = op.0, exchange = exchange.0, target = %at, "prepare");
         }
         Effect::Survey { op, link, lan_parent } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
+        Effect::Seek { op, sought, number } => debug!(op = op.0, ?sought, ?number, "seek"),
         Effect::Send { op, exchange, frame } => trace!(?op, exchange = exchange.0, length = frame.len(), "frame out"),
         Effect::Hear { exchange, arp } => debug!(exchange = exchange.0, ?arp, "hear"),
         Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),

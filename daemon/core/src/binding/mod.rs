@@ -32,8 +32,9 @@ use self::life::{Living, Next, SAME};
 
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
+use crate::event::EventKind;
 use crate::interface::{Interfaces, Work};
-use crate::link::{LinkCause, LinkView, Step};
+use crate::link::{Link, LinkCause, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
@@ -407,6 +408,24 @@ impl Binding {
     /// Loses a lease that another binding has too.
     pub(crate) fn cede(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.cede(common, cx));
+    }
+
+    /// Returns the Ethernet address by which the interface is looked for that the lease is for, where that is not known.
+    pub(crate) fn sought(&self) -> Option<Mac> {
+        let is_sought = self.is_on_host() && !self.profile.on_parent && self.attachment.is_found_later();
+        self.held_now().filter(|_| is_sought).map(|_| self.link.mac())
+    }
+
+    /// Notes an event about the lease that is held.
+    pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
+        if let Some(hold) = self.held_now() {
+            self.common.note(kind, &hold.last, cause, cx);
+        }
+    }
+
+    /// Goes on at the interface that the lease is for, which was found.
+    pub(crate) fn move_in(&mut self, link: Link, view: &LinkView, cx: &mut Cx<'_>) {
+        self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
     }
 
     /// Goes on when the link's carrier is back, which was away for so long.

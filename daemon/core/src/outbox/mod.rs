@@ -12,7 +12,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::Attachment;
-use crate::link::{ByName, Hears, Link, LinkCause, Sockets, Step, Target};
+use crate::link::{ByName, Hears, Link, LinkCause, Sockets, Sought, Step, Target};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -28,6 +28,8 @@ pub(crate) enum Waiter {
     Audit(BindingId),
     /// A STATUS: can the store be written, is a host's link there, can a socket be made?
     Status(RequestId),
+    /// A search for an interface with this Ethernet address; `None`: for all that are sought.
+    Seek(Option<Mac>),
     /// Nobody: the journal of events, or a record that goes.
     Journal,
 }
@@ -151,6 +153,11 @@ impl Outbox {
     /// Makes the outcome of an effect count for nothing.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.ops.remove(&op);
+    }
+
+    /// Makes the outcomes of effects count for nothing, by who waits for them.
+    pub(crate) fn forget_all(&mut self, is_one: impl Fn(&Waiter) -> bool) {
+        self.ops.retain(|_, waiter| !is_one(waiter));
     }
 
     /// Returns whose exchange this is.
@@ -291,6 +298,11 @@ impl Outbox {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Inspect { op, target });
         op
+    }
+
+    pub(crate) fn seek(&mut self, by: Option<Mac>, sought: Vec<Sought>, number: Option<i32>) {
+        let op = self.mint(Waiter::Seek(by));
+        self.effects.push_back(Effect::Seek { op, sought, number });
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {

@@ -229,8 +229,9 @@ impl Registry {
                 self.displace(now, rival, &identity);
                 continue;
             }
-            // Nobody lives there: what is known of it goes with the attachment.
-            if binding.is_on_host() && own == Some(rival) {
+            // Nobody lives there: what is known of it goes with the attachment, or with the identity where it is not known where
+            // the interface is that it is for.
+            if binding.is_on_host() && (own == Some(rival) || binding.sought().is_some()) {
                 self.displace(now, rival, &identity);
                 continue;
             }
@@ -394,6 +395,7 @@ impl Registry {
         }
         self.audit_new(id, began);
         self.saw(id);
+        self.await_interface(now, id);
         let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else { return };
         self.answer_add(now, &attachment, Answer::leased(lease, &profile));
     }

@@ -97,7 +97,11 @@ impl Registry {
     pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, look: Look, outcome: Outcome) {
         let view = match outcome {
             Outcome::Applied { result, .. } | Outcome::Prepared { result, .. } | Outcome::Inspected(result) => result,
-            Outcome::Persisted(_) | Outcome::Opened(_) | Outcome::Sent(_) | Outcome::Surveyed(_) => return,
+            Outcome::Persisted(_)
+            | Outcome::Opened(_)
+            | Outcome::Sent(_)
+            | Outcome::Surveyed(_)
+            | Outcome::Sought(_) => return,
         };
         match look {
             Look::Prepare => self.prepared(now, &attachment, view),

@@ -8,6 +8,7 @@ use crate::binding::{Binding, Holders};
 use crate::identity::IdentityKey;
 use crate::record::BindingId;
 use crate::time::Instant;
+use crate::wire::Mac;
 
 /// The bindings.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub(super) struct Index {
     last: u64,
     /// Who holds which identity, and which address (invariant 4).
     holders: Holders,
+    /// Held bindings whose interface is looked for, by its Ethernet address.
+    sought: BTreeMap<Mac, BTreeSet<BindingId>>,
     /// Bindings whose deadline may have changed during the input at hand.
     touched: BTreeSet<BindingId>,
 }
@@ -46,10 +49,36 @@ impl Index {
         &self.holders
     }
 
+    /// Returns the held bindings whose interface is looked for by this Ethernet address.
+    pub(super) fn sought_by(&self, mac: Mac) -> impl Iterator<Item = &Binding> {
+        self.sought.get(&mac).into_iter().flatten().filter_map(|id| self.get(*id))
+    }
+
+    /// Returns all held bindings whose interface is looked for.
+    pub(super) fn sought(&self) -> impl Iterator<Item = &Binding> {
+        self.sought.values().flatten().filter_map(|id| self.get(*id))
+    }
+
+    fn note_sought(&mut self, id: BindingId, was: Option<Mac>, is: Option<Mac>) {
+        if was == is {
+            return;
+        }
+        if let Some(mac) = was
+            && let Some(others) = self.sought.get_mut(&mac)
+        {
+            others.remove(&id);
+            if others.is_empty() {
+                self.sought.remove(&mac);
+            }
+        }
+        is.into_iter().for_each(|mac| _ = self.sought.entry(mac).or_default().insert(id));
+    }
+
     /// Adds a binding.
     pub(super) fn insert(&mut self, binding: Binding, now: Instant) {
         let id = binding.id;
         self.holders.note(&binding, now);
+        self.note_sought(id, None, binding.sought());
         self.bindings.insert(id, Box::new(binding));
         self.touched.insert(id);
     }
@@ -58,6 +87,7 @@ impl Index {
     pub(super) fn remove(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.bindings.remove(&id)?;
         self.holders.remove(&binding);
+        self.note_sought(id, binding.sought(), None);
         self.touched.insert(id);
         Some(*binding)
     }
@@ -65,9 +95,12 @@ impl Index {
     /// Lets a binding handle something, if there is such a one, and takes in what that made of it.
     pub(super) fn with(&mut self, id: BindingId, now: Instant, f: impl FnOnce(&mut Binding, &Holders)) {
         let Some(binding) = self.bindings.get_mut(&id) else { return };
+        let was = binding.sought();
         f(binding, &self.holders);
+        let is = binding.sought();
         self.holders.note(binding, now);
         self.touched.insert(id);
+        self.note_sought(id, was, is);
     }
 
     /// Returns the next identity whose live holder went, or came to its address, during the input at hand.
@@ -87,8 +120,8 @@ impl Index {
         std::mem::take(&mut self.touched)
     }
 
-    /// Returns how many bindings there are, and how many were touched.
-    pub(super) fn sizes(&self) -> [usize; 2] {
-        [self.bindings.len(), self.touched.len()]
+    /// Returns how many bindings there are, and how many were touched, and are sought.
+    pub(super) fn sizes(&self) -> [usize; 3] {
+        [self.bindings.len(), self.touched.len(), self.sought.len()]
     }
 }

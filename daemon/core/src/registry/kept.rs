@@ -18,7 +18,7 @@ impl Registry {
     pub fn kept(&self) -> Vec<Kept> {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
-        let [bindings, touched] = self.bindings.sizes();
+        let [bindings, touched, sought] = self.bindings.sizes();
         let (seats, interfaces) = self.interfaces.sizes();
         let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
         // Each has an errand and a deadline. There are no more of them than a start named.
@@ -31,7 +31,10 @@ impl Registry {
             of_bindings("bindings on their way back", leaving),
             of_bindings("identities on their way back", identities),
             of_bindings("claims on addresses", claims),
-            of_bindings("deadlines", self.timers.len().saturating_sub(adoptions + self.orphans.len().min(1))),
+            of_bindings(
+                "deadlines",
+                self.timers.len().saturating_sub(adoptions + self.orphans.len().min(1) + self.seeking.awaited().min(1)),
+            ),
             under_way("holders that came or went", unsettled),
             under_way("touched bindings", touched),
             under_way("requests", self.requests.len()),
@@ -45,6 +48,9 @@ impl Registry {
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),
             under_way("links that went and wait for their DEL", self.orphans.len()),
+            of_bindings("interfaces that are sought", sought),
+            of_bindings("interfaces that have not come yet", self.seeking.awaited()),
+            under_way("searches for interfaces", self.seeking.under_way()),
             of_bindings("records that could not be written", self.unwritten.len()),
             under_way("namespaces that are not seen", self.sight.unseen()),
         ];

@@ -10,7 +10,7 @@
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
 //!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `adopt` takes over what ran before.
 //! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
-//!   `orphans` waits for a DEL, `pacing` gives permits and turns.
+//!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
@@ -28,6 +28,7 @@ mod pacing;
 mod past;
 mod profiles;
 mod recover;
+mod seek;
 mod sight;
 mod slots;
 mod status;
@@ -54,6 +55,7 @@ use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
 use self::profiles::Profiles;
 use self::recover::Resuming;
+use self::seek::Seeking;
 use self::sight::Sight;
 use self::slots::{Slot, Slots};
 use self::status::StatusCheck;
@@ -116,6 +118,7 @@ pub struct Registry {
     timers: Timers,
     audit: Audit,
     sight: Sight,
+    seeking: Seeking,
     resuming: Resuming,
     /// Bindings whose record could not be written, since the store last took anything.
     unwritten: BTreeSet<BindingId>,
@@ -152,6 +155,7 @@ impl Registry {
             timers: Timers::default(),
             audit: Audit::default(),
             sight: Sight::default(),
+            seeking: Seeking::default(),
             resuming: Resuming::default(),
             unwritten: BTreeSet::new(),
             unknown: 0,
@@ -184,6 +188,7 @@ impl Registry {
                 Key::Adoption(id) => self.adopt_again(now, id),
                 Key::Carrier => self.look_for_carrier_on_host(),
                 Key::Orphans => {}
+                Key::Seek => self.seek_on_clock(now),
             }
         }
         self.settle(now);
@@ -259,6 +264,7 @@ impl Registry {
             }
             Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
             Some(Waiter::Status(id)) => self.status_seen(id, outcome),
+            Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Journal) => {}
             None => {
                 self.unknown += 1;
@@ -319,11 +325,14 @@ impl Registry {
             while let Some((id, report)) = self.out.reports.pop_front() {
                 self.reported(now, id, report);
             }
-            if !self.settle_holders(now) && !self.resume_next(now) && !self.resume_checks(now) {
+            if !self.settle_holders(now)
+                && !self.resume_next(now)
+                && !self.resume_checks(now)
+                && !self.tell_of_orphans(now)
+            {
                 break;
             }
         }
-        self.tell_of_orphans(now);
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
         for id in self.bindings.take_touched() {
@@ -384,7 +393,7 @@ impl Registry {
                 }
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
-            Report::Orphaned(event) => self.orphans.add(id, event, now.boot),
+            Report::Orphaned(event) => self.orphaned(now, id, event),
             Report::Unseen => self.audit_one(id),
             Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx)),
             Report::Over => self.over(now, id),
@@ -476,6 +485,7 @@ impl Registry {
     fn remove(&mut self, now: Now, id: BindingId) {
         self.give_permit_back(now, id);
         self.doubt_no_more(id);
+        self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         let Some(binding) = self.bindings.remove(id) else { return };
         self.unwritten.remove(&id);

@@ -60,6 +60,9 @@ impl Registry {
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
         self.audit_all();
+        let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
+        awaited.into_iter().for_each(|id| self.await_interface(now, id));
+        self.seek_all();
         adoptees.into_iter().for_each(|adoptee| self.adopt(now, adoptee));
     }
 

@@ -51,7 +51,8 @@ impl Registry {
             | Outcome::Inspected(Ok(_))
             | Outcome::Applied { .. }
             | Outcome::Prepared { .. }
-            | Outcome::Surveyed(_) => None,
+            | Outcome::Surveyed(_)
+            | Outcome::Sought(_) => None,
         };
         let Some(check) = self.status.get_mut(&id) else { return };
         check.faults.extend(fault);

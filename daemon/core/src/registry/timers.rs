@@ -21,6 +21,8 @@ pub(super) enum Key {
     Carrier,
     /// The next link that went is taken for one without a DEL.
     Orphans,
+    /// All namespaces are looked through for an interface that has not come.
+    Seek,
 }
 
 /// The deadlines of the registry.

@@ -93,7 +93,9 @@ impl Registry {
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
                 self.interfaces.has_news((cookie, ifindex));
                 self.has_ethernet(now, (cookie, ifindex), mac);
+                self.seen_inside((cookie, ifindex), mac);
             }
+            KernelEvent::Appeared { number, mac } => self.appeared(mac, Some(number)),
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.with_address(cookie, ifindex, address) {
@@ -113,6 +115,7 @@ impl Registry {
                 self.audit.missed = Some(now.boot);
                 self.audit_all();
                 self.look_for_carrier();
+                self.seek_all();
             }
         }
     }
@@ -171,6 +174,18 @@ impl Registry {
     pub(super) fn audit_new(&mut self, id: BindingId, began: Instant) {
         if self.audit.missed.is_some_and(|at| at >= began) {
             self.audit_one(id);
+        }
+    }
+
+    /// Looks at the former link of a binding no more.
+    pub(super) fn audit_no_more(&mut self, id: BindingId) {
+        self.audit.waiting.retain(|waiting| *waiting != id);
+        self.audit.failures.remove(&id);
+        self.timers.set(Key::Audit(id), None);
+        self.doubt_no_more(id);
+        if self.audit.under_way.remove(&id).is_some() {
+            self.out.forget_all(|waiter| *waiter == Waiter::Audit(id));
+            self.audit_next();
         }
     }
 
@@ -272,7 +287,8 @@ impl Registry {
             | Outcome::Sent(_)
             | Outcome::Applied { .. }
             | Outcome::Prepared { .. }
-            | Outcome::Surveyed(_) => {}
+            | Outcome::Surveyed(_)
+            | Outcome::Sought(_) => {}
         }
         self.audit_next();
     }

@@ -207,6 +207,21 @@ impl Common {
         }
     }
 
+    /// Watches the leased address from the binding's next link on, where it begins anew. A lease that waits for its probes waits for
+    /// the rest of them.
+    pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>, cx: &mut Cx<'_>) {
+        if self.is_probing() {
+            let Some(guard) = &mut self.guard else { return };
+            guard.exchange.close(cx);
+            guard.way = Way::Own { at: cx.now.boot };
+            return;
+        }
+        self.close_guard(cx);
+        if let Some(address) = leased.filter(|_| !self.is_on_host()) {
+            self.guard_lease(address, false, cx);
+        }
+    }
+
     /// Probes for an address that is not used before that is over, which `waits`. To be followed by a watch.
     pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
         self.close_guard(cx);

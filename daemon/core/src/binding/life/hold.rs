@@ -2,6 +2,7 @@
 
 mod carry;
 mod leavings;
+mod moves;
 mod presence;
 mod turns;
 
@@ -455,11 +456,16 @@ impl Living for Hold {
     }
 
     fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        tracing::info!(attachment = %common.attachment, %cause, "link gone, giving the lease back");
+        let stays = common.attachment.is_found_later();
+        let what = if stays { "waiting for the lease's release" } else { "giving the lease back" };
+        tracing::info!(attachment = %common.attachment, %cause, "link gone, {what}");
         let lease = self.client.lease().unwrap_or(&self.last);
         let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
         cx.out.report(common.id, Report::Orphaned(Box::new(event)));
-        Break(self.give_back(common, Leave::LinkGone, cx))
+        match stays {
+            true => self.move_back(common, cx),
+            false => Break(self.give_back(common, Leave::LinkGone, cx)),
+        }
     }
 
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {

@@ -17,6 +17,7 @@ mod late_addresses;
 mod leaks;
 mod loss;
 mod memory;
+mod moves;
 mod mtu;
 mod on_host;
 mod races;

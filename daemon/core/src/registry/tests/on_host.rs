@@ -26,10 +26,6 @@ impl Rig {
         add.lan = Lan::Link { parent: "br0".into(), vlan };
         self.request(Call::Add(add))
     }
-
-    fn sends(&mut self, kind: u8) -> usize {
-        self.sent.iter().filter(|(sent, _)| *sent == kind).count()
-    }
 }
 
 /// A rig that would not have its links changed.

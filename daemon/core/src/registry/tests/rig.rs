@@ -3,7 +3,9 @@
 //! twice panics.
 
 mod server;
+mod values;
 
+pub(super) use self::values::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -20,7 +22,9 @@ use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
-use crate::link::{ByName, Hears, KernelEvent, Link, LinkView, Place, Sockets, Step, Target};
+use crate::link::{
+    ByName, Hears, KernelEvent, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
+};
 use crate::record::{Change, Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
@@ -111,6 +115,14 @@ pub(super) struct Rig {
     /// Changes of known links are held back before their first step.
     pub(super) hold_changes: bool,
     pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
+    /// Where the interfaces are that are looked for, by the cookies of their namespaces.
+    pub(super) inside: BTreeMap<Mac, u64>,
+    /// Some namespaces cannot be looked through.
+    pub(super) sees_part: bool,
+    /// The searches so far, by the number of the namespace.
+    pub(super) seeks: Vec<Option<i32>>,
+    pub(super) hold_seeks: bool,
+    pub(super) held_seeks: VecDeque<(OpId, Outcome)>,
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
@@ -180,6 +192,11 @@ impl Rig {
             mask: [255, 0],
             hold_changes: false,
             changes: VecDeque::new(),
+            inside: BTreeMap::new(),
+            sees_part: false,
+            seeks: Vec::new(),
+            hold_seeks: false,
+            held_seeks: VecDeque::new(),
             hold_looks: false,
             looks: VecDeque::new(),
             live: (1..10).collect(),
@@ -303,6 +320,15 @@ impl Rig {
             _ => Ok(self.view(99)),
         }
     }
+    fn search(&self, sought: Vec<Sought>) -> Outcome {
+        let find = |sought: Sought| {
+            let n = *self.inside.get(&sought.mac)?;
+            let view = LinkView { mac: sought.mac, ..self.view(n) };
+            Some(Sighting { sought, netns: format!("/ns/{n}").into(), view })
+        };
+        let found = sought.into_iter().filter_map(find).collect();
+        Outcome::Sought(Ok(Sightings { found, seen: self.live.len(), whole: !self.sees_part }))
+    }
     pub(super) fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
         let (taken, fault) = match self.faults.pop_front() {
             Some((taken, cause)) => (taken.min(steps.len()), Some(cause)),
@@ -405,6 +431,14 @@ impl Rig {
                     self.surveys += 1;
                     if let Some(survey) = self.survey.clone() {
                         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Surveyed(survey) });
+                    }
+                }
+                Effect::Seek { op, sought, number } => {
+                    self.seeks.push(number);
+                    let outcome = self.search(sought);
+                    match self.hold_seeks {
+                        true => self.held_seeks.push_back((op, outcome)),
+                        false => self.reg.handle(self.now(), Input::Done { op, outcome }),
                     }
                 }
                 Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
@@ -518,6 +552,11 @@ impl Rig {
         self.stored.values().next().unwrap()
     }
 
+    /// Returns how many messages of this kind were sent.
+    pub(super) fn sends(&self, kind: u8) -> usize {
+        self.sent.iter().filter(|(sent, _)| *sent == kind).count()
+    }
+
     /// Returns when the only lease is renewed.
     pub(super) fn t1(&self) -> f64 {
         self.only_record().lease.t1().unwrap().since_boot().as_secs_f64()
@@ -535,40 +574,5 @@ impl Rig {
         let id = self.request(Call::List);
         let Some(Answer::Bindings { rows, .. }) = self.answers.remove(&id) else { panic!() };
         rows
-    }
-}
-
-/// Returns what the tests call an attachment by.
-pub(super) fn container(attachment: &Attachment) -> String {
-    attachment.container().expect("CNI's").to_owned()
-}
-
-pub(super) fn attachment(who: &str) -> Attachment {
-    Attachment::cni("lan", who, "eth0")
-}
-
-pub(super) fn record(who: &str, boot: &str, at: f64) -> Record {
-    let seconds = Duration::from_secs;
-    Record {
-        attachment: attachment(who),
-        identity: Identity {
-            lan: Lan::Link { parent: "br0".into(), vlan: 0 },
-            client_id: ClientId::new(b"\0id".to_vec()).unwrap(),
-            chaddr: Mac([2, 0, 0, 0, 1, 1]),
-        },
-        profile: Profile::default(),
-        link: Link::InNetns { path: "/ns/1".into(), cookie: Cookie(1), ifindex: 2, mac: Mac([2, 0, 0, 0, 1, 1]) },
-        lease: Lease {
-            server: SERVER,
-            server_mac: SERVER_MAC,
-            times: Some(Times { t1: seconds(20000), t2: seconds(30000), end: seconds(40000) }),
-            ..Lease::unknown("192.0.2.50/24".parse().unwrap(), Instant::from_boot(Duration::from_secs_f64(at)))
-        },
-        state: RecordState::Bound,
-        boot: BootId(boot.into()),
-        since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
-        kept: None,
-        former: None,
-        taken_off: false,
     }
 }

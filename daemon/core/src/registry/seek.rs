@@ -1,0 +1,186 @@
+//! Finding the interfaces of an engine that does not say where it puts them: Docker asks for an address before there is an
+//! interface, and never names its namespace.
+//!
+//! The binding lives on the LAN's link until then. The kernel tells when a link with its Ethernet address is seen in a namespace
+//! that is not known here; that one is looked through. What was missed a look through all namespaces finds: at the start, after
+//! lost messages, and some time after the lease was given.
+//!
+//! An interface that never comes is one that its engine gave up without a word: it was killed at that moment. Its lease goes
+//! back, but only where each namespace that there is was looked through.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::binding::{Binding, Leave};
+use crate::effect::{Outcome, Why};
+use crate::event::EventKind;
+use crate::interface::At;
+use crate::link::{Sighting, Sightings, Sought};
+use crate::record::BindingId;
+use crate::time::{Instant, Now};
+use crate::wire::Mac;
+
+/// When all namespaces are looked through for an interface of which the kernel has not told: soon, and before it is given up.
+const LOOKS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(300)];
+
+/// What is looked for, and how far that is.
+#[derive(Debug, Default)]
+pub(super) struct Seeking {
+    /// The searches under way, by the Ethernet address; `None`: the one for all.
+    searches: BTreeMap<Option<Mac>, Search>,
+    /// The bindings whose interface has not been seen yet.
+    awaited: BTreeMap<BindingId, Awaited>,
+}
+
+/// A search under way.
+#[derive(Debug, Default)]
+struct Search {
+    /// It is repeated, in the namespace of this number or in all: there was news meanwhile.
+    again: Option<Option<i32>>,
+    /// The bindings that are given up if it does not find their interface.
+    last_for: BTreeSet<BindingId>,
+}
+
+/// An interface that has not been seen yet.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    /// When it is looked for in all namespaces.
+    next: Instant,
+    /// How often that was done.
+    looks: usize,
+    /// The next search through all is its last.
+    is_last: bool,
+}
+
+impl Seeking {
+    /// Returns how many searches are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.searches.len()
+    }
+
+    /// Returns how many interfaces have not been seen yet.
+    pub(super) fn awaited(&self) -> usize {
+        self.awaited.len()
+    }
+}
+
+impl Registry {
+    /// Waits for the interface of a binding that lives on the LAN's link, if it is looked for.
+    pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
+        if self.bindings.get(id).is_some_and(|binding| binding.sought().is_some()) {
+            let awaited = Awaited { next: now.boot + LOOKS[0], looks: 0, is_last: false };
+            self.seeking.awaited.insert(id, awaited);
+            self.time_seeking();
+        }
+    }
+
+    /// Waits for a binding's interface no longer.
+    pub(super) fn await_interface_no_more(&mut self, id: BindingId) {
+        if self.seeking.awaited.remove(&id).is_some() {
+            self.time_seeking();
+        }
+    }
+
+    fn time_seeking(&mut self) {
+        let next = self.seeking.awaited.values().map(|awaited| awaited.next).min();
+        self.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
+    }
+
+    /// Looks through all namespaces for what should have come by now.
+    pub(super) fn seek_on_clock(&mut self, now: Now) {
+        for awaited in self.seeking.awaited.values_mut().filter(|awaited| now.boot >= awaited.next) {
+            awaited.looks += 1;
+            awaited.is_last = awaited.looks >= LOOKS.len();
+            awaited.next = now.boot + LOOKS[LOOKS.len() - 1];
+        }
+        self.time_seeking();
+        self.seek(None, None);
+    }
+
+    /// A link with this Ethernet address was seen in a namespace of this number, or one that is known here.
+    pub(super) fn appeared(&mut self, mac: Mac, number: Option<i32>) {
+        if self.bindings.sought_by(mac).next().is_some() {
+            self.seek(Some(mac), number);
+        }
+    }
+
+    /// Looks for all interfaces that are sought.
+    pub(super) fn seek_all(&mut self) {
+        self.seek(None, None);
+    }
+
+    /// Looks for the interfaces with this Ethernet address, or for all, in the namespace of this number, or in all.
+    fn seek(&mut self, mac: Option<Mac>, number: Option<i32>) {
+        if let Some(search) = self.seeking.searches.get_mut(&mac) {
+            // Numbers of two namespaces: both are among all.
+            let both = search.again.is_some_and(|other| other != number);
+            search.again = Some(number.filter(|_| !both));
+            return;
+        }
+        let wanted = |binding: &Binding| Some(Sought { mac: binding.sought()?, lan: binding.identity.lan.clone() });
+        let sought: BTreeSet<Sought> = match mac {
+            Some(mac) => self.bindings.sought_by(mac).filter_map(wanted).collect(),
+            None => self.bindings.sought().filter_map(wanted).collect(),
+        };
+        if sought.is_empty() {
+            return;
+        }
+        let mut last_for = BTreeSet::new();
+        if mac.is_none() {
+            let last = |awaited: &mut Awaited| std::mem::take(&mut awaited.is_last);
+            last_for.extend(self.seeking.awaited.iter_mut().filter_map(|(id, awaited)| last(awaited).then_some(*id)));
+        }
+        self.seeking.searches.insert(mac, Search { again: None, last_for });
+        self.out.seek(mac, sought.into_iter().collect(), number);
+    }
+
+    /// Goes on after a search.
+    pub(super) fn sought(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
+        let Some(Search { again, last_for }) = self.seeking.searches.remove(&by) else { return };
+        let Outcome::Sought(result) = outcome else { return };
+        let whole = matches!(&result, Ok(Sightings { whole: true, .. }));
+        match result {
+            Ok(Sightings { found, .. }) => {
+                found.into_iter().for_each(|sighting| self.found_inside(now, sighting));
+            }
+            Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
+        }
+        last_for.into_iter().filter(|_| whole).for_each(|id| self.give_up(now, id));
+        if let Some(number) = again {
+            self.seek(by, number);
+        }
+    }
+
+    /// Moves the bindings that an interface was sought for onto it.
+    fn found_inside(&mut self, now: Now, sighting: Sighting) {
+        let Sighting { sought: Sought { mac, lan }, .. } = &sighting;
+        let of_lan = self.bindings.sought_by(*mac).filter(|binding| binding.identity.lan == *lan);
+        let Some(id) = of_lan.map(|binding| binding.id).min() else { return };
+        let (link, view) = (sighting.link(), sighting.view);
+        self.orphans.forget(id);
+        self.await_interface_no_more(id);
+        self.with(now, id, |binding, cx| binding.move_in(link, &view, cx));
+        self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
+    }
+
+    /// Gives back what was leased for an interface that has not come.
+    fn give_up(&mut self, now: Now, id: BindingId) {
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.sought().is_some()) else { return };
+        tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface came, giving the lease back");
+        self.await_interface_no_more(id);
+        self.with(now, id, |binding, cx| {
+            binding.note_lease(EventKind::OrphanFound, "no interface with its Ethernet address came", cx);
+            binding.give_back(Leave::LinkGone, cx);
+        });
+    }
+
+    /// A link of a namespace that is known here has this Ethernet address.
+    pub(super) fn seen_inside(&mut self, at: At, mac: Mac) {
+        let lives_there = |binding: &Binding| binding.link.in_netns() == Some(at);
+        if !self.bindings.sought_by(mac).any(lives_there) {
+            self.appeared(mac, None);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A binding of Docker's, which moves from the LAN's link onto its interface when that is found, and back when that goes.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::Failure;
+use crate::event::EventKind;
+use crate::identity::Lan;
+use crate::link::{KernelEvent, Link, Place, Step};
+use crate::wire::Mac;
+
+/// That of the interface that is looked for.
+const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 6, 6]);
+/// What the server gives, with the mask that it says.
+const LEASED: &str = "192.0.2.50/24";
+
+fn endpoint(mac: Mac) -> Attachment {
+    Attachment::Docker { pool: "lan".into(), endpoint: mac.to_string() }
+}
+
+impl Rig {
+    /// Asks for a lease for an endpoint with this Ethernet address.
+    fn add_endpoint(&mut self, mac: Mac, id: &str) -> u64 {
+        let mut add = self.call("a", 1, id);
+        add.attachment = endpoint(mac);
+        add.place = Place::Parent { ifname: "br0".into(), mac };
+        self.request(Call::Add(add))
+    }
+
+    fn release_endpoint(&mut self, mac: Mac) {
+        let del = self.request(Call::Del { attachment: endpoint(mac) });
+        assert_eq!(self.answers[&del], Answer::Deleted);
+    }
+
+    /// An interface with that address is put into a namespace; of one that is not known the kernel tells by a number.
+    fn put_inside(&mut self, netns: u64, mac: Mac) {
+        self.inside.insert(mac, netns);
+        self.input(Input::Kernel(KernelEvent::Appeared { number: netns as i32, mac }));
+    }
+
+    /// It goes from there.
+    fn take_out(&mut self, netns: u64, mac: Mac) {
+        self.inside.remove(&mac);
+        self.addresses.clear();
+        self.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
+    }
+
+    fn link(&mut self) -> Link {
+        let rows = self.rows();
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        rows[0].link.clone()
+    }
+
+    fn told(&self, kind: EventKind) -> usize {
+        self.events.iter().filter(|event| event.kind == kind).count()
+    }
+}
+
+fn inside(netns: u64) -> Link {
+    Link::InNetns { path: format!("/ns/{netns}").into(), cookie: Cookie(netns), ifindex: 2, mac: OWN }
+}
+
+/// A lease for an endpoint whose interface is not there.
+fn leased() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    let add = rig.add_endpoint(OWN, "a");
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    rig
+}
+
+/// The same, found in the first namespace with its address.
+fn moved_in() -> Rig {
+    let mut rig = leased();
+    rig.put_inside(1, OWN);
+    rig.configure(LEASED);
+    rig
+}
+
+#[test]
+fn a_lease_moves_onto_its_interface_when_the_kernel_tells_of_it() {
+    let mut rig = leased();
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 3, mac: OTHER }));
+    assert_eq!((rig.seeks.len(), rig.link().in_netns()), (0, None), "another's");
+    rig.sent.clear();
+    rig.put_inside(1, OWN);
+    assert_eq!((rig.seeks.clone(), rig.link()), (vec![Some(1)], inside(1)));
+    assert_eq!((rig.only_record().link.clone(), rig.sent.len()), (inside(1), 0));
+    rig.put_inside(1, OWN);
+    rig.run_until(1049.0);
+    assert_eq!(rig.seeks.len(), 1, "it is found");
+}
+
+#[test]
+fn inside_a_lease_is_renewed_by_unicast_from_its_own_address() {
+    let mut rig = moved_in();
+    let t1 = rig.t1();
+    rig.run_until(1020.0);
+    (rig.opened, rig.sent) = Default::default();
+    rig.server = Server::Silent;
+    rig.run_until(t1 + 0.1);
+    assert_eq!((rig.sent[0], rig.opened[0].clone()), ((3, Ipv4Addr::new(192, 0, 2, 50)), inside(1)));
+    assert_eq!(rig.open.values().next().unwrap().hold_port, Some(Ipv4Addr::new(192, 0, 2, 50)));
+}
+
+#[test]
+fn what_else_the_lease_gives_its_interface_is_put_on_there() {
+    let mut rig = Rig::new(8);
+    rig.options = vec![26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1];
+    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.add_endpoint(OWN, "a");
+    assert!(rig.steps.is_empty());
+    rig.put_inside(1, OWN);
+    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddAddress(_))), "{:?}", rig.steps);
+    rig.configure(LEASED);
+    rig.run_until(1040.0);
+    let routes: Vec<_> = rig.steps.iter().filter(|step| matches!(step, Step::AddRoute(_))).collect();
+    assert!(rig.steps.contains(&Step::Mtu(1400)), "{:?}", rig.steps);
+    assert!(matches!(routes[..], [Step::AddRoute(route)] if route.destination.to_string() == "198.51.100.0/24"));
+    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddAddress(_) | Step::RemoveAddress(_))));
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
+    let mut rig = moved_in();
+    for netns in [2, 3] {
+        rig.run_until(rig.at.as_secs_f64() + 15.0);
+        rig.take_out(netns - 1, OWN);
+        assert_eq!((rig.link().in_netns(), rig.sends(7)), (None, 0));
+        assert_eq!(rig.only_record().link.in_netns(), None);
+        rig.put_inside(netns, OWN);
+        assert_eq!(rig.link(), inside(netns));
+        rig.addresses = vec![LEASED.parse().unwrap()];
+        let added = KernelEvent::AddressAdded {
+            cookie: Cookie(netns),
+            ifindex: 2,
+            address: Ipv4Addr::new(192, 0, 2, 50).into(),
+        };
+        rig.input(Input::Kernel(added));
+    }
+    rig.lease = 1000;
+    rig.run_until(1200.0);
+    assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (1, 0, 0));
+}
+
+#[test]
+fn a_lease_whose_interface_went_for_good_goes_back_after_a_while_or_at_its_release() {
+    for released in [true, false] {
+        let mut rig = moved_in();
+        rig.lease = 10_000;
+        rig.run_until(rig.t1() + 1.0);
+        let left = rig.at.as_secs_f64();
+        rig.take_out(1, OWN);
+        if released {
+            rig.release_endpoint(OWN);
+        } else {
+            rig.run_until(left + 59.0);
+            assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+        }
+        rig.run_until(left + 62.0);
+        assert_eq!((rig.rows().len(), rig.sends(7), rig.stored.len()), (0, 1, 0));
+        assert_eq!(rig.told(EventKind::OrphanFound), usize::from(!released));
+        assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);
+    }
+}
+
+#[test]
+fn an_exchange_under_way_begins_anew_at_the_next_place() {
+    let mut rig = moved_in();
+    let t1 = rig.t1();
+    rig.server = Server::Silent;
+    rig.run_until(t1 + 0.1);
+    assert!(!rig.open.is_empty());
+    rig.take_out(1, OWN);
+    assert!(rig.open.is_empty(), "{:?}", rig.open);
+    rig.server = Server::Up;
+    rig.run_until(t1 + 40.0);
+    assert_eq!(rig.rows()[0].state, BOUND);
+    assert!(rig.t1() > t1);
+    assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);
+}
+
+#[test]
+fn a_change_or_look_of_the_previous_interface_says_nothing_of_the_next() {
+    let mut rig = Rig::new(8);
+    rig.options = vec![26, 2, 0x05, 0x78];
+    rig.add_endpoint(OWN, "a");
+    rig.hold_looks = true;
+    rig.put_inside(1, OWN);
+    rig.configure(LEASED);
+    assert!(!rig.looks.is_empty(), "the MTU is to be set");
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.take_out(1, OWN);
+    rig.put_inside(2, OWN);
+    rig.hold_looks = false;
+    rig.live.remove(&1);
+    while let Some((op, outcome)) = rig.looks.pop_front() {
+        let gone = LinkCause::NoLink("eth0".into());
+        let outcome = match outcome {
+            Outcome::Applied { .. } => Outcome::Applied { taken: 0, result: Err(gone) },
+            _ => Outcome::Inspected(Err(gone)),
+        };
+        rig.input(Input::Done { op, outcome });
+    }
+    assert_eq!(rig.link(), inside(2));
+    rig.configure(LEASED);
+    rig.run_until(1030.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+}
+
+#[test]
+fn an_interface_whose_coming_was_missed_is_found_by_a_search() {
+    for how in ["later", "lost messages", "a restart"] {
+        let mut rig = leased();
+        rig.inside.insert(OWN, 1);
+        rig.run_until(1001.0);
+        match how {
+            "later" => _ = rig.run_until(1010.1),
+            "a restart" => rig.restart(),
+            _ => rig.input(Input::Kernel(KernelEvent::Missed)),
+        }
+        assert_eq!((rig.link(), rig.seeks.clone()), (inside(1), vec![None]), "{how}");
+    }
+}
+
+#[test]
+fn news_during_a_search_have_it_repeated() {
+    let mut rig = leased();
+    rig.hold_seeks = true;
+    rig.put_inside(7, OTHER);
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.inside.insert(OWN, 1);
+    for (second, asks) in [(1, Some(1)), (2, None)] {
+        rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        rig.input(Input::Kernel(KernelEvent::Appeared { number: second, mac: OWN }));
+        let (op, _) = rig.held_seeks.pop_front().unwrap();
+        rig.input(Input::Done { op, outcome: Outcome::Sought(Err(LinkCause::TimedOut)) });
+        assert_eq!((rig.held_seeks.len(), rig.seeks.last().copied().unwrap()), (1, asks));
+    }
+    let (op, outcome) = rig.held_seeks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    assert_eq!((rig.link(), rig.held_seeks.len()), (inside(1), 0));
+}
+
+#[test]
+fn an_interface_that_never_came_is_given_up_only_where_everything_was_seen() {
+    let mut rig = leased();
+    rig.lease = 10_000;
+    rig.sees_part = true;
+    rig.run_until(1999.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "it may be where nobody looks");
+    assert!(rig.seeks.len() < 8, "{:?}", rig.seeks);
+    rig.sees_part = false;
+    rig.run_until(2400.0);
+    assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (0, 1, 1));
+    assert!(rig.reg.poll_timeout().is_none());
+}
+
+#[test]
+fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
+    let mut rig = leased();
+    let next = rig.add_endpoint(OTHER, "a");
+    let Answer::Leased { lease, .. } = &rig.answers[&next] else { panic!("{:?}", rig.answers[&next]) };
+    assert_eq!((lease.address.to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "asked for by INIT-REBOOT");
+    let rows = rig.rows();
+    assert_eq!((rows.len(), rows[0].attachment.clone()), (1, endpoint(OTHER)));
+    assert_eq!((rig.sends(7), rig.stored.len()), (0, 1));
+}
+
+#[test]
+fn an_identity_whose_interface_is_there_stays_its_holders() {
+    let mut rig = moved_in();
+    let next = rig.add_endpoint(OTHER, "a");
+    let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&next] else { panic!("{:?}", rig.answers[&next]) };
+    assert_eq!(*holder, endpoint(OWN));
+    assert_eq!((rig.link(), rig.sends(7)), (inside(1), 0));
+}
+
+#[test]
+fn of_two_lans_each_endpoint_finds_its_own_interface() {
+    let mut rig = leased();
+    let mut add = rig.call("a", 1, "b");
+    add.attachment = Attachment::Docker { pool: "other".into(), endpoint: OWN.to_string() };
+    add.place = Place::Parent { ifname: "br1".into(), mac: OWN };
+    add.lan = Lan::Link { parent: "br1".into(), vlan: 0 };
+    let add = rig.request(Call::Add(add));
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    rig.hold_seeks = true;
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.inside.insert(OWN, 1);
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    let (op, _) = rig.held_seeks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome: Outcome::Sought(Err(LinkCause::TimedOut)) });
+    let Some((op, Outcome::Sought(Ok(mut all)))) = rig.held_seeks.pop_front() else { panic!() };
+    all.found.retain(|sighting| sighting.sought.lan.parent() == Some("br1"));
+    rig.input(Input::Done { op, outcome: Outcome::Sought(Ok(all)) });
+    let places: Vec<_> =
+        rig.rows().iter().map(|row| (row.identity.lan.clone(), row.link.in_netns().is_some())).collect();
+    let br = |parent: &str| Lan::Link { parent: parent.into(), vlan: 0 };
+    assert_eq!(places, [(br("br0"), false), (br("br1"), true)]);
+}
