@@ -226,7 +226,12 @@ impl Driver {
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
         let (events, net_events) = unbounded_channel();
-        let config = NetConfig { host_prefix: settings.host_prefix.clone(), workers: WORKERS, sockets: shares.sockets };
+        let config = NetConfig {
+            host_prefix: settings.host_prefix.clone(),
+            docker_netns: None,
+            workers: WORKERS,
+            sockets: shares.sockets,
+        };
         let net = Net::start(config, events)?;
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let (doors, door_events) = Doors::new(site(settings), store.journal(), shares.callers);
@@ -445,6 +450,7 @@ impl Driver {
                 Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
                 Effect::Prepare { op, at, exchange, chaddr } => self.net.prepare(op, at, exchange, chaddr),
                 Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
+                Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
                 Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
                 Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
                 Effect::Close { exchange } => self.net.close(exchange),

@@ -14,7 +14,9 @@ use leasehold_core::effect::{
 };
 use leasehold_core::grant::Grant;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
-use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Target};
+use leasehold_core::link::{
+    ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sighting, Sightings, Sought, Target,
+};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::silence::Survey;
@@ -57,6 +59,7 @@ enum Doing {
     Prepare(Target, ExchangeId),
     Send,
     Survey,
+    Seek(Vec<Sought>),
 }
 
 struct Life<'a> {
@@ -190,6 +193,7 @@ impl<'a> Life<'a> {
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
                 }
                 Effect::Publish { .. } => {}
+                Effect::Seek { op, sought, .. } => self.doing.push_back((op, Doing::Seek(sought))),
                 Effect::Survey { op, .. } => self.doing.push_back((op, Doing::Survey)),
                 Effect::Reply { id, answer } => {
                     assert!(self.unanswered.remove(&id), "{id:?} is told, though nobody waits: {answer:?}");
@@ -237,9 +241,23 @@ impl<'a> Life<'a> {
                 Outcome::Prepared { result: self.doubtful_view(&target), exchange: None }
             }
             (Doing::Send, well) => Outcome::Sent(if well { Ok(()) } else { Err(self.link_cause()) }),
+            (Doing::Seek(sought), true) => Outcome::Sought(Ok(self.sightings(sought))),
+            (Doing::Seek(_), false) => Outcome::Sought(Err(self.link_cause())),
             (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
         };
         self.input(Input::Done { op, outcome });
+    }
+
+    /// What is sought, or some of it, wherever.
+    fn sightings(&mut self, mut sought: Vec<Sought>) -> Sightings {
+        sought.retain(|_| self.script.flag());
+        let found = sought.into_iter().map(|sought| {
+            let netns = netns(self.script.u8());
+            let view =
+                view(&Target::Named(ByName { netns: netns.clone(), ifname: "eth0".to_owned(), host_too: false }));
+            Sighting { view: LinkView { mac: sought.mac, ..view }, sought, netns }
+        });
+        Sightings { found: found.collect(), seen: 1, whole: self.script.flag() }
     }
 
     /// Everything under way ends well, and all answers arrive.

@@ -295,7 +295,9 @@ impl Watch {
                 self.exchanges.insert(*exchange, false);
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
-            Effect::Inspect { op, .. } | Effect::Survey { op, .. } => self.begin(*op, Under::Inspect),
+            Effect::Inspect { op, .. } | Effect::Survey { op, .. } | Effect::Seek { op, .. } => {
+                self.begin(*op, Under::Inspect)
+            }
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Prepare { op, at, .. } => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
             Effect::Send { op, exchange, frame } => {

@@ -6,6 +6,7 @@
 //!   [`steps`] change them.
 //! * [`opened`] holds the sockets of an exchange: one for [`packet`]s, with a [`filter`], sometimes on a [`port`] made for
 //!   it. [`exchange`] sends what its [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
+//! * [`seek`] looks for interfaces in the namespaces of an engine that does not say where it puts them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`]
 //!   hears when the path to one goes, and [`process`] when the process does by which one is known.
@@ -29,6 +30,7 @@ mod process;
 mod ready;
 mod reaper;
 mod registrar;
+mod seek;
 mod steps;
 mod survey;
 mod watch;
@@ -47,7 +49,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -85,6 +87,8 @@ const SWEEP: usize = 64;
 pub(crate) struct NetConfig {
     /// Where the host's root directory is: `/` unless the daemon runs in a container.
     pub(crate) host_prefix: PathBuf,
+    /// Where an engine keeps its namespaces that does not say where it puts interfaces: Docker's, if that is served.
+    pub(crate) docker_netns: Option<PathBuf>,
     /// Threads that work in namespaces.
     pub(crate) workers: usize,
     /// The most sockets that exchanges may have open together; further exchanges wait for others to close.
@@ -212,6 +216,7 @@ pub(crate) struct Net {
     runtime: Handle,
     pool: Pool,
     events: UnboundedSender<NetEvent>,
+    docker_netns: Option<PathBuf>,
     exchanges: HashMap<ExchangeId, Sender>,
     into: Arc<Mutex<Receiver>>,
     sockets: Arc<Semaphore>,
@@ -225,7 +230,7 @@ impl Net {
     /// Must be called inside a runtime with I/O and time; what happens is sent to `events`. That channel needs no
     /// bound: the caller limits operations, and frames and news each have a limited number of places there.
     pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetEvent>) -> Result<Self, NetError> {
-        let registrar = Registrar::open().map_err(NetError::Watch)?;
+        let registrar = Registrar::open(config.docker_netns.is_some()).map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;
         let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper).map_err(NetError::OwnNamespace)?;
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
@@ -239,7 +244,8 @@ impl Net {
         });
         let into = Arc::new(Mutex::new(Receiver::new()));
         let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
-        Ok(Self { runtime, pool, events, exchanges: HashMap::new(), into, sockets, sweep_at: SWEEP, watch })
+        let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
+        Ok(Self { runtime, pool, events, docker_netns, exchanges, into, sockets, sweep_at: SWEEP, watch })
     }
 
     /// Opens the sockets of an exchange.
@@ -306,6 +312,15 @@ impl Net {
     pub(crate) fn survey(&mut self, op: OpId, link: Link, lan_parent: Option<String>) {
         let look = self.pool.run(move |worker| survey::look(worker, link, lan_parent));
         self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
+    }
+
+    /// Looks for interfaces in Docker's namespaces, in the one of that number or in all.
+    pub(crate) fn seek(&mut self, op: OpId, sought: Vec<Sought>, number: Option<i32>) {
+        let Some(directory) = self.docker_netns.clone() else {
+            return self.answer(op, future::ready(Outcome::Sought(Ok(Sightings::default()))));
+        };
+        let look = self.pool.run(move |worker| seek::look(worker, &directory, &sought, number));
+        self.answer(op, async move { Outcome::Sought(look.await.flatten()) });
     }
 
     /// Sends a frame. One that the link cannot take within 50 ms is lost; the outcome is reported if an `op` was given.

@@ -10,7 +10,7 @@
 mod answer;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
@@ -28,7 +28,7 @@ use nix::sys::socket::GetSockOpt;
 use nix::sys::stat::Mode;
 use nix::{getsockopt_impl, libc, sockopt_impl};
 
-pub(super) use self::answer::{AddressAnswer, LinkAnswer};
+pub(super) use self::answer::{AddressAnswer, LinkAnswer, nsid_in};
 
 /// Longer than any datagram from the kernel. It fills at most 32 KiB of a dump at a time, but a single link may have up
 /// to 64 KiB of alternative names, which whoever administers a container's network can give it.
@@ -117,6 +117,33 @@ impl Netlink {
         !matches!(asked, Err(NetlinkError::Kernel { errno: libc::ENOENT, .. }))
     }
 
+    /// Returns the number that the socket's namespace has for the one whose file is `ns`, if it has one.
+    pub(super) fn number_of<F: AsFd>(&mut self, ns: &F) -> Result<Option<i32>, NetlinkError> {
+        let mut request = NsidMessage::default();
+        request.attributes.push(NsidAttribute::Fd(ns.as_fd().as_raw_fd().cast_unsigned()));
+        let mut number = None;
+        self.request(RouteNetlinkMessage::GetNsId(request), 0, |kind, payload| {
+            if kind == libc::RTM_NEWNSID {
+                number = nsid_in(payload).filter(|number| *number >= 0);
+            }
+            Ok(())
+        })?;
+        Ok(number)
+    }
+
+    /// Lists the links on a wire.
+    pub(super) fn wired(&mut self) -> Result<Vec<LinkAnswer>, NetlinkError> {
+        let mut links = Vec::new();
+        self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
+            if kind == libc::RTM_NEWLINK {
+                let link = LinkAnswer::read(payload)?;
+                links.extend((link.kind == libc::ARPHRD_ETHER && !link.dummy).then_some(link));
+            }
+            Ok(())
+        })?;
+        Ok(links)
+    }
+
     /// Looks at a link and its addresses.
     pub(super) fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
         let (link, mac) = self.ethernet(which)?;
@@ -175,7 +202,8 @@ impl Netlink {
         })
     }
 
-    fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
+    /// Looks at a link alone.
+    pub(super) fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         let mut request = LinkMessage::default();
         match which {
             Which::Index(index) => request.header.index = index,

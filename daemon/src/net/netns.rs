@@ -4,13 +4,16 @@
 //! needs, and comes back before it reports. Nothing is kept of the namespace but its cookie: neither its file nor,
 //! beyond the work, a socket or a thread in it, so that it can die when its container does.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold_core::link::{ByName, Cookie, Hears, Link, LinkCause, LinkView, Sockets, Step, Target, directory_of};
 use leasehold_core::wire::Mac;
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -19,7 +22,7 @@ use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 use tracing::{debug, error};
 
 use super::failed;
-use super::netlink::{Netlink, Which, cookie_of, own_ns};
+use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
 use super::port::{Place, Port};
 use super::process::Process;
@@ -238,6 +241,49 @@ impl Worker {
             let opened = Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want));
             Ok((view, opened.ok().map(|opened| Opened { process: Process::of(&at.netns, ns), ..opened })))
         })
+    }
+
+    /// Lists the files of a directory of namespaces.
+    pub(super) fn list(&self, directory: &Path) -> Result<Vec<PathBuf>, LinkCause> {
+        let unread = |errno: Errno| failed("list the directory of network namespaces", &errno.into());
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let opened = self.host.open_with(directory, flags).map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR => LinkCause::NoDirectory(directory.to_owned()),
+            errno => unread(errno),
+        })?;
+        let entries = Dir::from_fd(opened).map_err(unread)?.into_iter().collect::<nix::Result<Vec<_>>>();
+        let names = entries
+            .map_err(unread)?
+            .into_iter()
+            .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
+        Ok(names.filter(|name| name != "." && name != "..").map(|name| directory.join(name)).collect())
+    }
+
+    /// Returns the number that the host's namespace has for the one at `path`, if it has one.
+    pub(super) fn number_of(&mut self, path: &Path) -> Result<Option<i32>, LinkCause> {
+        let ns = self.host.open(path)?;
+        let number = self.here()?.number_of(&ns);
+        number.map_err(|error| LinkCause::refused("ask for the namespace's number", error))
+    }
+
+    /// Lists the links on a wire that are in the namespace at `path`.
+    pub(super) fn wired(&mut self, path: &Path) -> Result<Vec<LinkAnswer>, LinkCause> {
+        let host = Arc::clone(&self.host);
+        self.within(path, |_| {
+            let mut netlink = Netlink::open().map_err(unopened)?;
+            check(&host, &netlink, path, Expected::NotHost)?;
+            netlink.wired().map_err(|error| LinkCause::refused("list the links", error))
+        })
+    }
+
+    /// Looks at a link of the host alone.
+    pub(super) fn host_link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
+        self.here()?.link(which)
+    }
+
+    /// Looks at a link by its index in the namespace at `path`, which the watch hears from then on.
+    pub(super) fn look_within(&mut self, path: &Path, ifindex: u32) -> Result<LinkView, LinkCause> {
+        self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| true)
     }
 
     /// Finds out whether a namespace is alive: whether it still has its number, or the path leads to it.

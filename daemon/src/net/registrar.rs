@@ -37,6 +37,8 @@ pub(super) struct Registrar {
     /// The socket's address, which answers to our questions carry.
     pub(super) port: u32,
     pub(super) paths: Paths,
+    /// Whether links are told of that are in namespaces of which nothing is known.
+    pub(super) tells_of_strangers: bool,
     book: Mutex<Book>,
 }
 
@@ -78,7 +80,7 @@ struct Asked {
 
 impl Registrar {
     /// Opens the watching socket in the calling thread's namespace.
-    pub(super) fn open() -> io::Result<Arc<Self>> {
+    pub(super) fn open(tells_of_strangers: bool) -> io::Result<Arc<Self>> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         if let Err(error) = sockopt::RcvBufForce.set(&socket, &RECEIVE_BUFFER) {
@@ -91,7 +93,8 @@ impl Registrar {
         for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_NSID] {
             socket.add_membership(group)?;
         }
-        Ok(Arc::new(Self { socket: Arc::new(socket), port, paths: Paths::new()?, book: Mutex::default() }))
+        let (socket, paths, book) = (Arc::new(socket), Paths::new()?, Mutex::default());
+        Ok(Arc::new(Self { socket, port, paths, tells_of_strangers, book }))
     }
 
     /// Makes the watch report on the namespace whose file is `ns`, from the calling thread's next step on.

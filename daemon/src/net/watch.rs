@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use leasehold_core::link::{Cookie, KernelEvent};
-use netlink_packet_core::{NLMSG_ERROR, NetlinkBuffer, NlasIterator};
+use netlink_packet_core::{NLMSG_ERROR, NetlinkBuffer};
 use netlink_packet_route::AddressFamily;
 use netlink_sys::Socket;
 use nix::errno::Errno;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, trace, warn};
 
-use super::netlink::{AddressAnswer, LONGEST, LinkAnswer, Messages};
+use super::netlink::{AddressAnswer, LONGEST, LinkAnswer, Messages, nsid_in};
 use super::netns::Found;
 use super::paths::Heard;
 use super::pool::Pool;
@@ -39,7 +39,6 @@ const NEWS: u32 = 3;
 const UNTAKEN: usize = 1024;
 /// Several times what the socket holds.
 const MOST_DEAF: usize = 100_000;
-const NETNSA_NSID: u16 = 1;
 
 /// The loop's end of the watch.
 pub(super) struct Watch {
@@ -221,10 +220,13 @@ impl Teller {
             NLMSG_ERROR if message.port_number() == self.registrar.port => self.refused(message, room),
             libc::RTM_DELNSID => nsid_in(payload).into_iter().for_each(|nsid| self.doubt(nsid)),
             kind @ (libc::RTM_NEWLINK | libc::RTM_DELLINK) => {
-                if let Some(cookie) = self.registrar.book().cookie(from)
+                let cookie = self.registrar.book().cookie(from);
+                let stranger = from.filter(|_| cookie.is_none() && self.registrar.tells_of_strangers);
+                if (cookie.is_some() || stranger.is_some())
                     && let Ok(link) = LinkAnswer::read(payload)
                 {
-                    self.link(kind, cookie, &link, room);
+                    cookie.into_iter().for_each(|cookie| self.link(kind, cookie, &link, room));
+                    stranger.into_iter().for_each(|number| self.appeared(kind, number, &link, room));
                 }
             }
             kind @ (libc::RTM_NEWADDR | libc::RTM_DELADDR) => {
@@ -259,6 +261,13 @@ impl Teller {
             _ => KernelEvent::LinkGone { cookie, ifindex },
         };
         self.tell(event, room);
+    }
+
+    /// Reports a link of a namespace that is not watched.
+    fn appeared(&self, kind: u16, number: i32, link: &LinkAnswer, room: &mut Room) {
+        if let (libc::RTM_NEWLINK, AddressFamily::Unspec, Some(mac)) = (kind, link.family, link.mac) {
+            self.tell(KernelEvent::Appeared { number, mac }, room);
+        }
     }
 
     fn answered(&self, token: u32, nsid: Option<i32>, room: &mut Room) {
@@ -319,11 +328,4 @@ impl Teller {
         self.registrar.book().forget();
         self.tell(KernelEvent::Missed, room);
     }
-}
-
-pub(super) fn nsid_in(payload: &[u8]) -> Option<i32> {
-    const HEADER: usize = 4;
-    let attributes = NlasIterator::new(payload.get(HEADER..)?);
-    let found = attributes.flatten().find(|attribute| attribute.kind() == NETNSA_NSID)?;
-    found.value().try_into().ok().map(i32::from_ne_bytes)
 }

@@ -348,7 +348,7 @@ impl World {
             | KernelEvent::Ethernet { cookie, ifindex, .. }
             | KernelEvent::AddressAdded { cookie, ifindex, .. }
             | KernelEvent::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
-            KernelEvent::Missed => (HOST, None),
+            KernelEvent::Appeared { .. } | KernelEvent::Missed => (HOST, None),
         };
         if let KernelEvent::NetnsDied { cookie } = &event {
             self.pinned.remove(&cookie.0);
@@ -433,7 +433,7 @@ fn kind_of(effect: &Effect) -> EffectKind {
     match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
-        Effect::Inspect { .. } | Effect::Survey { .. } => EffectKind::Inspect,
+        Effect::Inspect { .. } | Effect::Survey { .. } | Effect::Seek { .. } => EffectKind::Inspect,
         Effect::Apply { .. } | Effect::Prepare { .. } => EffectKind::Apply,
         Effect::Send { .. } | Effect::Hear { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,

@@ -1,7 +1,7 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{ByName, Hears, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, Link, LinkCause, LinkView, Sightings, Sockets, Step, Target};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -72,7 +72,11 @@ impl World {
                 let ready = sock.ready;
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Inspect { .. } | Effect::Apply { .. } | Effect::Prepare { .. } | Effect::Survey { .. } => {
+            Effect::Inspect { .. }
+            | Effect::Apply { .. }
+            | Effect::Prepare { .. }
+            | Effect::Survey { .. }
+            | Effect::Seek { .. } => {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
@@ -143,6 +147,9 @@ impl World {
             Effect::Survey { op, link, .. } => {
                 let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
                 self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
+            }
+            Effect::Seek { op, .. } => {
+                self.report(op, Outcome::Sought(Ok(Sightings::default())), None, 0);
             }
             Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
             Effect::Hear { exchange, arp } => {

@@ -20,8 +20,10 @@ pub(in crate::net) struct LinkAnswer {
     pub(super) name: String,
     pub(in crate::net) mac: Option<Mac>,
     pub(in crate::net) mtu: u32,
-    /// For a veth: the index of its other end, in that end's namespace.
+    /// For a veth: the index of its other end, in that end's namespace. For what is made on another link: that one's.
     pub(in crate::net) other: u32,
+    /// For a bridge's port: the bridge's index.
+    pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
     pub(in crate::net) macvlan: bool,
     /// Whether it is on no wire.
@@ -40,6 +42,7 @@ impl LinkAnswer {
     /// What is said about a bridge's port, in a message of that family.
     const PORT: u16 = libc::IFLA_PROTINFO;
     const LINK: u16 = libc::IFLA_LINK;
+    const MASTER: u16 = libc::IFLA_MASTER;
     /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
     const PORT_STATE: u16 = 1;
     /// In `INFO`: what is said about a bridge's port, in any other family.
@@ -60,6 +63,7 @@ impl LinkAnswer {
             mac: None,
             mtu: 0,
             other: 0,
+            master: 0,
             bridge: false,
             macvlan: false,
             dummy: false,
@@ -74,6 +78,7 @@ impl LinkAnswer {
                 Self::IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::MASTER => link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::INFO => link.read_info(value),
                 Self::PORT => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
@@ -158,4 +163,13 @@ impl AddressAnswer {
         let address = local.or(peer).ok_or(NetlinkError::Unreadable("an address message without an address"))?;
         Ok(Some(Self { index: u32::from_ne_bytes([i0, i1, i2, i3]), address, prefix }))
     }
+}
+
+/// Returns the number (nsid) in a message about a namespace's.
+pub(in crate::net) fn nsid_in(payload: &[u8]) -> Option<i32> {
+    const HEADER: usize = 4;
+    const NETNSA_NSID: u16 = 1;
+    let attributes = NlasIterator::new(payload.get(HEADER..)?);
+    let found = attributes.flatten().find(|attribute| attribute.kind() == NETNSA_NSID)?;
+    found.value().try_into().ok().map(i32::from_ne_bytes)
 }

@@ -29,8 +29,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use crate::net::netlink::Netlink;
-use crate::net::watch::nsid_in;
+use crate::net::netlink::{Netlink, nsid_in};
 use crate::net::{Net, NetConfig, NetEvent, News};
 
 /// How long anything is waited for.
@@ -53,6 +52,11 @@ pub(super) struct Lab {
 
 /// Runs a test in a namespace of its own, which the net takes for the host's.
 pub(super) fn in_lab(test: impl AsyncFnOnce(Lab) + Send + 'static) {
+    in_lab_beside(None, test);
+}
+
+/// The same beside an engine whose namespaces have their files in this directory.
+pub(super) fn in_lab_beside(docker_netns: Option<PathBuf>, test: impl AsyncFnOnce(Lab) + Send + 'static) {
     let tested = thread::spawn(move || {
         if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
             assert!(std::env::var_os("CI").is_none(), "no network namespace: {errno}");
@@ -62,8 +66,8 @@ pub(super) fn in_lab(test: impl AsyncFnOnce(Lab) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (events, driver) = unbounded_channel();
-            let net =
-                Net::start(NetConfig { host_prefix: PathBuf::from("/"), workers: 3, sockets: 1000 }, events).unwrap();
+            let config = NetConfig { host_prefix: PathBuf::from("/"), docker_netns, workers: 3, sockets: 1000 };
+            let net = Net::start(config, events).unwrap();
             test(Lab { net, events: driver, passed_over: VecDeque::new(), last: 0 }).await;
         });
     });

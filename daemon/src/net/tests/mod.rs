@@ -7,5 +7,6 @@ mod lab;
 mod links;
 mod news;
 mod ports;
+mod seek;
 mod steps;
 mod visits;

@@ -1,0 +1,135 @@
+//! Interfaces that are looked for in the namespaces of an engine.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+
+use leasehold_core::effect::Outcome;
+use leasehold_core::identity::Lan;
+use leasehold_core::link::{KernelEvent, LinkCause, Sightings, Sought, Step, Target};
+use leasehold_core::wire::Mac;
+use tempfile::TempDir;
+
+use super::lab::{Lab, Netns, in_lab_beside, make_bridge};
+use crate::net::NetEvent;
+
+const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x1a]);
+
+fn sought(parent: &str, vlan: u16) -> Sought {
+    Sought { mac: OWN, lan: Lan::Link { parent: parent.to_owned(), vlan } }
+}
+
+impl Lab {
+    async fn seek(&mut self, sought: Sought, number: Option<i32>) -> Result<Sightings, LinkCause> {
+        let op = self.op();
+        self.net.seek(op, vec![sought], number);
+        match self.done(op).await {
+            Outcome::Sought(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until the kernel tells of a link with the Ethernet address that is looked for.
+    async fn appeared(&mut self) -> i32 {
+        let number = |event: &NetEvent| match event {
+            NetEvent::Kernel(news) => match news.event {
+                KernelEvent::Appeared { number, mac: OWN } => Some(number),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.event(number).await
+    }
+}
+
+/// Puts a file of a namespace where the engine keeps them.
+fn keep(directory: &TempDir, name: &str, netns: &Netns) {
+    symlink(format!("/proc/self/fd/{}", netns.file()), directory.path().join(name)).unwrap();
+}
+
+/// Moves a link from here into a namespace, as Docker does.
+fn move_into(netns: &Netns, link: &str) {
+    ip(&format!("link set {link} netns /proc/{}/fd/{}", std::process::id(), netns.file()));
+}
+
+fn ip(arguments: &str) {
+    Netns::here().ip(arguments);
+}
+
+#[test]
+fn a_macvlan_that_is_moved_into_a_namespace_is_told_of_and_found_there() {
+    let directory = tempfile::tempdir().unwrap();
+    in_lab_beside(Some(directory.path().to_owned()), async move |mut lab: Lab| {
+        let (_wire, _, _) = lab.pair().await;
+        let (other, netns) = (Netns::new(), Netns::new());
+        keep(&directory, "other", &other);
+        keep(&directory, "own", &netns);
+        keep(&directory, "default", &Netns::here());
+        assert_eq!(lab.seek(sought("host0", 0), None).await, Ok(Sightings { seen: 2, whole: true, found: vec![] }));
+
+        // As Docker does: the Ethernet address is set inside.
+        ip("link add link host0 name mv0 type macvlan mode bridge");
+        move_into(&netns, "mv0");
+        netns.ip(&format!("link set mv0 name eth7 address {OWN}"));
+        let number = lab.appeared().await;
+        for asked in [Some(number), None] {
+            let found = lab.seek(sought("host0", 0), asked).await.unwrap();
+            let [sighting] = &found.found[..] else { panic!("{found:?}") };
+            assert_eq!(sighting.netns, directory.path().join("own"));
+            assert_eq!((sighting.view.ifname.as_str(), sighting.view.mac, sighting.view.macvlan), ("eth7", OWN, true));
+            assert_eq!((found.seen, found.whole), if asked.is_some() { (1, false) } else { (2, true) });
+        }
+        make_bridge("br0");
+        for lan in ["br0", "none"] {
+            assert_eq!(lab.seek(sought(lan, 0), None).await.unwrap().found, [], "of another LAN");
+        }
+        assert_eq!(lab.seek(sought("host0", 0), Some(number + 100)).await.unwrap().seen, 0);
+
+        netns.ip("address add 192.0.2.7/24 dev eth7");
+        let found = lab.seek(sought("host0", 0), None).await.unwrap();
+        let (cookie, ifindex) = found.found[0].view.at();
+        let address = "192.0.2.7".parse().unwrap();
+        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+    });
+}
+
+#[test]
+fn a_veth_whose_other_end_is_a_port_of_the_bridge_is_on_its_lan() {
+    let directory = tempfile::tempdir().unwrap();
+    in_lab_beside(Some(directory.path().to_owned()), async move |mut lab: Lab| {
+        make_bridge("br0");
+        let netns = Netns::new();
+        keep(&directory, "own", &netns);
+        ip(&format!("link add host1 type veth peer name in1 address {OWN}"));
+        move_into(&netns, "in1");
+        lab.appeared().await;
+        assert_eq!(lab.seek(sought("br0", 0), None).await.unwrap().found, []);
+        ip("link set host1 master br0");
+        let found = lab.seek(sought("br0", 0), None).await.unwrap().found;
+        assert_eq!(found.iter().map(|sighting| sighting.view.ifname.as_str()).collect::<Vec<_>>(), ["in1"]);
+    });
+}
+
+#[test]
+fn what_cannot_be_looked_through_is_said_and_the_rest_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    in_lab_beside(Some(directory.path().to_owned()), async move |mut lab: Lab| {
+        let netns = Netns::new();
+        keep(&directory, "own", &netns);
+        File::create(directory.path().join("bare")).unwrap();
+        symlink("/nowhere", directory.path().join("gone")).unwrap();
+        netns.veth("host0");
+        let (_, outside) = lab.apply(Target::Host { ifname: "host0".to_owned() }, &[Step::Up]).await;
+        outside.unwrap();
+        netns.ip(&format!("link set eth0 address {OWN}"));
+        make_bridge("br0");
+        ip("link set host0 master br0");
+        let found = lab.seek(sought("br0", 0), None).await.unwrap();
+        assert_eq!((found.found.len(), found.seen, found.whole), (1, 1, false));
+        fs::remove_file(directory.path().join("bare")).unwrap();
+        assert!(lab.seek(sought("br0", 0), None).await.unwrap().whole);
+
+        let path = directory.path().to_owned();
+        directory.close().unwrap();
+        assert_eq!(lab.seek(sought("br0", 0), None).await, Err(LinkCause::NoDirectory(path)));
+    });
+}
