@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, Input, Outcome, RequestId};
+use leasehold_core::pool::PoolRecord;
 use leasehold_core::record::{BindingId, Record};
 use leasehold_core::registry::{Config, Registry};
 use tokio::net::UnixListener;
@@ -33,7 +34,7 @@ use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
 use crate::pid_file::{PidFile, PidFileError};
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
-use crate::store::{DirLock, Persisted, Store, StoreError};
+use crate::store::{DirLock, Persisted, Store, StoreError, Stored};
 use sources::{Signals, Sources, Wake, every};
 
 /// How long requests open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
@@ -150,7 +151,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     }
     let (listeners, places): (Vec<_>, Vec<_>) = listening.into_iter().unzip();
     let (persisted, stored) = unbounded_channel();
-    let (store, records) = Store::open(&settings.state_dir, persisted)?;
+    let (store, Stored { records, pools }) = Store::open(&settings.state_dir, persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.
@@ -169,7 +170,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, listeners, Known { records, adoptees }).await;
+    let ran = driver.run(sources, listeners, Known { records, pools, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -178,6 +179,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
 /// What is known at the start.
 struct Known {
     records: Vec<(BindingId, Record)>,
+    pools: Vec<PoolRecord>,
     adoptees: Vec<Adoptee>,
 }
 
@@ -266,10 +268,10 @@ impl Driver {
         listeners: Vec<UnixListener>,
         known: Known,
     ) -> Result<usize, StartError> {
-        let Known { records, adoptees } = known;
+        let Known { records, pools, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
-        self.feed(Input::Start { boot, records, spooled, adoptees });
+        self.feed(Input::Start { boot, records, pools, spooled, adoptees });
         self.drain();
         self.publisher.sweep();
         for (listener, protocol) in listeners.into_iter().zip(self.places.iter().map(Place::protocol)) {

@@ -15,6 +15,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
+use leasehold_core::pool::PoolRecord;
 use leasehold_core::record::{BindingId, Change, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -85,6 +86,15 @@ enum Job {
     Close,
 }
 
+/// What the store held when it was opened.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Stored {
+    /// The bindings.
+    pub(crate) records: Vec<(BindingId, Record)>,
+    /// Docker's pools.
+    pub(crate) pools: Vec<PoolRecord>,
+}
+
 /// The open store.
 pub(crate) struct Store {
     jobs: mpsc::Sender<Job>,
@@ -98,11 +108,8 @@ impl Store {
     ///
     /// A damaged file is set aside and an empty one begun; a record that does not parse stays in the file but is not
     /// returned. The results of transactions go to `events`.
-    pub(crate) fn open(
-        dir: &Path,
-        events: UnboundedSender<Persisted>,
-    ) -> Result<(Self, Vec<(BindingId, Record)>), StoreError> {
-        let (file, records) = file::LeaseFile::open(dir)?;
+    pub(crate) fn open(dir: &Path, events: UnboundedSender<Persisted>) -> Result<(Self, Stored), StoreError> {
+        let (file, stored) = file::LeaseFile::open(dir)?;
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
@@ -114,7 +121,7 @@ impl Store {
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, journal, writer, is_whole }, records))
+        Ok((Self { jobs, journal, writer, is_whole }, stored))
     }
 
     /// Returns whether every record that was in the file was returned when it was opened.

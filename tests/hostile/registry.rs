@@ -95,7 +95,7 @@ impl<'a> Life<'a> {
         let records = (0..life.script.u8() % 4).map(|id| (BindingId(id.into()), life.record())).collect();
         let spooled = (0..life.script.u8() % 3).map(|_| (life.request_id(), life.del())).collect();
         let adoptees = (0..life.script.u8() % 3).map(|_| life.adoptee()).collect();
-        life.input(Input::Start { boot: BootId("now".to_owned()), records, spooled, adoptees });
+        life.input(Input::Start { boot: BootId("now".to_owned()), records, pools: vec![], spooled, adoptees });
         life
     }
 
@@ -399,6 +399,7 @@ impl<'a> Life<'a> {
             wanted: self.script.flag().then_some(wanted),
             profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
+            pool: None,
         })
     }
 
@@ -492,6 +493,7 @@ impl<'a> Life<'a> {
             kept: (address.addr().octets()[2] % 2 == 1).then_some(t1),
             former,
             taken_off: address.addr().octets()[1] % 2 == 1,
+            told: None,
         }
     }
 

@@ -85,6 +85,12 @@ fn answer(request: &Request) {
             assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(asked.call.clone()));
         }
         Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
+        other @ (Call::RequestPool(_)
+        | Call::ReleasePool { .. }
+        | Call::Reserve { .. }
+        | Call::ReleaseAddress { .. }) => {
+            panic!("CNI has no such call: {other:?}")
+        }
     }
     let text = asked.form.answer(&Answer::leased(lease(), &Profile::default())).expect("a lease is a success");
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");

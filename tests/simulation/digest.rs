@@ -73,6 +73,9 @@ impl Digest {
                 }
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Failed(_) => {}
+            Answer::Pool { id, gateway } => self.line(format_args!("{id} {gateway:?}")),
+            Answer::Reserved(address) => self.line(format_args!("{address}")),
+            Answer::PoolReleased | Answer::Released => {}
         }
     }
 
@@ -90,6 +93,8 @@ impl Digest {
                     self.line(format_args!("{at} {word} {} {who} {address} {server} {start} {times:?}", id.0));
                 }
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
+                Change::PutPool(record) => self.line(format_args!("{at} pool {}", record.id)),
+                Change::RemovePool(id) => self.line(format_args!("{at} removed pool {id}")),
                 Change::Note(event) => {
                     let address = event.address.map(|address| address.to_string()).unwrap_or_default();
                     self.line(format_args!("{at} {} {} {address}", event.kind.name(), container(&event.attachment)));
@@ -127,6 +132,10 @@ fn code_of(answer: &Answer) -> u32 {
         Answer::Collected => 4,
         Answer::Ready => 5,
         Answer::Bindings { .. } => 6,
+        Answer::Pool { .. } => 7,
+        Answer::PoolReleased => 8,
+        Answer::Reserved(_) => 9,
+        Answer::Released => 10,
         Answer::Failed(failure) => match failure {
             Failure::Link { .. } => 101,
             Failure::NoCarrier { .. } => 102,
@@ -149,6 +158,8 @@ fn code_of(answer: &Answer) -> u32 {
             Failure::Unknown(_) => 119,
             Failure::Differs { .. } => 120,
             Failure::NotOnLink { .. } => 121,
+            Failure::Unfit { .. } => 122,
+            Failure::Pool(_) => 123,
         },
     }
 }

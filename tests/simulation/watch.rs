@@ -191,7 +191,8 @@ impl Watch {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
-            Call::List => SLACK,
+            Call::RequestPool(_) | Call::Reserve { .. } => PATIENCE,
+            Call::List | Call::ReleasePool { .. } | Call::ReleaseAddress { .. } => SLACK,
         };
         if let Call::Del { attachment } = call {
             self.holders.remove(attachment);
@@ -287,7 +288,7 @@ impl Watch {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
                     // Removed twice is removed: the new holder of an attachment removes its old one's record too.
-                    Change::Remove(_) | Change::Note(_) => None,
+                    Change::Remove(_) | Change::Note(_) | Change::PutPool(_) | Change::RemovePool(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
@@ -398,6 +399,10 @@ impl Watch {
             | (Call::Collect { .. }, Answer::Collected)
             | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
+            | (Call::RequestPool(_), Answer::Pool { .. })
+            | (Call::ReleasePool { .. }, Answer::PoolReleased)
+            | (Call::Reserve { .. }, Answer::Reserved(_))
+            | (Call::ReleaseAddress { .. }, Answer::Released)
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }

@@ -118,6 +118,9 @@ pub struct Binding {
     /// For how long it has been held up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_held_up: Option<u64>,
+    /// The address that Docker was told, which hears of no later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Ipv4Net>,
     /// Where its packets go.
     pub link: Link,
 }

@@ -8,6 +8,7 @@
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{
     ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
 };
+use crate::pool::{PoolId, PoolRecord};
 use crate::record::{BindingId, Change, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
@@ -50,6 +52,8 @@ pub enum Input<'a> {
         boot: BootId,
         /// All that the store holds.
         records: Vec<(BindingId, Record)>,
+        /// The pools that it holds.
+        pools: Vec<PoolRecord>,
         /// Calls that were left while no daemon ran. Answered like any other; the shell forgets a call when it is
         /// answered with success.
         spooled: Vec<(RequestId, Call)>,
@@ -288,6 +292,46 @@ pub enum Call {
     },
     /// All bindings.
     List,
+    /// A pool of addresses for a network of Docker's.
+    RequestPool(Box<PoolRequest>),
+    /// A network of Docker's gives its pool back.
+    ReleasePool {
+        /// The pool.
+        id: PoolId,
+    },
+    /// Keep an address of a pool from all endpoints: no lease is behind it.
+    Reserve {
+        /// The pool.
+        pool: PoolId,
+        /// The address; `None`: the pool's gateway.
+        address: Option<Ipv4Addr>,
+    },
+    /// Give back what Docker was told, an endpoint's address or a reserved one. It is not waited for.
+    ReleaseAddress {
+        /// The pool.
+        pool: PoolId,
+        /// The address.
+        address: Ipv4Addr,
+    },
+}
+
+/// What a pool is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRequest {
+    /// The door's spelling of all options.
+    pub definition: String,
+    /// The subnet; `None`: that of the LAN, as a server offers it.
+    pub subnet: Option<Ipv4Net>,
+    /// The part of the subnet for endpoints, if that is not all of it.
+    pub range: Option<Ipv4Net>,
+    /// The LAN's link, and an Ethernet address to look from.
+    pub place: Place,
+    /// The wire.
+    pub lan: Lan,
+    /// Which servers are believed, and what else is said to them.
+    pub profile: Profile,
+    /// From the request to its answer, at most.
+    pub timeout: Duration,
 }
 
 /// An ADD.
@@ -309,6 +353,8 @@ pub struct Add {
     pub profile: Profile,
     /// From the request to its answer, at most.
     pub timeout: Duration,
+    /// The pool that the address has to be of.
+    pub pool: Option<PoolId>,
 }
 
 /// How an attachment's client identifier is made.
@@ -368,6 +414,19 @@ pub enum Answer {
         /// How often what came in was refused, by cause; causes beyond a bound are counted together.
         refused: BTreeMap<String, u64>,
     },
+    /// To `RequestPool`: the pool, durable.
+    Pool {
+        /// The pool.
+        id: PoolId,
+        /// The router, where a server told of one.
+        gateway: Option<Ipv4Addr>,
+    },
+    /// To `ReleasePool`, of whatever pool.
+    PoolReleased,
+    /// To `Reserve`: the address, which is durably reserved.
+    Reserved(Ipv4Addr),
+    /// To `ReleaseAddress`, of whatever address.
+    Released,
     /// To any: it could not be done.
     Failed(Failure),
 }
@@ -411,6 +470,8 @@ pub struct Row {
     pub identity: Identity,
     /// What it is at.
     pub state: BindingState,
+    /// The address that Docker was told.
+    pub told: Option<Ipv4Net>,
     /// The lease; `None` while the first one is being acquired, or after it was lost.
     pub lease: Option<Lease>,
     /// Until T1; zero when past, `None` for ever.

@@ -9,6 +9,7 @@ use ipnet::Ipv4Net;
 use crate::dhcpv4::Tally;
 use crate::identity::{Attachment, ClientId, Lan};
 use crate::link::LinkCause;
+use crate::pool::{PoolFault, Unfit};
 use crate::silence::Silence;
 use crate::wire::Mac;
 
@@ -203,6 +204,19 @@ pub enum Failure {
         /// Where, unless it lives on a link of the host.
         netns: Option<PathBuf>,
     },
+    /// The address that was to be had is none for an endpoint of its pool.
+    #[error("server {server} offers {address}, which is {why}: let the server give another, or change the network")]
+    Unfit {
+        /// The server that offered last.
+        server: Ipv4Addr,
+        /// What it offered.
+        address: Ipv4Addr,
+        /// Why that is none.
+        why: Unfit,
+    },
+    /// A pool could not be had, or nothing be reserved in it.
+    #[error("{0}")]
+    Pool(PoolFault),
     /// CHECK of an attachment that has no lease.
     #[error("{0} holds no lease: run ADD again")]
     Unknown(Attachment),

@@ -77,7 +77,7 @@ impl Grant {
     /// Returns what a DHCPv4 lease gives an interface under a profile.
     pub fn v4(lease: &Lease, profile: &Profile) -> Self {
         Self {
-            addresses: vec![lease.address.into()],
+            addresses: vec![profile.address(lease).into()],
             gateway: lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route),
             routes: routes(lease, profile),
             dns: Dns::v4(lease).unwrap_or_default(),
@@ -155,12 +155,13 @@ impl Route {
 /// Each destination is there once for a metric and table, as the kernel has it (`EEXIST`): what the configuration says of it,
 /// else what the server said first. The subnet's own is not among them: the kernel makes it with the address.
 fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
+    let address = profile.address(lease);
     let mtu = lease.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
     let given = lease.routes.iter().filter(|r| !profile.suppress_default_route || r.destination.prefix_len() > 0);
     let given = given.map(|r| Route { mtu, ..Route::new(r.destination.into(), r.via.map(IpAddr::V4)) });
     let extra = profile.routes.iter().map(|extra| resolve(extra, lease.gateway));
     let with_metric = |route: Route| Route { metric: route.metric.or(profile.metric), ..route };
-    let mut taken = BTreeSet::from([Route::new(lease.address.trunc().into(), None).key()]);
+    let mut taken = BTreeSet::from([Route::new(address.trunc().into(), None).key()]);
     let (extra, given) = (extra.map(with_metric), given.map(with_metric));
     let extra: Vec<_> = extra.filter(|route| taken.insert(route.key())).collect();
     let given: Vec<_> = given.filter(|route| taken.insert(route.key())).collect();
@@ -169,7 +170,7 @@ fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
     for hop in via.iter().filter(|route| route.is_main()).filter_map(|route| route.via) {
         let reachable = |r: &Route| r.is_main() && r.destination.contains(&hop);
         if let IpAddr::V4(v4) = hop
-            && !lease.address.contains(&v4)
+            && !address.contains(&v4)
             && !routes.iter().any(reachable)
         {
             routes.push(with_metric(Route { mtu, ..Route::new(Ipv4Net::from(v4).into(), None) }));

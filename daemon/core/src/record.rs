@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
+use crate::pool::{PoolId, PoolRecord};
 use crate::time::{BootId, Instant, Now, WallTime};
 
 /// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.
@@ -48,6 +49,9 @@ pub struct Record {
     /// Somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later leases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_off: bool,
+    /// What Docker was told, which hears of no later address, and names this one when it is given back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Ipv4Net>,
 }
 
 /// What an interface may carry of earlier grants, and is to be taken off it. What is here when the daemon ends is taken off
@@ -131,4 +135,8 @@ pub enum Change {
     Remove(BindingId),
     /// Adds an event to the journal. The store numbers it.
     Note(Box<Event>),
+    /// Writes a pool, in place of what was there of it.
+    PutPool(Box<PoolRecord>),
+    /// Forgets a pool.
+    RemovePool(PoolId),
 }

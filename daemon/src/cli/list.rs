@@ -28,7 +28,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         return Ok(format!("{value:#}\n"));
     }
     let Bindings { bindings, not_adopted, refused: _ } = serde_json::from_slice(&body)?;
-    Ok(table(&bindings) + &held_up(&bindings) + &unadopted(&not_adopted))
+    Ok(table(&bindings) + &held_up(&bindings) + &misbelieved(&bindings) + &unadopted(&not_adopted))
 }
 
 /// Returns what holds up the return of leases, for below the table; empty if nothing does.
@@ -40,6 +40,20 @@ fn held_up(bindings: &[Binding]) -> String {
         let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease ends by itself in {seconds} s)"));
         let line = format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default());
         writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
+    }
+    text
+}
+
+/// Returns which containers have another address than Docker was told, for below the table; empty if none has.
+fn misbelieved(bindings: &[Binding]) -> String {
+    let mut text = String::new();
+    for binding in bindings {
+        let (Some(told), Some(address)) = (binding.told, binding.address) else { continue };
+        if told.addr() != address.addr() {
+            let head = if text.is_empty() { "\nDocker shows another address, which it was told first:\n" } else { "" };
+            let line = format!("{}: {told}, and has {address}", binding.attachment);
+            writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
+        }
     }
     text
 }
@@ -137,6 +151,7 @@ mod tests {
             seconds_to_release: None,
             held_up_by: None,
             seconds_held_up: None,
+            told: None,
             link: Link { netns: Some("/run/netns/c1".to_owned()), ifindex: 2, mac: "02:00:00:00:00:01".to_owned() },
         }
     }
@@ -180,6 +195,16 @@ mod tests {
         let mut odd = binding("c1");
         odd.attachment = attachment("\u{1b}[2Jlan", "c1");
         assert!(!table(&[odd]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_docker_shows_stands_below_where_it_is_not_so() {
+        let told = |told: &str| Binding { told: Some(told.parse().unwrap()), ..binding("c1") };
+        assert_eq!(misbelieved(&[binding("c1"), told("10.0.0.23/16")]), "");
+        assert_eq!(
+            misbelieved(&[told("10.0.0.24/16")]),
+            "\nDocker shows another address, which it was told first:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
+        );
     }
 
     #[test]

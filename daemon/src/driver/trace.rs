@@ -6,9 +6,10 @@ use tracing::{debug, trace};
 /// Logs an input to the core.
 pub(super) fn input(input: &Input<'_>) {
     match input {
-        Input::Start { boot, records, spooled, adoptees } => {
-            let (records, spooled, adoptees) = (records.len(), spooled.len(), adoptees.len());
-            debug!(%boot, records, spooled, adoptees, "start");
+        Input::Start { boot, records, pools, spooled, adoptees } => {
+            let (records, pools) = (records.len(), pools.len());
+            let (spooled, adoptees) = (spooled.len(), adoptees.len());
+            debug!(%boot, records, pools, spooled, adoptees, "start");
         }
         Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),
         Input::HungUp(id) => debug!(request = id.0, "hung up"),

@@ -74,6 +74,7 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let grace = returns.then_some(ipam.grace.unwrap_or(GRACE));
     Ok(Add {
         attachment: named.attachment(),
+        pool: None,
         place: Place::InNetns(ByName {
             netns: netns(request)?,
             ifname: named.ifname.to_owned(),
@@ -168,6 +169,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         rapid_commit: ipam.rapid_commit,
         allow: ipam.servers.allow.clone(),
         deny: ipam.servers.deny.clone(),
+        prefix: None,
         release: ipam.release.unwrap_or(true),
         grace: None,
         detection: match ipam.conflict_detection {

@@ -142,7 +142,11 @@ impl Form {
             Answer::Leased { grant, .. } => Ok(success(grant).render(self.version)),
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
-            Answer::Bindings { .. } => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
+            Answer::Bindings { .. }
+            | Answer::Pool { .. }
+            | Answer::PoolReleased
+            | Answer::Reserved(_)
+            | Answer::Released => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
         }
     }
 

@@ -39,6 +39,7 @@ fn binding(row: &Row) -> control::Binding {
         seconds_to_release: seconds(row.kept),
         held_up_by: row.held_up.as_ref().map(|(_, what)| what.clone()),
         seconds_held_up: row.held_up.as_ref().map(|(since, _)| since.as_secs()),
+        told: row.told,
         link: link(&row.link),
     }
 }

@@ -57,6 +57,8 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::AddressHeld { .. }
         | Failure::Cancelled(_)
         | Failure::NotWanted { .. }
+        | Failure::Unfit { .. }
+        | Failure::Pool(_)
         | Failure::NotCollected(_)
         | Failure::Attached { .. } => Code::TryAgainLater,
         Failure::NotReady(_) => Code::NotAvailable,

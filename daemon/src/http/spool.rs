@@ -161,6 +161,9 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         Call::Add(_) | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
             Err(Unreadable::NotADel)
         }
+        Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
+            Err(Unreadable::NotADel)
+        }
     }
 }
 

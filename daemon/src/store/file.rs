@@ -10,15 +10,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
-use leasehold_core::record::{BindingId, Change, Record};
+use leasehold_core::pool::PoolRecord;
+use leasehold_core::record::{BindingId, Change};
 use redb::backends::InMemoryBackend;
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Builder, Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+    TableError,
+};
 
-use super::StoreError;
 use super::journal::{self, Reading, Runs};
+use super::{StoreError, Stored};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
+/// PoolID to the pool's record as JSON.
+const POOLS: TableDefinition<&str, &[u8]> = TableDefinition::new("pools");
 /// (Unix seconds, binding id) to the bytes of a record that did not parse. Never read by the daemon.
 const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unreadable");
 /// Facts about the file itself.
@@ -45,6 +51,10 @@ pub(super) enum Encoded {
     Remove(u64),
     /// An event.
     Note(Box<Event>),
+    /// A pool.
+    PutPool(String, Vec<u8>),
+    /// A pool is removed.
+    RemovePool(String),
 }
 
 impl Encoded {
@@ -54,6 +64,8 @@ impl Encoded {
             Change::Put(BindingId(id), record) => Self::Put(id, serde_json::to_vec(&record)?),
             Change::Remove(BindingId(id)) => Self::Remove(id),
             Change::Note(event) => Self::Note(event),
+            Change::PutPool(record) => Self::PutPool(record.id.to_string(), serde_json::to_vec(&record)?),
+            Change::RemovePool(id) => Self::RemovePool(id.to_string()),
         })
     }
 
@@ -65,7 +77,7 @@ impl Encoded {
     fn event(&self) -> Option<&Event> {
         match self {
             Self::Note(event) => Some(event),
-            Self::Put(..) | Self::Remove(_) => None,
+            Self::Put(..) | Self::Remove(_) | Self::PutPool(..) | Self::RemovePool(_) => None,
         }
     }
 }
@@ -103,7 +115,7 @@ enum Unusable {
 
 impl LeaseFile {
     /// Opens or makes the file in `dir`, and reads its records.
-    pub(super) fn open(dir: &Path) -> Result<(Self, Vec<(BindingId, Record)>), StoreError> {
+    pub(super) fn open(dir: &Path) -> Result<(Self, Stored), StoreError> {
         let path = dir.join("leases.redb");
         let opened = match open_checked(&path) {
             Err(Unusable::Damaged(reason)) => {
@@ -132,12 +144,12 @@ impl LeaseFile {
             }
             Err(why) => return Err(refuse(&path, why)),
         };
-        let Contents { records, unreadable, last_event } = contents;
+        let Contents { stored, unreadable, last_event } = contents;
         let (is_whole, is_missing) = (unreadable.is_empty(), database.is_none() && !path.exists());
         let runs = Runs::default();
         let mut file = Self { path, database, failure: None, last_event, runs, is_whole, is_missing };
         file.keep_aside(unreadable)?;
-        Ok((file, records))
+        Ok((file, stored))
     }
 
     /// Returns the number of the last event, 0 when there is none.
@@ -241,7 +253,7 @@ impl LeaseFile {
 
 /// What was read at the start.
 struct Contents {
-    records: Vec<(BindingId, Record)>,
+    stored: Stored,
     unreadable: Vec<(u64, Vec<u8>)>,
     last_event: u64,
 }
@@ -265,7 +277,7 @@ fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
 fn make(path: &Path) -> Result<Database, StoreCause> {
     let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
     match open_checked(path).map_err(|why| refuse(path, why)) {
-        Ok((_, contents)) if !contents.records.is_empty() || !contents.unreadable.is_empty() => {
+        Ok((_, contents)) if contents.stored != Stored::default() || !contents.unreadable.is_empty() => {
             Err(StoreCause::Failed(format!("{} appeared after the start: restart the daemon", path.display())))
         }
         Ok((database, _)) => sync_dir(path).map(|()| database).map_err(|error| failed(&error)),
@@ -350,7 +362,26 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
             }
         }
     }
-    Ok(Contents { records, unreadable, last_event: journal::last(database)? })
+    let stored = Stored { records, pools: read_pools(&txn)? };
+    Ok(Contents { stored, unreadable, last_event: journal::last(database)? })
+}
+
+/// Reads the pools; none where the file is of a daemon that knew of none. One that does not parse is left out: its network goes on
+/// without what was reserved in it.
+fn read_pools(txn: &ReadTransaction) -> Result<Vec<PoolRecord>, redb::Error> {
+    let table = match txn.open_table(POOLS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        table => table?,
+    };
+    let mut pools = Vec::new();
+    for row in table.iter()? {
+        let (id, bytes) = row?;
+        match serde_json::from_slice(bytes.value()) {
+            Ok(record) => pools.push(record),
+            Err(error) => tracing::warn!(pool = id.value(), %error, "pool does not parse: left out"),
+        }
+    }
+    Ok(pools)
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.
@@ -363,7 +394,17 @@ fn transact(database: &Database, changes: &[Encoded], runs: &mut Runs) -> Result
             match change {
                 Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
                 Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-                Encoded::Note(_) => {}
+                Encoded::Note(_) | Encoded::PutPool(..) | Encoded::RemovePool(_) => {}
+            }
+        }
+    }
+    if changes.iter().any(|change| matches!(change, Encoded::PutPool(..) | Encoded::RemovePool(_))) {
+        let mut pools = txn.open_table(POOLS)?;
+        for change in changes {
+            match change {
+                Encoded::PutPool(id, json) => pools.insert(id.as_str(), json.as_slice()).map(drop)?,
+                Encoded::RemovePool(id) => pools.remove(id.as_str()).map(drop)?,
+                Encoded::Put(..) | Encoded::Remove(_) | Encoded::Note(_) => {}
             }
         }
     }

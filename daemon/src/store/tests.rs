@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
+use leasehold_core::pool::{PoolId, PoolRecord};
 use leasehold_core::record::RecordState;
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
@@ -30,6 +31,7 @@ fn record(n: u64) -> Record {
         kept: None,
         former: None,
         taken_off: false,
+        told: None,
         link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
         lease: Lease {
             server: "10.0.0.1".parse().unwrap(),
@@ -48,8 +50,8 @@ fn put(id: u64, n: u64) -> Change {
 
 fn open(dir: &Path) -> (Store, Vec<(BindingId, Record)>, UnboundedReceiver<Persisted>) {
     let (events, ends) = unbounded_channel();
-    let (store, records) = Store::open(dir, events).unwrap();
-    (store, records, ends)
+    let (store, stored) = Store::open(dir, events).unwrap();
+    (store, stored.records, ends)
 }
 
 fn ids(records: &[(BindingId, Record)]) -> Vec<u64> {
@@ -186,10 +188,31 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
-    let (file, records) = LeaseFile::open(dir.path()).unwrap();
-    assert_eq!(records, written);
+    let (file, Stored { records, pools }) = LeaseFile::open(dir.path()).unwrap();
+    assert_eq!((records, pools), (written, Vec::new()));
     assert_eq!((file.last_event(), file.is_whole()), (112, true));
     assert!(damaged_files(dir.path()).is_empty());
+}
+
+/// A file with leases that an earlier daemon wrote has no table of pools.
+#[test]
+fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
+    let pool = |definition: &str| PoolRecord {
+        id: PoolId::new(definition, "192.0.2.0/24".parse().unwrap(), None),
+        gateway: Some("192.0.2.1".parse().unwrap()),
+        reserved: ["192.0.2.9".parse().unwrap()].into(),
+        automatic: true,
+        since: WallTime::from_epoch(Duration::from_secs(1)),
+    };
+    let put = |definition: &str| Change::PutPool(Box::new(pool(definition)));
+    let (store, _, _ends) = open(dir.path());
+    store.persist(OpId(1), vec![put("a"), put("b")]);
+    store.persist(OpId(2), vec![Change::RemovePool(pool("a").id)]);
+    store.close();
+    let (_, Stored { records, pools }) = LeaseFile::open(dir.path()).unwrap();
+    assert_eq!((records.len(), pools), (112, vec![pool("b")]));
 }
 
 #[test]

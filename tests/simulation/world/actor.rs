@@ -242,6 +242,7 @@ impl Actor {
                 ..Profile::default()
             },
             timeout,
+            pool: None,
         }
     }
 

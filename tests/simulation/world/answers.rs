@@ -123,6 +123,7 @@ impl World {
                 self.end_by_del(index);
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
         }
     }
 
@@ -238,6 +239,7 @@ impl World {
                 }
             }
             Answer::Leased { .. } | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
         }
     }
 
@@ -263,6 +265,7 @@ impl World {
                 self.act_after(index, SECOND, patience, Act::Del);
             }
             Answer::Leased { .. } | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
+            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
         }
     }
 
@@ -314,5 +317,6 @@ fn attachment_of(call: &Call) -> Option<&Attachment> {
         Call::Add(add) => Some(&add.attachment),
         Call::Del { attachment } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List => None,
+        Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
     }
 }

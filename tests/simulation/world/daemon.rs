@@ -59,7 +59,8 @@ impl World {
             let client = adoptee.add.client_id.resolve(Mac::default());
             self.watch.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
-        self.feed(Input::Start { boot, records, spooled, adoptees });
+        let pools = self.store.pools.values().cloned().collect();
+        self.feed(Input::Start { boot, records, pools, spooled, adoptees });
     }
 
     /// Excuses those whose record says that their lease has ended: an extension that a full disk kept out of it died with the
@@ -101,6 +102,9 @@ impl World {
                 return stale.for_each(|record| self.watch.unhush(record.link.mac()));
             }
             Call::Check { .. } | Call::Status { .. } | Call::List => return,
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
+                return;
+            }
         };
         let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
         // Its Ethernet address may be that of others, who are silent.
@@ -452,6 +456,8 @@ fn brief(effect: &Effect) -> String {
                 }
                 Change::Remove(id) => format!("remove {}", id.0),
                 Change::Note(event) => format!("note {} {} ({})", event.kind, event.attachment, event.cause),
+                Change::PutPool(record) => format!("put {record:?}"),
+                Change::RemovePool(id) => format!("remove {id}"),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }
@@ -469,6 +475,10 @@ fn brief_call(call: &Call) -> String {
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
+        Call::RequestPool(request) => format!("RequestPool {:?} {}", request.subnet, request.definition),
+        Call::ReleasePool { id } => format!("ReleasePool {id}"),
+        Call::Reserve { pool, address } => format!("reserve {address:?} in {pool}"),
+        Call::ReleaseAddress { pool, address } => format!("ReleaseAddress {address} of {pool}"),
     }
 }
 

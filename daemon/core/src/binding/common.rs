@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
+
 use self::exchange::Exchange;
 use self::guard::Guard;
 use self::persistence::Persistence;
@@ -36,6 +38,8 @@ pub(crate) struct Holder {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
+    /// What Docker was told.
+    pub(crate) answered: Option<Ipv4Net>,
 }
 
 impl Holder {
@@ -53,6 +57,8 @@ pub(crate) struct Common {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
+    /// The address that Docker was told, or is about to be.
+    pub(crate) answered: Option<Ipv4Net>,
     /// The host's link that broadcasts go over, or all that is sent, where that is so and it was found.
     pub(super) parent: Option<Box<Link>>,
     pub(super) exchange: Exchange,
@@ -93,6 +99,8 @@ pub(crate) enum Leave {
     LinkGone,
     /// An ADD of the same attachment has another identity.
     Displaced,
+    /// Docker gave its address back, and waits for nothing.
+    Released,
     /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
     Yielded,
 }
@@ -104,7 +112,7 @@ impl Common {
     }
 
     pub(super) fn new(id: BindingId, holder: Holder, predecessors: Box<[Mac]>) -> Self {
-        let Holder { attachment, identity, profile, link } = holder;
+        let Holder { attachment, identity, profile, link, answered } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
         let (parent, guard, told) = (None, None, Told::default());
         Self {
@@ -113,6 +121,7 @@ impl Common {
             identity,
             profile,
             link,
+            answered,
             parent,
             exchange,
             persistence,
@@ -222,6 +231,12 @@ impl Common {
         Some(now + Duration::from_secs(seconds.into()))
     }
 
+    /// Records that Docker is told of a lease. Returns whether it was told of another address before.
+    pub(super) fn answers(&mut self, lease: &Lease) -> bool {
+        let told = matches!(*self.attachment, Attachment::Docker { .. }).then(|| self.profile.address(lease));
+        std::mem::replace(&mut self.answered, told) != told
+    }
+
     /// Returns whether it lives on a link of the host: on behalf of an interface of which nothing is known here.
     pub(crate) fn is_on_host(&self) -> bool {
         self.link.in_netns().is_none()
@@ -294,6 +309,7 @@ impl Common {
             kept: None,
             former: None,
             taken_off: false,
+            told: self.answered,
         }
     }
 }

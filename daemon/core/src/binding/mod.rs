@@ -153,6 +153,7 @@ impl Binding {
             attachment: (*self.attachment).clone(),
             identity: self.identity.clone(),
             state: self.life.get().state(),
+            told: self.answered,
             lease: lease.cloned(),
             t1: times[0],
             t2: times[1],
@@ -340,7 +341,9 @@ impl Binding {
                 let life = hold.give_back(&mut self.common, why, cx);
                 self.turn(ControlFlow::Break(life), cx);
             }
-            Life::Releasing(release) if why == Leave::Deleted => release.hurry(&mut self.common, cx),
+            Life::Releasing(release) if matches!(why, Leave::Deleted | Leave::Released) => {
+                release.hurry(&mut self.common, cx)
+            }
             Life::Releasing(_) => {}
         }
     }
@@ -473,6 +476,7 @@ impl Binding {
     pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
             hold.route_again(&self.common, cx);
+            hold.answer_again(&mut self.common, cx);
         }
     }
 

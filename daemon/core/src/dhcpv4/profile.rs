@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
+
+use super::lease::Lease;
 
 /// The choices of one attachment's network configuration. They outlive a restart with the attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct Profile {
     /// These servers' answers are not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Ipv4Addr>,
+    /// The prefix length that the address has on the interface, in place of the lease's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<u8>,
     /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
     pub release: bool,
     /// For how many seconds the lease is kept when its attachment goes, for its identity, which may return. `None`: that is
@@ -148,6 +153,7 @@ impl Default for Profile {
             rapid_commit: false,
             allow: Vec::new(),
             deny: Vec::new(),
+            prefix: None,
             release: true,
             grace: None,
             detection: Detection::default(),
@@ -165,6 +171,12 @@ impl Profile {
     /// Returns whether the client's identity may come back with another container, on another host too.
     pub fn returns(&self) -> bool {
         self.grace.is_some()
+    }
+
+    /// Returns the address of a lease as an interface has it.
+    pub fn address(&self, lease: &Lease) -> Ipv4Net {
+        let own = self.prefix.and_then(|prefix| Ipv4Net::new(lease.ip(), prefix).ok());
+        own.unwrap_or(lease.address)
     }
 
     /// Returns whether a server's answers are believed.

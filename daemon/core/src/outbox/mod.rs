@@ -30,6 +30,8 @@ pub(crate) enum Waiter {
     Status(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all that are sought.
     Seek(Option<Mac>),
+    /// A call about a pool.
+    Pool(RequestId),
     /// Nobody: the journal of events, or a record that goes.
     Journal,
 }
@@ -172,10 +174,17 @@ impl Outbox {
         op
     }
 
-    /// Removes a record that is no binding's any more. Where that fails it is there at the next start.
-    pub(crate) fn forget_record(&mut self, record: BindingId) {
+    /// Writes what is no binding's. Where that fails the store holds at the next start what it held before.
+    pub(crate) fn write_alone(&mut self, change: Change) {
         let op = self.mint(Waiter::Journal);
-        self.effects.push_back(Effect::Persist { op, changes: vec![Change::Remove(record)] });
+        self.effects.push_back(Effect::Persist { op, changes: vec![change] });
+    }
+
+    /// Writes what a call about a pool waits for.
+    pub(crate) fn write_for(&mut self, call: RequestId, changes: Vec<Change>) -> OpId {
+        let op = self.mint(Waiter::Pool(call));
+        self.effects.push_back(Effect::Persist { op, changes });
+        op
     }
 
     /// Notes an event that no write of its binding's goes with.

@@ -337,7 +337,7 @@ impl Registry {
         }
         let profile = self.profiles.share(profile);
         let replaces = self.bindings.holders().leaving(&identity.key());
-        let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link };
+        let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link, answered: None };
         let key = holder.identity.key();
         let replaced = replaces.iter().filter_map(|id| self.bindings.get(*id)).map(|old| old.link.mac());
         let predecessors = replaced.chain(self.departed.of(&key, now.boot)).collect();

@@ -21,6 +21,9 @@ impl Registry {
         let ran_with = match call {
             Call::Add(_) | Call::Del { .. } => self.forget_adoption(&attachment),
             Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => None,
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
+                None
+            }
         };
         if matches!(call, Call::Del { .. }) {
             return self.delete(now, attachment, id);
@@ -28,6 +31,9 @@ impl Registry {
         let limit = match &call {
             Call::Add(add) => add.timeout,
             Call::Check { .. } | Call::Del { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
+                CHECK_LIMIT
+            }
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
                 CHECK_LIMIT
             }
         };
@@ -62,6 +68,7 @@ impl Registry {
             Call::Del { .. } => self.begin_delete(now, attachment, id),
             Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
             Call::Collect { .. } | Call::Status { .. } | Call::List => {}
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {}
         }
         true
     }
@@ -113,7 +120,7 @@ impl Registry {
     /// A caller went away: what it waited for is given up, but for a DEL.
     pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
-        if self.collections.remove(&id).is_some() || self.forget_status(id) {
+        if self.collections.remove(&id).is_some() || self.forget_status(id) || self.forget_pool_call(id) {
             return;
         }
         let Some(attachment) = self.requests.remove(&id) else {
@@ -141,6 +148,7 @@ impl Registry {
         self.timers.set(Key::Call(id), None);
         self.collection_timed_out(id);
         self.status_timed_out(id);
+        self.pool_call_timed_out(id);
         let own = self.errands.get(id).map(Errand::attachment);
         let Some(attachment) = self.requests.get(&id).or(own).cloned() else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };

@@ -8,7 +8,7 @@
 //!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
 //!   `departed` whose interface is on its way out, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
-//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `adopt` takes over what ran before.
+//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools; `adopt` takes over what ran before.
 //! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
@@ -19,6 +19,7 @@ mod check;
 mod collect;
 mod delete;
 mod departed;
+mod docker;
 mod errands;
 mod index;
 mod kept;
@@ -47,6 +48,7 @@ use self::add::Spare;
 use self::adopt::Adoptions;
 use self::collect::Collection;
 use self::departed::Departed;
+use self::docker::Docker;
 use self::errands::{Errand, Errands};
 use self::index::Index;
 pub use self::kept::Kept;
@@ -68,7 +70,7 @@ use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::interface::Interfaces;
 use crate::link::LinkCause;
 use crate::outbox::{Outbox, Report, Waiter};
-use crate::record::BindingId;
+use crate::record::{BindingId, Change};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame;
 
@@ -109,6 +111,7 @@ pub struct Registry {
     adoptions: Adoptions,
     pacing: Pacing,
     departed: Departed,
+    docker: Docker,
     turns: Turns,
     extensions: Turns,
     past: Past,
@@ -146,6 +149,7 @@ impl Registry {
             adoptions: Adoptions::default(),
             pacing,
             departed: Departed::default(),
+            docker: Docker::default(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
             past: Past::default(),
@@ -166,7 +170,9 @@ impl Registry {
     /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
         match input {
-            Input::Start { boot, records, spooled, adoptees } => self.start(now, boot, records, spooled, adoptees),
+            Input::Start { boot, records, pools, spooled, adoptees } => {
+                self.start(now, boot, records, pools, spooled, adoptees);
+            }
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => self.hung_up(now, id),
             Input::Done { op, outcome } => self.done(now, op, outcome),
@@ -231,6 +237,10 @@ impl Registry {
             }
             Call::Collect { network, keep } => return self.collect(now, id, network, keep),
             Call::Status { parent } => return self.status(now, id, parent.clone()),
+            Call::RequestPool(request) => return self.request_pool(now, id, request),
+            Call::ReleasePool { id: pool } => return self.release_pool(id, pool),
+            Call::Reserve { pool, address } => return self.reserve(now, id, pool, *address),
+            Call::ReleaseAddress { pool, address } => return self.release_address(now, id, pool, *address),
             Call::Add(add) => add.attachment.clone(),
             Call::Del { attachment } | Call::Check { attachment, .. } => attachment.clone(),
         };
@@ -265,6 +275,7 @@ impl Registry {
             Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
             Some(Waiter::Status(id)) => self.status_seen(id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
+            Some(Waiter::Pool(id)) => self.pool_written(id, outcome),
             Some(Waiter::Journal) => {}
             None => {
                 self.unknown += 1;
@@ -419,7 +430,7 @@ impl Registry {
 
     fn remember(&mut self, key: IdentityKey, last: Last) {
         if let Some(record) = self.past.remember(key, last) {
-            self.out.forget_record(record);
+            self.out.write_alone(Change::Remove(record));
         }
     }
 

@@ -15,6 +15,7 @@ use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::grant::Grant;
 use crate::interface::Work;
+use crate::pool::PoolRecord;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Now};
 
@@ -39,6 +40,7 @@ impl Registry {
         now: Now,
         boot: BootId,
         records: Vec<(BindingId, Record)>,
+        pools: Vec<PoolRecord>,
         spooled: Vec<(RequestId, Call)>,
         adoptees: Vec<Adoptee>,
     ) {
@@ -50,6 +52,7 @@ impl Registry {
         for (id, record) in past {
             self.remember(record.identity.key(), Last { record: id, address: record.lease.ip() });
         }
+        self.docker.recover(pools);
         let count = records.len();
         // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
         let mut latest_first = records;
@@ -69,7 +72,7 @@ impl Registry {
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
-        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
+        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, told, .. } = record;
         let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile))));
         let left = (former, taken_off);
         let attachment = Arc::new(attachment);
@@ -79,7 +82,7 @@ impl Registry {
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.make(attachment.clone()).holder.get_or_insert(id);
         }
-        let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link };
+        let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link, answered: told };
         let (out, rng) = (&mut self.out, &mut self.rng);
         let (holders, interfaces, conflicts) = (self.bindings.holders(), &mut self.interfaces, &mut self.conflicts);
         interfaces.enter(&holder.link, id);

@@ -19,6 +19,7 @@ fn row(lan: Lan, link: Link) -> Row {
             chaddr: Mac([2, 0, 0, 0, 0, 9]),
         },
         state: BindingState::Client(StateName::Bound),
+        told: None,
         lease: Some(lease()),
         t1: Some(Duration::ZERO),
         t2: Some(Duration::from_millis(1999)),

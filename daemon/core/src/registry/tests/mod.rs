@@ -7,6 +7,7 @@ mod change;
 mod check;
 mod clock;
 mod conflict;
+mod docker;
 mod events;
 mod extend;
 mod grace;

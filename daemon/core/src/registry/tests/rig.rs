@@ -25,7 +25,8 @@ pub(super) use crate::link::Cookie;
 use crate::link::{
     ByName, Hears, KernelEvent, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
-use crate::record::{Change, Record, RecordState};
+use crate::pool::{PoolId, PoolRecord};
+use crate::record::{Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -127,6 +128,7 @@ pub(super) struct Rig {
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
     pub(super) stored: BTreeMap<BindingId, Record>,
+    pub(super) pools: BTreeMap<PoolId, PoolRecord>,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
     pub(super) persists: Vec<Vec<Change>>,
     pub(super) events: Vec<Event>,
@@ -201,6 +203,7 @@ impl Rig {
             looks: VecDeque::new(),
             live: (1..10).collect(),
             stored: BTreeMap::new(),
+            pools: BTreeMap::new(),
             slow: VecDeque::new(),
             persists: vec![],
             events: vec![],
@@ -218,7 +221,13 @@ impl Rig {
             stations: BTreeMap::from([(SERVER, SERVER_MAC)]),
             req: 0,
         };
-        rig.input(Input::Start { boot: BootId("b".into()), records: vec![], spooled: vec![], adoptees: vec![] });
+        rig.input(Input::Start {
+            boot: BootId("b".into()),
+            records: vec![],
+            pools: vec![],
+            spooled: vec![],
+            adoptees: vec![],
+        });
         rig
     }
     pub(super) fn now(&self) -> Now {
@@ -248,6 +257,7 @@ impl Rig {
             wanted: None,
             profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
+            pool: None,
         })
     }
 
@@ -356,6 +366,8 @@ impl Rig {
                     self.stored.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
+                Change::PutPool(record) => _ = self.pools.insert(record.id.clone(), *record),
+                Change::RemovePool(id) => _ = self.pools.remove(&id),
             }
         }
     }
@@ -543,7 +555,8 @@ impl Rig {
         self.reg = Registry::new(self.config.clone(), 9);
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         let records = self.stored.clone().into_iter().collect();
-        self.input(Input::Start { boot: BootId("b".into()), records, spooled: vec![], adoptees: vec![] });
+        let pools = self.pools.values().cloned().collect();
+        self.input(Input::Start { boot: BootId("b".into()), records, pools, spooled: vec![], adoptees: vec![] });
     }
 
     /// Returns the record of the only binding.

@@ -30,6 +30,7 @@ impl Acquire {
         }
         cx.out.report(common.id, Report::ExchangeOver);
         self.note_acquired(common, cx);
+        self.client.lease().into_iter().for_each(|lease| _ = common.answers(lease));
         self.persist(common, Want::Bound { replaces }, cx);
         SAME
     }

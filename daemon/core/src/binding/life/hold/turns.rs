@@ -6,7 +6,7 @@ use super::Hold;
 use crate::binding::common::guard::Before;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
-use crate::binding::{Common, Cx, Leave, Life, Next, Owed, Release, SAME};
+use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Verdict};
@@ -77,6 +77,14 @@ impl Hold {
         }
     }
 
+    /// Records that Docker is told of the lease once more, which may have another address by now.
+    pub(in crate::binding) fn answer_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.client.shared().is_some_and(|lease| common.answers(&lease)) {
+            self.record_again();
+            self.settle(common, cx);
+        }
+    }
+
     /// Returns the life in which the lease is given back, or all that a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
         let probing = common.probing();
@@ -95,7 +103,8 @@ impl Hold {
             (None, Some(asked)) => (asked, Owed::Asked),
             (None, None) => (&*self.last, Owed::Nothing),
         };
-        let returns = owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::LinkGone | Leave::Yielded);
+        let returns =
+            owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded);
         let kept = common.grace_from(cx.now.boot).filter(|_| returns);
         let release = Release::new(lease.clone(), owed, why).muted(!cx.interfaces.has_carrier(&common.link)).kept(kept);
         release.probing(probing).begun(common, cx)

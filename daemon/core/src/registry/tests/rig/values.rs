@@ -34,5 +34,6 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
         kept: None,
         former: None,
         taken_off: false,
+        told: None,
     }
 }

@@ -1,0 +1,298 @@
+//! Docker's pools: what a PoolID spells, and what is kept of a pool beside it.
+//!
+//! Values and bookkeeping, without DHCP. A PoolID spells the pool's definition, so that it is still served where the store that
+//! knew the pool is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{Attachment, Lan};
+use crate::time::WallTime;
+
+/// So many pools are known; of more, those that were asked for last.
+pub const MOST_POOLS: usize = 256;
+
+/// So many addresses of a pool are reserved at most.
+pub const MOST_RESERVED: usize = 1024;
+
+/// A pool, by all that defines it. As text it is the PoolID, `192.168.1.0/24;192.168.1.128/25;parent=eth0`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PoolId {
+    /// The door's spelling of all options.
+    pub definition: String,
+    /// The subnet.
+    pub subnet: Ipv4Net,
+    /// The part of it from which endpoints have their addresses, where that is not all of it.
+    pub range: Option<Ipv4Net>,
+}
+
+/// A text that is no PoolID of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a PoolID of this driver")]
+pub struct BadPoolId;
+
+impl PoolId {
+    /// Returns the pool with this subnet and range, whatever host bits they were given with.
+    pub fn new(definition: impl Into<String>, subnet: Ipv4Net, range: Option<Ipv4Net>) -> Self {
+        Self { definition: definition.into(), subnet: subnet.trunc(), range: range.map(|range| range.trunc()) }
+    }
+}
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{};", self.subnet)?;
+        self.range.map_or(Ok(()), |range| write!(f, "{range}"))?;
+        write!(f, ";{}", self.definition)
+    }
+}
+
+impl FromStr for PoolId {
+    type Err = BadPoolId;
+
+    fn from_str(text: &str) -> Result<Self, BadPoolId> {
+        let mut parts = text.splitn(3, ';');
+        let (Some(subnet), Some(range), Some(definition)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(BadPoolId);
+        };
+        let net = |text: &str| text.parse::<Ipv4Net>().map_err(|_| BadPoolId);
+        let range = if range.is_empty() { None } else { Some(net(range)?) };
+        let id = Self::new(definition, net(subnet)?, range);
+        // One pool has one text.
+        if id.to_string() == text { Ok(id) } else { Err(BadPoolId) }
+    }
+}
+
+impl From<PoolId> for String {
+    fn from(id: PoolId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for PoolId {
+    type Error = BadPoolId;
+
+    fn try_from(text: String) -> Result<Self, BadPoolId> {
+        text.parse()
+    }
+}
+
+/// A pool as the store holds it. JSON there, so that an operator can read a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRecord {
+    /// The pool.
+    pub id: PoolId,
+    /// The router, where a server told of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+    /// Addresses that no endpoint may have.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub reserved: BTreeSet<Ipv4Addr>,
+    /// The subnet is what a server offered: none was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub automatic: bool,
+    /// When it was asked for first.
+    pub since: WallTime,
+}
+
+/// Why an endpoint of a pool may not have an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It is outside of the subnet.
+    #[error("outside of the network's subnet {0}")]
+    Subnet(Ipv4Net),
+    /// It is outside of the range.
+    #[error("outside of the network's --ip-range {0}")]
+    Range(Ipv4Net),
+    /// It is reserved, as the gateway or an aux address.
+    #[error("reserved in this network, as its gateway or an --aux-address")]
+    Reserved,
+}
+
+/// Why a pool could not be had, or nothing be reserved in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolFault {
+    /// The range is not of the subnet.
+    #[error("--ip-range {range} is not in --subnet {subnet}")]
+    RangeBeyond {
+        /// The range.
+        range: Ipv4Net,
+        /// The subnet.
+        subnet: Ipv4Net,
+    },
+    /// The LAN's subnet was wanted, and no server told of it.
+    #[error("no subnet is known for {lan}: pass --subnet")]
+    NoSubnet {
+        /// The wire.
+        lan: Lan,
+    },
+    /// The subnet that a server offers was told, and asked for again at once.
+    #[error("{subnet}, as the DHCP server has it, overlaps a route of this host: pass --subnet {subnet}")]
+    Overlaps {
+        /// The subnet.
+        subnet: Ipv4Net,
+    },
+    /// The gateway was wanted, and no server told of one.
+    #[error("no router is known for {subnet}: pass --gateway")]
+    NoGateway {
+        /// The pool's subnet.
+        subnet: Ipv4Net,
+    },
+    /// An endpoint has the address that is to be reserved.
+    #[error("{address} is leased by {holder}")]
+    Leased {
+        /// The address.
+        address: Ipv4Addr,
+        /// Who has it.
+        holder: Attachment,
+    },
+    /// No more addresses can be reserved.
+    #[error("{} addresses are reserved in {subnet} already", MOST_RESERVED)]
+    Full {
+        /// The pool's subnet.
+        subnet: Ipv4Net,
+    },
+}
+
+/// The addresses that an endpoint may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The subnet.
+    pub subnet: Ipv4Net,
+    /// The part of it.
+    pub range: Option<Ipv4Net>,
+    /// Those that are reserved.
+    pub reserved: BTreeSet<Ipv4Addr>,
+}
+
+impl Limits {
+    /// Returns why an endpoint may not have this address, if it may not.
+    pub fn refuse(&self, address: Ipv4Addr) -> Option<Unfit> {
+        let beyond = self.range.filter(|range| !range.contains(&address));
+        match () {
+            () if !self.subnet.contains(&address) => Some(Unfit::Subnet(self.subnet)),
+            () if self.reserved.contains(&address) => Some(Unfit::Reserved),
+            () => beyond.map(Unfit::Range),
+        }
+    }
+}
+
+/// All pools that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Pools(BTreeMap<PoolId, PoolRecord>);
+
+impl Pools {
+    /// Returns a pool.
+    pub(crate) fn get(&self, id: &PoolId) -> Option<&PoolRecord> {
+        self.0.get(id)
+    }
+
+    /// Returns the pool of a definition whose subnet a server offered.
+    pub(crate) fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
+        self.0.values().find(|record| record.automatic && record.id.definition == definition)
+    }
+
+    /// Adds a pool. Returns the one that is forgotten for it, if there are too many.
+    pub(crate) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
+        let added = record.id.clone();
+        self.0.insert(added.clone(), record);
+        let others = self.0.values().filter(|_| self.0.len() > MOST_POOLS).filter(|record| record.id != added);
+        let oldest = others.min_by_key(|record| record.since).map(|record| record.id.clone())?;
+        self.0.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// Forgets a pool. Returns whether it was known.
+    pub(crate) fn remove(&mut self, id: &PoolId) -> bool {
+        self.0.remove(id).is_some()
+    }
+
+    /// Returns a pool, to be changed.
+    pub(crate) fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
+        self.0.get_mut(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn net(text: &str) -> Ipv4Net {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_pool_id_spells_its_definition() {
+        let range = Some(net("192.168.1.128/25"));
+        let table = [
+            ("parent=eth0", net("192.168.1.7/24"), None, "192.168.1.0/24;;parent=eth0"),
+            ("a;b=;", net("10.0.0.0/8"), range, "10.0.0.0/8;192.168.1.128/25;a;b=;"),
+        ];
+        for (definition, subnet, range, text) in table {
+            let id = PoolId::new(definition, subnet, range);
+            assert_eq!((id.to_string().as_str(), text.parse()), (text, Ok(id)));
+        }
+    }
+
+    #[test]
+    fn what_is_spelled_otherwise_is_no_pool_id() {
+        for bad in ["", "10.0.0.0/8", "10.0.0.0/8;", "10.0.0.1/8;;a", ";;a", "10.0.0.0/8;x;a", "10.0.0.0;;a"] {
+            assert_eq!(bad.parse::<PoolId>(), Err(BadPoolId), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_pool_is_json_that_an_operator_can_read() {
+        let id = PoolId::new("parent=eth0", net("10.0.0.0/24"), None);
+        let since = WallTime::from_epoch(Duration::from_secs(5));
+        let mut record = PoolRecord { id, gateway: None, reserved: BTreeSet::new(), automatic: false, since };
+        let short = serde_json::to_string(&record).unwrap();
+        assert!(short.starts_with(r#"{"id":"10.0.0.0/24;;parent=eth0","since":"#), "{short}");
+        assert_eq!(serde_json::from_str::<PoolRecord>(&short).unwrap(), record);
+        let gateway = Ipv4Addr::new(10, 0, 0, 1);
+        (record.gateway, record.automatic) = (Some(gateway), true);
+        record.reserved.insert(gateway);
+        let json = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<PoolRecord>(&json).unwrap(), record);
+    }
+
+    #[test]
+    fn an_endpoint_may_have_what_is_inside_and_free() {
+        let reserved = BTreeSet::from([Ipv4Addr::new(10, 0, 0, 200)]);
+        let mut limits = Limits { subnet: net("10.0.0.0/24"), range: Some(net("10.0.0.128/25")), reserved };
+        let refused = |limits: &Limits, last: u32| limits.refuse(Ipv4Addr::from_bits(0x0a00_0000 + last));
+        let [subnet, range] = [Unfit::Subnet(limits.subnet), Unfit::Range(net("10.0.0.128/25"))];
+        let table = [(127, Some(range)), (128, None), (200, Some(Unfit::Reserved)), (255, None), (256, Some(subnet))];
+        for (last, why) in table {
+            assert_eq!(refused(&limits, last), why, "{last}");
+        }
+        limits.range = None;
+        assert_eq!(refused(&limits, 1), None);
+    }
+
+    #[test]
+    fn of_too_many_pools_the_oldest_is_forgotten() {
+        let mut pools = Pools::default();
+        let record = |n: usize, second: u64| PoolRecord {
+            id: PoolId::new(format!("parent=eth{n}"), net("10.0.0.0/24"), None),
+            gateway: None,
+            reserved: BTreeSet::new(),
+            automatic: n.is_multiple_of(2),
+            since: WallTime::from_epoch(Duration::from_secs(second)),
+        };
+        for n in 0..MOST_POOLS {
+            assert_eq!(pools.add(record(n, 100 + n as u64)), None);
+        }
+        assert_eq!(pools.add(record(3, 500)), None, "it was there");
+        assert_eq!(pools.add(record(1000, 1)), Some(record(0, 0).id), "the new one stays");
+        assert_eq!((pools.automatic("parent=eth0"), pools.automatic("parent=eth1")), (None, None));
+        assert!(pools.automatic("parent=eth2").is_some() && pools.get(&record(1, 0).id).is_some());
+    }
+}

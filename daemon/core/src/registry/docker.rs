@@ -1,0 +1,234 @@
+//! Calls about Docker's pools: what is asked for an endpoint is an ADD, and comes back by its address.
+//!
+//! What Docker counts is not counted here: some of its paths give back fewer pools than they asked for. A pool is forgotten
+//! when it is given back and no endpoint has a lease in it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::binding::{Binding, Leave};
+use crate::effect::{Answer, Failure, Outcome, PoolRequest, RequestId, Why};
+use crate::identity::Attachment;
+use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
+use crate::record::Change;
+use crate::time::{Instant, Now};
+
+/// How long a call about a pool may wait for the store.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A pool whose subnet nobody asked for is not answered again for so long. Dockerd asks without end where the answer overlaps a
+/// route of the host.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// The pools, and the calls about them.
+#[derive(Debug, Default)]
+pub(super) struct Docker {
+    pools: Pools,
+    waiting: BTreeMap<RequestId, Waiting>,
+    /// When an automatic pool was answered last.
+    answered: BTreeMap<PoolId, Instant>,
+}
+
+/// A call that waits for the store.
+#[derive(Debug)]
+struct Waiting {
+    answer: Answer,
+    undo: Undo,
+}
+
+/// What is undone where the store, or the caller, does not wait for the answer.
+#[derive(Debug)]
+enum Undo {
+    /// The pool was not known.
+    Pool(PoolId),
+    /// The address was not reserved.
+    Reserved(PoolId, Ipv4Addr),
+}
+
+impl Docker {
+    /// Takes over what the store holds.
+    pub(super) fn recover(&mut self, pools: Vec<PoolRecord>) {
+        pools.into_iter().for_each(|record| _ = self.pools.add(record));
+    }
+
+    /// Returns how many calls wait.
+    pub(super) fn under_way(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns whether an automatic pool was answered a moment ago, and records that it is answered now.
+    fn answers_again(&mut self, id: &PoolId, now: Instant) -> bool {
+        self.answered.retain(|_, at| now.saturating_since(*at) < AGAIN);
+        self.answered.insert(id.clone(), now).is_some()
+    }
+}
+
+impl Registry {
+    /// RequestPool: a pool that is known is answered as before.
+    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: &PoolRequest) {
+        let PoolRequest { definition, subnet, range, .. } = request;
+        let fail = |fault| Answer::Failed(Failure::Pool(fault));
+        if let (Some(subnet), Some(range)) = (subnet, range)
+            && !subnet.contains(range)
+        {
+            return self.out.reply(id, fail(PoolFault::RangeBeyond { range: *range, subnet: *subnet }));
+        }
+        let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
+        let known = match &asked {
+            Some(pool) => self.docker.pools.get(pool),
+            None => self.docker.pools.automatic(definition),
+        };
+        if let Some(record) = known {
+            let (pool, gateway) = (record.id.clone(), record.gateway);
+            let subnet = pool.subnet;
+            let answer = match asked.is_none() && self.docker.answers_again(&pool, now.boot) {
+                true => fail(PoolFault::Overlaps { subnet }),
+                false => Answer::Pool { id: pool, gateway },
+            };
+            return self.out.reply(id, answer);
+        }
+        match asked {
+            Some(pool) => self.add_pool(now, id, pool, None, false),
+            None => self.out.reply(id, fail(PoolFault::NoSubnet { lan: request.lan.clone() })),
+        }
+    }
+
+    /// Makes a pool known, and answers when that is durable.
+    fn add_pool(&mut self, now: Now, id: RequestId, pool: PoolId, gateway: Option<Ipv4Addr>, automatic: bool) {
+        if automatic {
+            self.docker.answers_again(&pool, now.boot);
+        }
+        let record = PoolRecord { id: pool.clone(), gateway, reserved: Default::default(), automatic, since: now.wall };
+        let forgotten = self.docker.pools.add(record.clone());
+        let mut changes = vec![Change::PutPool(Box::new(record))];
+        changes.extend(forgotten.map(Change::RemovePool));
+        self.await_store(now, id, changes, Answer::Pool { id: pool.clone(), gateway }, Undo::Pool(pool));
+    }
+
+    fn await_store(&mut self, now: Now, id: RequestId, changes: Vec<Change>, answer: Answer, undo: Undo) {
+        self.out.write_for(id, changes);
+        self.docker.waiting.insert(id, Waiting { answer, undo });
+        self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
+    }
+
+    /// Answers a call about a pool, or undoes what the store did not take.
+    pub(super) fn pool_written(&mut self, id: RequestId, outcome: Outcome) {
+        let Some(Waiting { answer, undo }) = self.docker.waiting.remove(&id) else { return };
+        self.timers.set(Key::Call(id), None);
+        match outcome {
+            Outcome::Persisted(Err(cause)) => {
+                self.undo(undo);
+                self.out.reply(id, Answer::Failed(Failure::Store(cause)));
+            }
+            _ => self.out.reply(id, answer),
+        }
+    }
+
+    pub(super) fn pool_call_timed_out(&mut self, id: RequestId) {
+        let Some(Waiting { undo, .. }) = self.docker.waiting.remove(&id) else { return };
+        self.undo(undo);
+        let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
+        self.out.reply(id, Answer::Failed(failure));
+    }
+
+    /// Drops a call about a pool whose caller went away, and what came of it; false when it is none.
+    pub(super) fn forget_pool_call(&mut self, id: RequestId) -> bool {
+        let waiting = self.docker.waiting.remove(&id);
+        let is_one = waiting.is_some();
+        waiting.into_iter().for_each(|waiting| self.undo(waiting.undo));
+        is_one
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Pool(pool) => self.forget_pool(&pool),
+            Undo::Reserved(pool, address) => _ = self.unreserve(&pool, address),
+        }
+    }
+
+    /// ReleasePool: the pool is forgotten, unless an endpoint has a lease in it.
+    pub(super) fn release_pool(&mut self, id: RequestId, pool: &PoolId) {
+        self.docker.answered.remove(pool);
+        let is_used = self.endpoints(pool).next().is_some();
+        if !is_used {
+            self.forget_pool(pool);
+        }
+        self.out.reply(id, Answer::PoolReleased);
+    }
+
+    fn forget_pool(&mut self, pool: &PoolId) {
+        if self.docker.pools.remove(pool) {
+            self.out.write_alone(Change::RemovePool(pool.clone()));
+        }
+    }
+
+    /// Reserves an address, or the gateway. One that is reserved already is answered again.
+    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) {
+        let gateway = || self.docker.pools.get(pool)?.gateway;
+        let Some(address) = address.or_else(gateway) else {
+            return self.out.reply(id, Answer::Failed(Failure::Pool(PoolFault::NoGateway { subnet: pool.subnet })));
+        };
+        let holder = self.endpoints(pool).find(|binding| binding.lease(now.boot).is_some_and(|l| l.ip() == address));
+        if let Some(holder) = holder {
+            let fault = PoolFault::Leased { address, holder: (*holder.attachment).clone() };
+            return self.out.reply(id, Answer::Failed(Failure::Pool(fault)));
+        }
+        // The store may have lost it.
+        let mut changes = Vec::new();
+        if self.docker.pools.get(pool).is_none() {
+            let (reserved, since) = (Default::default(), now.wall);
+            let record = PoolRecord { id: pool.clone(), gateway: None, reserved, automatic: false, since };
+            changes.extend(self.docker.pools.add(record).map(Change::RemovePool));
+        }
+        let Some(record) = self.docker.pools.get_mut(pool) else { return };
+        if record.reserved.contains(&address) {
+            return self.out.reply(id, Answer::Reserved(address));
+        }
+        if record.reserved.len() >= MOST_RESERVED {
+            return self.out.reply(id, Answer::Failed(Failure::Pool(PoolFault::Full { subnet: pool.subnet })));
+        }
+        record.reserved.insert(address);
+        changes.push(Change::PutPool(Box::new(record.clone())));
+        let undo = Undo::Reserved(pool.clone(), address);
+        self.await_store(now, id, changes, Answer::Reserved(address), undo);
+    }
+
+    /// Reserves an address no more; false where it was not reserved.
+    fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> bool {
+        let Some(record) = self.docker.pools.get_mut(pool) else { return false };
+        if !record.reserved.remove(&address) {
+            return false;
+        }
+        let record = record.clone();
+        self.out.write_alone(Change::PutPool(Box::new(record)));
+        true
+    }
+
+    /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address.
+    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) {
+        self.out.reply(id, Answer::Released);
+        if self.unreserve(pool, address) {
+            return;
+        }
+        let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
+        let found = self.endpoints(pool).find(told).map(|binding| (binding.id, binding.attachment.clone()));
+        if let Some((id, attachment)) = found {
+            self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
+            self.slots.vacate(&attachment, id);
+            self.next_call(now, &attachment);
+        }
+    }
+
+    /// Returns the endpoints of a pool that have a lease, or had one and look for another.
+    fn endpoints(&self, id: &PoolId) -> impl Iterator<Item = &Binding> {
+        let id = id.to_string();
+        let holders = self.slots.iter().filter_map(move |(attachment, slot)| match &**attachment {
+            Attachment::Docker { pool, .. } if *pool == id => slot.holder,
+            Attachment::Docker { .. } | Attachment::Cni { .. } => None,
+        });
+        holders.filter_map(|id| self.bindings.get(id))
+    }
+}

@@ -1,0 +1,382 @@
+//! What Docker asks for: pools, addresses that are reserved, and leases that come back by the address that it was told.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{ClientIdRule, Failure, PoolRequest, Row, StoreCause};
+use crate::identity::Lan;
+use crate::link::Place;
+use crate::pool::{PoolFault, PoolId};
+use crate::record::RecordState;
+use crate::wire::Mac;
+
+/// What the server gives first.
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const NEXT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+
+fn net(text: &str) -> Ipv4Net {
+    text.parse().unwrap()
+}
+
+pub(super) fn pool() -> PoolId {
+    PoolId::new("parent=br0", net("192.0.2.0/24"), None)
+}
+
+pub(super) fn endpoint_mac(last: u8) -> Mac {
+    Mac([2, 0x42, 0, 0, 0, last])
+}
+
+pub(super) fn endpoint(last: u8) -> Attachment {
+    Attachment::Docker { pool: pool().to_string(), endpoint: endpoint_mac(last).to_string() }
+}
+
+impl Rig {
+    /// Returns Docker's request of an address for an endpoint.
+    pub(super) fn endpoint_call(&self, last: u8) -> Box<crate::effect::Add> {
+        let mut add = self.call("", 1, "docker");
+        add.attachment = endpoint(last);
+        add.place = Place::Parent { ifname: "br0".into(), mac: endpoint_mac(last) };
+        add.client_id = ClientIdRule::Mac;
+        add.pool = Some(pool());
+        add
+    }
+
+    /// Asks for an address for an endpoint.
+    pub(super) fn endpoint(&mut self, last: u8) -> u64 {
+        let add = self.endpoint_call(last);
+        self.request(Call::Add(add))
+    }
+
+    /// Asks for a pool with this subnet.
+    pub(super) fn pool(&mut self, subnet: Option<&str>, range: Option<&str>) -> u64 {
+        let call = Call::RequestPool(Box::new(PoolRequest {
+            definition: "parent=br0".into(),
+            subnet: subnet.map(net),
+            range: range.map(net),
+            place: Place::Parent { ifname: "br0".into(), mac: endpoint_mac(0) },
+            lan: Lan::Link { parent: "br0".into(), vlan: 0 },
+            profile: Profile::default(),
+            timeout: Duration::from_secs(20),
+        }));
+        self.request(call)
+    }
+
+    pub(super) fn reserve(&mut self, address: Option<Ipv4Addr>) -> u64 {
+        self.request(Call::Reserve { pool: pool(), address })
+    }
+
+    pub(super) fn release(&mut self, address: Ipv4Addr) {
+        let id = self.request(Call::ReleaseAddress { pool: pool(), address });
+        assert_eq!(self.answers[&id], Answer::Released, "at once");
+    }
+
+    fn release_pool(&mut self) {
+        let id = self.request(Call::ReleasePool { id: pool() });
+        assert_eq!(self.answers[&id], Answer::PoolReleased);
+    }
+
+    pub(super) fn count_sent(&self, kind: u8) -> usize {
+        self.sent.iter().filter(|(sent, _)| *sent == kind).count()
+    }
+
+    /// Returns the failure that a call was answered with.
+    pub(super) fn failure(&self, id: u64) -> &Failure {
+        match &self.answers[&id] {
+            Answer::Failed(failure) => failure,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    /// Returns what Docker was told of the only binding, and what that has leased.
+    fn believed(&mut self) -> (Option<String>, Option<Ipv4Addr>) {
+        let rows = self.rows();
+        let [Row { told, lease, .. }] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!(self.only_record().told, *told, "and so it is recorded");
+        (told.map(|told| told.to_string()), lease.as_ref().map(Lease::ip))
+    }
+
+    /// Has the lease end in another address.
+    fn change_lease(&mut self) {
+        let t1 = self.t1();
+        self.give = NEXT;
+        self.granted.clear();
+        self.server = Server::NaksOnly;
+        self.run_until(t1 + 1.0);
+        self.server = Server::Up;
+        self.run_until(t1 + 40.0);
+    }
+}
+
+fn held() -> Rig {
+    let mut rig = Rig::new(8);
+    let add = rig.endpoint(1);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    rig
+}
+
+#[test]
+fn an_endpoint_is_told_its_address_with_the_prefix_of_its_pool() {
+    let mut rig = Rig::new(8);
+    rig.profile.prefix = Some(16);
+    let add = rig.endpoint(1);
+    let Answer::Leased { lease, grant } = &rig.answers[&add] else { panic!("{:?}", rig.answers) };
+    assert_eq!((lease.address, &grant.addresses[..]), (net("192.0.2.50/24"), &["192.0.2.50/16".parse().unwrap()][..]));
+    assert_eq!(rig.believed(), (Some("192.0.2.50/16".to_owned()), Some(FIRST)));
+    let of_cni = rig.add("a", 1, "a");
+    assert!(matches!(rig.answers[&of_cni], Answer::Leased { .. }));
+    assert_eq!(rig.rows().iter().find(|row| row.attachment == attachment("a")).unwrap().told, None);
+}
+
+#[test]
+fn what_docker_was_told_outlives_a_change_of_the_lease() {
+    for restarts in [false, true] {
+        let mut rig = held();
+        rig.change_lease();
+        assert_eq!(rig.believed(), (Some("192.0.2.50/24".to_owned()), Some(NEXT)));
+        if restarts {
+            rig.restart();
+        }
+        rig.release(NEXT);
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        assert_eq!(rig.count_sent(7), 0, "nobody was told that address");
+        rig.release(FIRST);
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0), "{:?}", rig.stored);
+    }
+}
+
+#[test]
+fn the_same_request_again_is_told_what_the_lease_is_by_then() {
+    let mut rig = held();
+    rig.change_lease();
+    let sent = rig.sent.len();
+    let again = rig.endpoint(1);
+    assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == NEXT));
+    assert_eq!((rig.believed(), rig.sent.len()), ((Some("192.0.2.77/24".to_owned()), Some(NEXT)), sent));
+}
+
+#[test]
+fn an_address_is_released_once_and_whatever_is_unknown_too() {
+    let mut rig = held();
+    rig.disk = Disk::Slow;
+    rig.release(FIRST);
+    assert_eq!(rig.count_sent(7), 0, "the store goes first");
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.release(FIRST);
+    rig.release(NEXT);
+    let stranger = PoolId::new("parent=br1", net("192.0.2.0/24"), None);
+    let id = rig.request(Call::ReleaseAddress { pool: stranger, address: FIRST });
+    assert_eq!(rig.answers[&id], Answer::Released);
+    rig.run_until(1010.0);
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
+}
+
+#[test]
+fn an_address_of_another_pool_is_not_taken_for_ones_own() {
+    let mut rig = held();
+    let other = PoolId::new("parent=br0", net("192.0.2.0/24"), Some(net("192.0.2.0/25")));
+    rig.request(Call::ReleaseAddress { pool: other, address: FIRST });
+    rig.run_until(1010.0);
+    assert_eq!((rig.count_sent(7), rig.rows().len()), (0, 1));
+}
+
+#[test]
+fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
+    let mut rig = held();
+    rig.disk = Disk::Full;
+    rig.release(FIRST);
+    rig.run_until(1020.0);
+    assert_eq!(rig.count_sent(7), 0);
+    rig.disk = Disk::Good;
+    rig.run_until(1090.0);
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
+}
+
+#[test]
+fn an_identity_that_can_return_keeps_its_lease_for_a_while() {
+    let mut rig = Rig::new(8);
+    rig.profile.grace = Some(60);
+    rig.endpoint(1);
+    rig.release(FIRST);
+    rig.run_until(1030.0);
+    assert_eq!((rig.count_sent(7), rig.rows()[0].state.as_str()), (0, "KEPT"));
+    rig.sent.clear();
+    let again = rig.endpoint(1);
+    assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == FIRST));
+    assert_eq!(rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [3], "INIT-REBOOT");
+    rig.release(FIRST);
+    rig.run_until(1089.0);
+    assert_eq!(rig.count_sent(7), 0);
+    rig.run_until(1100.0);
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.only_record().state), (1, 0, RecordState::Past));
+}
+
+#[test]
+fn a_pool_is_durable_before_it_is_answered_and_known_from_then_on() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig.disk = Disk::Slow;
+    let first = rig.pool(Some("192.0.2.7/24"), None);
+    rig.run_until(1004.0);
+    assert!(!rig.answers.contains_key(&first));
+    rig.disk = Disk::Good;
+    rig.flush();
+    let known = Answer::Pool { id: pool(), gateway: None };
+    assert_eq!(rig.answers[&first], known);
+    let (sent, writes) = (rig.sent.len(), rig.persists.len());
+    let again = rig.pool(Some("192.0.2.0/24"), None);
+    assert_eq!(rig.answers[&again], known);
+    rig.restart();
+    let later = rig.pool(Some("192.0.2.0/24"), None);
+    assert_eq!((&rig.answers[&later], rig.sent.len(), rig.persists.len()), (&known, sent, writes));
+}
+
+#[test]
+fn a_pool_that_the_store_does_not_take_is_an_error() {
+    let mut rig = Rig::new(8);
+    (rig.disk, rig.server) = (Disk::Full, Server::Silent);
+    let id = rig.pool(Some("192.0.2.0/24"), None);
+    rig.run_until(1010.0);
+    assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
+    rig.disk = Disk::Good;
+    let writes = rig.persists.len();
+    let again = rig.pool(Some("192.0.2.0/24"), None);
+    rig.run_until(1020.0);
+    assert!(matches!(rig.answers[&again], Answer::Pool { .. }) && rig.persists.len() > writes, "it was not known");
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_not_waited_for_without_end() {
+    let mut rig = Rig::new(8);
+    (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
+    let (asked, reserved) = (rig.pool(Some("192.0.2.0/24"), None), rig.reserve(Some(ROUTER)));
+    rig.run_until(1030.0);
+    for id in [asked, reserved] {
+        assert!(matches!(rig.failure(id), Failure::TimedOut { .. }));
+    }
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
+}
+
+#[test]
+fn a_range_must_be_of_its_subnet() {
+    let mut rig = Rig::new(8);
+    let id = rig.pool(Some("192.0.2.0/24"), Some("192.0.3.0/25"));
+    assert!(matches!(rig.failure(id), Failure::Pool(PoolFault::RangeBeyond { .. })));
+}
+
+#[test]
+fn a_pool_is_forgotten_when_it_is_given_back_and_nobody_has_a_lease_in_it() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    // Three requests to one release.
+    for _ in 0..3 {
+        rig.pool(Some("192.0.2.0/24"), None);
+    }
+    rig.run_until(1010.0);
+    rig.server = Server::Up;
+    rig.endpoint(1);
+    rig.release_pool();
+    assert_eq!(rig.pools.len(), 1);
+    rig.release(FIRST);
+    rig.release_pool();
+    assert!(rig.pools.is_empty());
+    rig.release_pool();
+}
+
+#[test]
+fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
+    let mut rig = Rig::new(8);
+    (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
+    let asked = rig.pool(Some("192.0.2.0/24"), None);
+    rig.run_until(1005.0);
+    rig.input(Input::HungUp(RequestId(asked)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(rig.pools.is_empty() && !rig.answers.contains_key(&asked));
+    rig.disk = Disk::Slow;
+    let reserved = rig.reserve(Some(NEXT));
+    rig.input(Input::HungUp(RequestId(reserved)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    assert!(rig.pools.values().all(|pool| pool.reserved.is_empty()), "{:?}", rig.pools);
+}
+
+#[test]
+fn an_address_is_reserved_without_a_word_to_the_server_until_it_is_released() {
+    let mut rig = Rig::new(8);
+    // The store does not know the pool.
+    let first = rig.reserve(Some(NEXT));
+    let again = rig.reserve(Some(NEXT));
+    assert_eq!((&rig.answers[&first], &rig.answers[&again]), (&Answer::Reserved(NEXT), &Answer::Reserved(NEXT)));
+    rig.restart();
+    assert!(rig.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
+    rig.release(NEXT);
+    assert!(rig.pools[&pool()].reserved.is_empty());
+    rig.release(NEXT);
+    assert!(rig.sent.is_empty());
+}
+
+#[test]
+fn a_reservation_that_the_store_does_not_take_is_an_error() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Full;
+    let id = rig.reserve(Some(NEXT));
+    assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
+    rig.disk = Disk::Good;
+    rig.reserve(Some(ROUTER));
+    assert_eq!(rig.pools[&pool()].reserved, [ROUTER].into());
+}
+
+#[test]
+fn an_address_that_an_endpoint_has_is_not_reserved() {
+    let mut rig = held();
+    let id = rig.reserve(Some(FIRST));
+    assert!(matches!(rig.failure(id), Failure::Pool(PoolFault::Leased { holder, .. }) if *holder == endpoint(1)));
+}
+
+#[test]
+fn a_gateway_that_no_server_told_of_cannot_be_reserved() {
+    let mut rig = Rig::new(8);
+    let id = rig.reserve(None);
+    assert!(matches!(rig.failure(id), Failure::Pool(PoolFault::NoGateway { .. })));
+}
+
+#[test]
+fn a_pool_that_the_store_lost_still_serves() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig.pool(Some("192.0.2.0/24"), None);
+    rig.run_until(1010.0);
+    rig.server = Server::Up;
+    rig.pools.clear();
+    rig.restart();
+    let add = rig.endpoint(1);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+    rig.release(FIRST);
+    rig.run_until(1030.0);
+    assert_eq!((rig.count_sent(7), rig.stored.len()), (1, 0));
+}
+
+#[test]
+fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_back() {
+    let mut rig = held();
+    rig.reg = Registry::new(rig.config.clone(), 9);
+    let records = rig.stored.clone().into_iter().collect();
+    rig.at = Duration::from_secs(20);
+    rig.wall_set = 990;
+    rig.input(Input::Start { boot: BootId("next".into()), records, pools: vec![], spooled: vec![], adoptees: vec![] });
+    assert_eq!(rig.rows()[0].state.as_str(), "KEPT");
+    rig.release(FIRST);
+    rig.run_until(30.0);
+    assert_eq!((rig.count_sent(7), rig.rows().len()), (1, 0));
+}
