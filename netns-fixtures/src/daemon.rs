@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
@@ -20,6 +20,9 @@ use crate::error::{Doing, Error};
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
 use crate::wait::{first_readable, until_found};
+
+/// Where dockerd looks for plugins' sockets.
+pub(crate) const DOCKER_PLUGINS: &str = "/run/docker/plugins";
 
 /// `leasehold daemon`, running.
 #[derive(Debug)]
@@ -96,6 +99,11 @@ impl Home {
         self.dir.join("clock")
     }
 
+    /// Has its daemons be plugins of Docker's, where dockerd looks for them.
+    pub fn with_docker(&self) -> Result<(), Error> {
+        fs::create_dir_all(DOCKER_PLUGINS).doing(|| format!("make {}", DOCKER_PLUGINS))
+    }
+
     /// Returns the path of the daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.socket.clone()
@@ -156,6 +164,9 @@ impl Daemon {
         if let Sight::Under(root) = sight {
             command.arg("--host-prefix").arg(root);
         }
+        if Path::new(DOCKER_PLUGINS).exists() {
+            command.args(["--docker-plugin-dir", DOCKER_PLUGINS]);
+        }
         command.args(["--log-format", "text"]).env("NOTIFY_SOCKET", &notify).env("LEASEHOLD_LOG", "debug");
         let log = home.stalled_log();
         if log.exists() {
@@ -168,7 +179,7 @@ impl Daemon {
         }
         let process = Process::start(netns, "leasehold daemon", command)?;
         let mut daemon = Self { process, netns: netns.clone(), home: home.clone() };
-        until_ready(&mut daemon.process, &ready)?;
+        until_ready(&mut daemon.process, &ready, DEADLINE)?;
         Ok(daemon)
     }
 
@@ -261,8 +272,8 @@ impl Daemon {
 }
 
 /// Waits until a process says that it is ready, as it would to systemd.
-pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram) -> Result<(), Error> {
-    let deadline = Instant::now() + DEADLINE;
+pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram, limit: Duration) -> Result<(), Error> {
+    let deadline = Instant::now() + limit;
     let mut message = [0; 4096];
     loop {
         match socket.recv(&mut message) {
@@ -274,7 +285,7 @@ pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram) -> Resul
             Err(e) => return Err(e).doing(|| "hear whether a process is ready".to_owned()),
         }
         if !first_readable(&[socket.as_fd(), process.lifeline()], deadline)? {
-            return Err(Error::timed_out("READY=1 of a process", DEADLINE, String::new()));
+            return Err(Error::timed_out("READY=1 of a process", limit, String::new()));
         }
         process.still_runs("its readiness")?;
     }

@@ -27,10 +27,15 @@ struct Inner {
     name: String,
     path: PathBuf,
     fd: OwnedFd,
+    /// Whether we made it.
+    ours: bool,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
         // If that fails, the mount goes with the sandbox.
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);
         let _ = std::fs::remove_file(&self.path);
@@ -54,10 +59,17 @@ impl Netns {
             File::open(&path).map(OwnedFd::from).doing(|| format!("open {}", path.display()))
         };
         let fd = thread::scope(|s| s.spawn(make).join().expect("making a namespace does not panic"))?;
-        let inner = Arc::new(Inner { name: name.to_owned(), path, fd });
+        let inner = Arc::new(Inner { name: name.to_owned(), path, fd, ours: true });
         let netns = Self { inner, sandbox: sandbox.clone() };
         netns.set_up("lo")?;
         Ok(netns)
+    }
+
+    /// Opens a namespace that an engine has made. It lives on until the last clone is dropped.
+    pub(crate) fn open(sandbox: &Sandbox, path: PathBuf) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let fd = File::open(&path).map(OwnedFd::from).doing(|| format!("open {name}"))?;
+        Ok(Self { inner: Arc::new(Inner { name, path, fd, ours: false }), sandbox: sandbox.clone() })
     }
 
     /// Returns the same namespace for processes of another sandbox, within its own.

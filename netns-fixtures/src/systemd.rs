@@ -13,7 +13,7 @@ use crate::cgroup;
 use crate::daemon::{listen, until_ready};
 use crate::error::{Doing, Error};
 use crate::netns::Netns;
-use crate::process::Process;
+use crate::process::{DEADLINE, Process};
 
 /// What services want to come first, or after them, unless they say that they do not.
 const TARGETS: [&str; 4] = ["sysinit.target", "basic.target", "sockets.target", "shutdown.target"];
@@ -69,7 +69,7 @@ impl Systemd {
         command.args(["--mount", "--propagation", "slave", "sh", "-ec", ENTER, START]).arg(&systemd.cgroup);
         command.arg(&systemd.units).arg(ALL).env("NOTIFY_SOCKET", &ready);
         let process = systemd.process.insert(Process::start(host, "systemd", command)?);
-        until_ready(process, &listener)?;
+        until_ready(process, &listener, DEADLINE)?;
         Ok(systemd)
     }
 
@@ -94,7 +94,7 @@ impl Drop for Systemd {
     fn drop(&mut self) {
         drop(self.process.take());
         // Its services are gone with it, but for what the kernel is still at work on.
-        let _ = crate::wait::until_found("end of a control group", crate::DEADLINE, || {
+        let _ = crate::wait::until_found("end of a control group", DEADLINE, || {
             Ok(cgroup::remove(&self.cgroup).then_some(()))
         });
     }

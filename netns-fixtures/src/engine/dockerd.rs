@@ -5,14 +5,16 @@
 //! is read-only for it. Dropping it kills it and its containers, and takes away what it made.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use nix::mount::{MntFlags, umount2};
 
 use super::{make_dir, make_root};
 use crate::cgroup;
-use crate::daemon::{listen, until_ready};
+use crate::daemon::{DOCKER_PLUGINS, listen, until_ready};
 use crate::error::Error;
 use crate::need::Need;
 use crate::netns::Netns;
@@ -55,7 +57,7 @@ impl Dockerd {
         Need::StaticProgram("busybox"),
     ];
     /// Where it looks for plugins' sockets.
-    pub const PLUGINS: &str = "/run/docker/plugins";
+    pub const PLUGINS: &str = DOCKER_PLUGINS;
     /// Where it mounts its containers' namespaces.
     pub const NETNS: &str = "/run/docker/netns";
     /// Its image.
@@ -111,6 +113,19 @@ impl Dockerd {
         self.docker(&[&["exec", name, "/bin/busybox"], command].concat())
     }
 
+    /// Returns what Docker believes to be a container's address in a network.
+    pub fn address(&self, name: &str, network: &str) -> Result<Ipv4Addr, Error> {
+        let format = format!("{{{{(index .NetworkSettings.Networks \"{network}\").IPAddress}}}}");
+        let text = self.docker(&["inspect", "--format", &format, name])?;
+        text.trim().parse().map_err(|_| Error::Unreadable { what: "a container's address", text })
+    }
+
+    /// Returns a running container's network namespace.
+    pub fn netns(&self, name: &str) -> Result<Netns, Error> {
+        let path = self.docker(&["inspect", "--format", "{{.NetworkSettings.SandboxKey}}", name])?;
+        Netns::open(self.host.sandbox(), path.trim().into())
+    }
+
     /// Returns its containers' control group, as a path from the root of all.
     pub fn cgroup(&self) -> &str {
         &self.files.cgroup
@@ -146,6 +161,11 @@ impl Dockerd {
     /// Starts it again with more arguments, and waits until it serves, which is when it has started the containers that
     /// it restarts.
     pub fn launch(&mut self, more: &[&str]) -> Result<(), Error> {
+        self.launch_within(DEADLINE, more)
+    }
+
+    /// Does the same where it may take longer.
+    pub fn launch_within(&mut self, limit: Duration, more: &[&str]) -> Result<(), Error> {
         let notify = PathBuf::from(self.files.path("notify"));
         let ready = listen(&notify)?;
         // It looks for a module of the kernel before it uses it: what this machine has not loaded stays unloaded.
@@ -157,7 +177,7 @@ impl Dockerd {
         // In a container it leaves the machine's AppArmor profiles alone.
         command.args(more).env("NOTIFY_SOCKET", &notify).env("container", "sandbox");
         let process = self.process.insert(Process::start(&self.host, "dockerd", command)?);
-        until_ready(process, &ready)
+        until_ready(process, &ready, limit)
     }
 
     fn container(&self, how: &[&str], command: &[&str]) -> Result<String, Error> {
