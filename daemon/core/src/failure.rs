@@ -181,7 +181,7 @@ pub enum Failure {
     #[error("the ADD of {0} was cancelled by its DEL")]
     Cancelled(Attachment),
     /// Another address than the requested one was offered, and only that one would do.
-    #[error("{server} offered {offered} instead of {wanted}: set ipPreferred to take another address")]
+    #[error("{server} offered {offered} instead of {wanted}")]
     NotWanted {
         /// The server that offered last.
         server: Ipv4Addr,
@@ -205,11 +205,11 @@ pub enum Failure {
         netns: Option<PathBuf>,
     },
     /// The address that was to be had is none for an endpoint of its pool.
-    #[error("server {server} offers {address}, which is {why}: let the server give another, or change the network")]
+    #[error("{}{address}, which is {why}{}", offers(.server), remedy(.server))]
     Unfit {
-        /// The server that offered last.
-        server: Ipv4Addr,
-        /// What it offered.
+        /// The server that offered it; `None`: it was asked for.
+        server: Option<Ipv4Addr>,
+        /// The address.
         address: Ipv4Addr,
         /// Why that is none.
         why: Unfit,
@@ -281,6 +281,17 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan) -> String {
 
 fn unbelieved(tally: &Tally) -> String {
     tally.reason().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+fn offers(server: &Option<Ipv4Addr>) -> String {
+    server.map_or_else(|| "asked for ".to_owned(), |server| format!("server {server} offers "))
+}
+
+fn remedy(server: &Option<Ipv4Addr>) -> &'static str {
+    match server {
+        Some(_) => ": let the server give another, or make the network anew with what it gives",
+        None => "",
+    }
 }
 
 fn looked_on(discovers: u32) -> String {

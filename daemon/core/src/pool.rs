@@ -212,6 +212,12 @@ impl Pools {
         self.0.remove(id).is_some()
     }
 
+    /// Returns the addresses that an endpoint of a pool may have, whether it is known or not.
+    pub(crate) fn limits(&self, id: &PoolId) -> Limits {
+        let reserved = self.0.get(id).map(|record| record.reserved.clone()).unwrap_or_default();
+        Limits { subnet: id.subnet, range: id.range, reserved }
+    }
+
     /// Returns a pool, to be changed.
     pub(crate) fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
         self.0.get_mut(id)

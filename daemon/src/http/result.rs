@@ -78,6 +78,7 @@ pub(super) fn message(failure: &Failure) -> String {
         Failure::Link { cause: LinkCause::NoLink(_), .. } => {
             ": the main plugin must create it before it asks for an address; ptp, for one, creates it afterwards"
         }
+        Failure::NotWanted { .. } => ": set ipPreferred to take another address",
         _ => "",
     };
     format!("{variable}{failure}{hint}")

@@ -197,6 +197,8 @@ impl Registry {
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));
+        let pool = admission.add.pool.clone();
+        let limits = pool.map(|pool| self.docker.limits(&pool));
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
@@ -204,6 +206,10 @@ impl Registry {
             let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
             let usable = binding.lease(now.boot).cloned();
             if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
+                if let Some(why) = limits.as_ref().and_then(|limits| limits.refuse(lease.ip())) {
+                    let (server, address) = (Some(lease.server), lease.ip());
+                    return self.refuse(now, attachment, Failure::Unfit { server, address, why });
+                }
                 if Wanted::takes(wanted, lease.ip()) {
                     self.with(now, rival, |binding, cx| binding.route_again(cx));
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
@@ -330,6 +336,15 @@ impl Registry {
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
         let profile = admission.add.profile.clone();
+        let pool = admission.add.pool.clone();
+        let limits = pool.map(|id| self.docker.limits(&id));
+        let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
+        if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
+            && !wanted.preferred
+        {
+            return self.refuse(now, attachment, Failure::Unfit { server: None, address: wanted.address, why });
+        }
+        let wanted = wanted.filter(|wanted| unfit(wanted.address).is_none());
         let tenant = |address| self.bindings.holders().tenant(&identity.lan, address, BindingId(0), now.boot);
         if let Some((address, tenant)) = adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?))) {
             let holder = (*tenant.attachment).clone();
@@ -345,6 +360,7 @@ impl Registry {
         let lan = &holder.identity.lan;
         let lease =
             lease.filter(|lease| self.bindings.holders().tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
+        let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
         let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
         let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
         let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
@@ -354,7 +370,8 @@ impl Registry {
             wanted,
             adopts,
             lease,
-            last: given_back.or(last.map(|last| last.address)),
+            last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
+            limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
             view,
         };

@@ -12,7 +12,7 @@ use super::timers::Key;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Answer, Failure, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::Attachment;
-use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
+use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::Change;
 use crate::time::{Instant, Now};
 
@@ -57,6 +57,11 @@ impl Docker {
     /// Returns how many calls wait.
     pub(super) fn under_way(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Returns the addresses that an endpoint of a pool may have.
+    pub(super) fn limits(&self, id: &PoolId) -> Limits {
+        self.pools.limits(id)
     }
 
     /// Returns whether an automatic pool was answered a moment ago, and records that it is answered now.

@@ -69,13 +69,24 @@ impl Common {
         used: Option<Ipv4Addr>,
         cx: &Cx<'_>,
     ) -> Option<Taken> {
-        let (lease, granted) = match (&output.verdict, client.requesting()) {
-            (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => (&**lease, true),
-            (None, Some((_, false))) if !output.frames.is_empty() => (client.owed(cx.now.boot)?, false),
-            (Some(_) | None, _) => return None,
-        };
+        let (lease, granted) = self.given(client, output, used, cx.now.boot)?;
         let tenant = self.tenant(lease.ip(), cx)?;
         Some(Taken { tenant, lease: lease.clone(), granted })
+    }
+
+    /// Returns what a server would give, and whether it has granted that: an offer that is about to be asked for, or a lease.
+    pub(in crate::binding) fn given<'a>(
+        &self,
+        client: &'a Client,
+        output: &'a Output,
+        used: Option<Ipv4Addr>,
+        now: Instant,
+    ) -> Option<(&'a Lease, bool)> {
+        match (&output.verdict, client.requesting()) {
+            (Some(Verdict::Won(lease) | Verdict::Kept(lease)), _) if used != Some(lease.ip()) => Some((&**lease, true)),
+            (None, Some((_, false))) if !output.frames.is_empty() => Some((client.owed(now)?, false)),
+            (Some(_) | None, _) => None,
+        }
     }
 
     /// Has an offer kept after all that was to be declined with its ACK, if nobody else here has its address any more.

@@ -9,6 +9,7 @@ mod begin;
 mod decline;
 mod durable;
 mod failed;
+mod fit;
 mod sizing;
 mod survey;
 mod undo;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use self::again::Again;
 pub(crate) use self::begin::Known;
+use self::fit::Misfits;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
@@ -32,6 +34,7 @@ use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::grant::Grant;
 use crate::link::{Hears, LinkCause, Sockets, Target};
+use crate::pool::Limits;
 use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -82,6 +85,10 @@ pub(crate) struct Acquire {
     sized: Option<Box<Result<u32, LinkCause>>>,
     /// What it was offered that is another's.
     again: Again,
+    /// The addresses that are any good, where not all are.
+    limits: Option<Box<Limits>>,
+    /// What it was offered that is none of these.
+    misfits: Misfits,
     /// Its LAN lets it try the next address that it is offered.
     may_try: bool,
     /// How far it is.
@@ -175,7 +182,10 @@ impl Acquire {
         let from = told::sender(&event);
         let mut output = self.client.handle(cx.now.boot, event);
         common.tell_refused(from, &output, cx);
-        if self.refuses(common, &mut output, cx)? || self.holds_back(common, &mut output, cx)? {
+        if self.misfits(common, &mut output, cx)?
+            || self.refuses(common, &mut output, cx)?
+            || self.holds_back(common, &mut output, cx)?
+        {
             return SAME;
         }
         self.recall_taken(cx.now.boot);

@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod conflict;
 mod docker;
+mod docker_fit;
 mod events;
 mod extend;
 mod grace;

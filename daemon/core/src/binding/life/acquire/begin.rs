@@ -6,12 +6,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Again, Reason, Stage};
+use super::{Acquire, Again, Misfits, Reason, Stage};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Wanted;
 use crate::link::LinkView;
+use crate::pool::Limits;
 use crate::record::BindingId;
 use crate::time::Instant;
 
@@ -30,6 +31,8 @@ pub(crate) struct Known<'a> {
     pub(crate) lease: Option<Lease>,
     /// The last address of its identity.
     pub(crate) last: Option<Ipv4Addr>,
+    /// The addresses that are any good, where not all are.
+    pub(crate) limits: Option<Limits>,
     /// The bindings and records in whose place it comes.
     pub(crate) replaces: Vec<BindingId>,
     /// The interface as it was seen.
@@ -40,7 +43,7 @@ impl Acquire {
     /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for it.
     /// An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its identity.
     pub(in crate::binding) fn new(sender: Sender, known: Known<'_>, now: Instant, rng: Rng) -> Self {
-        let Known { began, limit, wanted, adopts, lease, last, replaces, view } = known;
+        let Known { began, limit, wanted, adopts, lease, last, limits, replaces, view } = known;
         let last = last.map(|address| Wanted { address, preferred: true });
         let mut client = match (adopts, lease.filter(|lease| Wanted::takes(wanted, lease.ip()))) {
             (Some(address), _) => Client::adopt(sender, address, now, rng),
@@ -74,6 +77,8 @@ impl Acquire {
             awaits_change: false,
             sized: None,
             again: Again::default(),
+            limits: limits.map(Box::new),
+            misfits: Misfits::default(),
             may_try: false,
             stage: Stage::AwaitingPermit,
         }

@@ -46,6 +46,9 @@ impl Acquire {
         if let Some(failure) = self.not_wanted().filter(|_| tally.declined.is_none()) {
             return failure;
         }
+        if let Some(failure) = self.misfits.failure().filter(|_| tally.requested.is_none()) {
+            return failure;
+        }
         if let Some(failure) = self.again.failure().filter(|_| tally.requested.is_none() && tally.declined.is_none()) {
             return failure;
         }

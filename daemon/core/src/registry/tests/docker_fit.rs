@@ -1,0 +1,147 @@
+//! Which addresses an endpoint of Docker's may have: those of its pool that are not reserved, and the one of `--ip`.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::docker::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Wanted;
+use crate::effect::Failure;
+use crate::pool::{PoolId, Unfit};
+
+/// What the server gives first.
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const NEXT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 150);
+
+/// A pool whose range is the upper half.
+fn upper_half() -> PoolId {
+    PoolId { range: Some("192.0.2.128/25".parse().unwrap()), ..pool() }
+}
+
+fn elsewhere() -> PoolId {
+    PoolId::new("parent=br0", "198.51.100.0/24".parse().unwrap(), None)
+}
+
+impl Rig {
+    /// Asks for an address of a pool, for an endpoint.
+    fn endpoint_of(&mut self, pool: &PoolId, wanted: Option<Wanted>) -> u64 {
+        let mut add = self.endpoint_call(1);
+        add.attachment = Attachment::Docker { pool: pool.to_string(), endpoint: endpoint_mac(1).to_string() };
+        (add.pool, add.wanted) = (Some(pool.clone()), wanted);
+        self.request(Call::Add(add))
+    }
+}
+
+#[test]
+fn an_offer_that_is_none_of_the_pool_is_not_asked_for() {
+    for (id, part) in [(upper_half(), "--ip-range 192.0.2.128/25"), (elsewhere(), "subnet 198.51.100.0/24")] {
+        let mut rig = Rig::new(8);
+        let add = rig.endpoint_of(&id, None);
+        rig.run_until(1010.0);
+        let failure = rig.failure(add);
+        assert!(matches!(failure, Failure::Unfit { server: Some(SERVER), address: FIRST, .. }), "{failure}");
+        let text = failure.to_string();
+        assert!(text.contains("192.0.2.50") && text.contains(part), "{text}");
+        assert_eq!(rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [1; 3]);
+        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    }
+}
+
+#[test]
+fn an_offer_of_a_reserved_address_is_not_asked_for() {
+    let mut rig = Rig::new(8);
+    rig.reserve(Some(FIRST));
+    let add = rig.endpoint(1);
+    rig.run_until(1010.0);
+    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, why: Unfit::Reserved, .. }));
+    assert_eq!((rig.count_sent(3), rig.count_sent(7)), (0, 0));
+    rig.release(FIRST);
+    let again = rig.endpoint(1);
+    assert!(matches!(rig.answers[&again], Answer::Leased { .. }), "nobody has it any more");
+}
+
+#[test]
+fn a_better_offer_is_taken() {
+    let mut rig = Rig::new(8);
+    let add = rig.endpoint_of(&upper_half(), None);
+    rig.give = NEXT;
+    rig.run_until(1010.0);
+    assert!(
+        matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip() == NEXT),
+        "{:?}",
+        rig.answers[&add]
+    );
+}
+
+#[test]
+fn where_no_other_offer_comes_the_refused_one_is_the_reason() {
+    let mut rig = Rig::new(8);
+    let add = rig.endpoint_of(&upper_half(), None);
+    rig.server = Server::Silent;
+    rig.run_until(1031.0);
+    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }));
+}
+
+#[test]
+fn what_was_granted_without_an_offer_goes_back_at_once() {
+    let mut rig = Rig::new(8);
+    (rig.server, rig.profile.rapid_commit, rig.options) = (Server::Commits, true, vec![80, 0]);
+    let add = rig.endpoint_of(&upper_half(), None);
+    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&add]);
+    assert_eq!(rig.sent, [(1, ANY), (7, FIRST)]);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn an_address_that_is_asked_for_must_be_of_the_pool() {
+    let wanted = Wanted { address: FIRST, preferred: false };
+    let mut rig = Rig::new(8);
+    let add = rig.endpoint_of(&upper_half(), Some(wanted));
+    assert!(matches!(rig.failure(add), Failure::Unfit { server: None, address: FIRST, .. }));
+    assert!(rig.sent.is_empty());
+    rig.give = NEXT;
+    let preferred = rig.endpoint_of(&upper_half(), Some(Wanted { preferred: true, ..wanted }));
+    assert!(matches!(&rig.answers[&preferred], Answer::Leased { lease, .. } if lease.ip() == NEXT));
+    assert_eq!(rig.wished, None);
+}
+
+#[test]
+fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
+    let mut rig = Rig::new(8);
+    let add = rig.endpoint_of(&pool(), Some(Wanted { address: NEXT, preferred: false }));
+    rig.run_until(1031.0);
+    assert_eq!(rig.failure(add).to_string(), "192.0.2.1 offered 192.0.2.50 instead of 192.0.2.150");
+    assert_eq!(rig.count_sent(3), 0);
+}
+
+#[test]
+fn a_lease_that_is_kept_is_not_asked_for_again_where_it_is_reserved_since() {
+    let mut rig = Rig::new(8);
+    rig.profile.grace = Some(60);
+    rig.endpoint(1);
+    rig.release(FIRST);
+    rig.reserve(Some(FIRST));
+    (rig.give, rig.by_chaddr) = (NEXT, true);
+    rig.granted.clear();
+    rig.sent.clear();
+    let again = rig.endpoint(1);
+    assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == NEXT), "{:?}", rig.answers);
+    assert_eq!((rig.sent[0].0, rig.wished), (1, None));
+}
+
+#[test]
+fn the_same_request_again_is_not_told_what_is_none_of_the_pool() {
+    let mut rig = Rig::new(8);
+    rig.give = NEXT;
+    rig.endpoint_of(&upper_half(), None);
+    let t1 = rig.t1();
+    rig.give = FIRST;
+    rig.granted.clear();
+    rig.server = Server::NaksOnly;
+    rig.run_until(t1 + 1.0);
+    rig.server = Server::Up;
+    rig.run_until(t1 + 40.0);
+    let again = rig.endpoint_of(&upper_half(), None);
+    assert!(matches!(rig.failure(again), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&again]);
+    assert_eq!(rig.rows().len(), 1);
+}
