@@ -61,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) socket: PathBuf,
     /// Where Docker looks for plugins, if it is to find this one.
     pub(crate) docker_plugin_dir: Option<PathBuf>,
+    /// Where Docker keeps its namespaces.
+    pub(crate) docker_netns_dir: PathBuf,
     /// Where leases are kept.
     pub(crate) state_dir: PathBuf,
     /// Where the name servers of leases are published.
@@ -228,9 +230,11 @@ impl Driver {
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
         let (events, net_events) = unbounded_channel();
+        let serves_docker = places.iter().any(|place| place.protocol().is_docker());
+        let docker_netns = serves_docker.then(|| settings.docker_netns_dir.clone());
         let config = NetConfig {
             host_prefix: settings.host_prefix.clone(),
-            docker_netns: None,
+            docker_netns,
             workers: WORKERS,
             sockets: shares.sockets,
         };

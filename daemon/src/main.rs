@@ -50,6 +50,7 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
     let settings = driver::Settings {
         socket: args.socket,
         docker_plugin_dir: args.docker_plugin_dir,
+        docker_netns_dir: args.docker_netns_dir,
         state_dir: args.state_dir,
         runtime_dir: args.runtime_dir,
         host_prefix: args.host_prefix,

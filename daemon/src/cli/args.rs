@@ -35,6 +35,9 @@ pub(crate) struct DaemonArgs {
     /// Docker's directory of plugins (/run/docker/plugins): offers its IPAM drivers leasehold and leasehold-ipvlan there
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
+    /// Where Docker keeps its containers' network namespaces
+    #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
+    pub(crate) docker_netns_dir: PathBuf,
     /// Where leases are kept over restarts
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
