@@ -1,4 +1,4 @@
-//! Requests of a runtime, as the shim passes them on.
+//! Requests of a runtime, as the shim passes them on, and calls of dockerd's.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -11,6 +11,7 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Answer, Call};
+use leasehold_core::pool::PoolId;
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Judge, Packet, Violation, code};
@@ -19,15 +20,17 @@ use serde_json::Value;
 use self::http::add::Site;
 use self::http::client_id::MachineId;
 use self::http::cni::Asked;
+use self::http::docker;
 
-/// The daemon's map from CNI to the core, which is pure. It belongs to the program, not to a library, so it is built in
-/// here.
+/// The daemon's maps from CNI and Docker to the core, which are pure. They belong to the program, not to a library, so they are built
+/// in here.
 #[path = "../../daemon/src/http"]
 mod http {
     pub(super) mod add;
     mod args;
     pub(super) mod client_id;
     pub(super) mod cni;
+    pub(super) mod docker;
     mod named;
     mod refusal;
     mod result;
@@ -36,7 +39,7 @@ mod http {
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
 
 /// Reads a request and takes it as far as the core: the bytes as the body of `POST /cni`, and as the network
-/// configuration of each verb.
+/// configuration of each verb; and as a call of dockerd's.
 ///
 /// The core's input is within its bounds, and a client can express it; the answer is JSON, and so is the error, which
 /// stays short.
@@ -44,6 +47,7 @@ const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
 /// # Panics
 /// If any of this does not hold.
 pub fn request(bytes: &[u8]) {
+    from_dockerd(bytes);
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
         answer(&request);
     }
@@ -96,6 +100,68 @@ fn answer(request: &Request) {
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");
     assert_eq!(asked.form.answer(&Answer::Deleted), Ok(String::new()));
     is_short(&asked.form.unanswered());
+}
+
+/// Takes dockerd's calls as far as the core: the bytes as the body of each, by either socket; and as a PoolID, an address,
+/// and an option's value.
+fn from_dockerd(bytes: &[u8]) {
+    let methods = ["RequestPool", "ReleasePool", "RequestAddress", "ReleaseAddress"];
+    let methods = methods.map(|name| docker::Method::at(&format!("/IpamDriver.{name}")).expect("libnetwork's"));
+    let mut bodies = vec![bytes.to_vec()];
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let text = to_json(&text);
+        let pool = r#""192.168.1.0/24;;parent=eth0""#;
+        let options = ["parent", "client-id", "hostname", "servers-allow"];
+        let options: Vec<_> = options.map(|key| format!(r#"{{"parent":"eth0","{key}":{text}}}"#)).into();
+        bodies.extend(options.iter().map(|options| format!(r#"{{"Options":{options}}}"#).into_bytes()));
+        let mac = r#"{"com.docker.network.endpoint.macaddress":"02:00:00:00:00:07"}"#;
+        bodies.push(format!(r#"{{"PoolID":{text},"Address":"192.168.1.7","Options":{mac}}}"#).into_bytes());
+        bodies.push(format!(r#"{{"PoolID":{pool},"Address":{text},"Options":{mac}}}"#).into_bytes());
+        let name = format!(r#"{{"com.docker.network.endpoint.name":{text}}}"#);
+        bodies.push(format!(r#"{{"PoolID":{pool},"Options":{name}}}"#).into_bytes());
+    }
+    for (body, ipvlan) in bodies.iter().flat_map(|body| [(body, false), (body, true)]) {
+        methods.iter().for_each(|method| docker_call(*method, body, ipvlan));
+    }
+}
+
+fn docker_call(method: docker::Method, body: &[u8], ipvlan: bool) {
+    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+    let host = docker::Host { site, ipvlan, link: &|name| (name == "eth0").then_some(MAC), number: 7 };
+    let (call, form) = match docker::Asked::parse(method, body, &host) {
+        Ok(docker::Asked::Core { call, form }) => (call, form),
+        Ok(docker::Asked::Told(text)) => panic!("told {text}"),
+        Err(docker::Refused::Undecodable(why) | docker::Refused::Said(why)) => {
+            assert!(why.len() < 4096, "{} bytes: {why}", why.len());
+            return;
+        }
+    };
+    match &call {
+        Call::RequestPool(pool) => {
+            assert!(pool.timeout <= Duration::from_secs(20) && !pool.timeout.is_zero());
+            let id = PoolId::new(&pool.definition, pool.subnet.unwrap_or_default(), pool.range);
+            assert_eq!(id.to_string().parse(), Ok(id.clone()), "a PoolID is read as it was spelled");
+            let body = format!(r#"{{"PoolID":{}}}"#, to_json(&id.to_string()));
+            let again = docker::Asked::parse(docker::Method::ReleasePool, body.as_bytes(), &host);
+            assert!(
+                matches!(again, Ok(docker::Asked::Core { call: Call::ReleasePool { id: read }, .. }) if read == id)
+            );
+        }
+        Call::Add(add) => {
+            assert!(add.timeout <= Duration::from_secs(20) && !add.timeout.is_zero());
+            assert!(add.profile.prefix == add.pool.as_ref().map(|pool| pool.subnet.prefix_len()));
+            can_be_said(add);
+        }
+        Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {}
+        other => panic!("Docker does not ask for {other:?}"),
+    }
+    assert!(form.warning.as_ref().is_none_or(|warning| ipvlan && warning.len() < 4096));
+    let docker::Refused::Said(why) = form.unanswered() else { panic!("it was read") };
+    assert!(why.len() < 4096, "{why}");
+    let text = form.answer(&Answer::Reserved(Ipv4Addr::new(192, 168, 1, 7))).expect("an address is a success");
+    if matches!(method, docker::Method::RequestAddress) {
+        assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["Address"].is_string()), "{text}");
+    }
 }
 
 /// Everything that a configuration makes a client say is there, in the form of RFC 2131 table 5.

@@ -298,7 +298,7 @@ fn bad_name(key: &str, name: &str) -> Error {
 }
 
 /// Returns whether servers and their DNS accept `text` as a host name.
-fn is_hostname(text: &str) -> bool {
+pub(super) fn is_hostname(text: &str) -> bool {
     (1..=MAX_HOSTNAME).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }

@@ -72,7 +72,7 @@ pub(super) fn rule(
         Kind::Pod => untyped(&of_pod(named.ifname, args)?),
         Kind::Duid => {
             let missing = || bad_config(KEY, "duid needs the host's /etc/machine-id: run systemd-machine-id-setup");
-            of_host(named, machine.ok_or_else(missing)?)
+            of_host(&path_of(named), machine.ok_or_else(missing)?)
         }
         Kind::Hex(bytes) => bytes.clone(),
         Kind::Text(text) => untyped(text),
@@ -96,7 +96,8 @@ pub(super) fn of_bytes(key: &str, bytes: Vec<u8>) -> Result<ClientIdRule, Error>
     ClientId::new(bytes).map(ClientIdRule::Bytes).map_err(|fault| bad_config(key, fault))
 }
 
-fn untyped(text: &str) -> Vec<u8> {
+/// Returns the identifier that is a text: type byte 0, then the text.
+pub(super) fn untyped(text: &str) -> Vec<u8> {
     std::iter::once(0).chain(text.bytes()).collect()
 }
 
@@ -122,12 +123,14 @@ fn of_pod(ifname: &str, args: &Args<'_>) -> Result<String, Error> {
     Ok(format!("{}/{}/{ifname}", name("K8S_POD_NAMESPACE")?, name("K8S_POD_NAME")?))
 }
 
-/// The IAID tells the host's attachments apart. It is a hash, because all daemons in a host's life share no place to
-/// count them; a collision is refused as one identity with two holders.
-fn of_host(named: Named<'_>, machine: MachineId) -> Vec<u8> {
+/// Returns the identifier of what has this name on the host with that identity (RFC 4361 §6.1).
+///
+/// The IAID tells the host's attachments apart. It is a hash of the name, because all daemons in a host's life share no
+/// place to count them; a collision is refused as one identity with two holders.
+pub(super) fn of_host(name: &str, machine: MachineId) -> Vec<u8> {
     const TYPE: u8 = 255;
     const DUID_UUID: [u8; 2] = [0, 4];
-    let iaid = &Sha256::digest(path_of(named))[..4];
+    let iaid = &Sha256::digest(name)[..4];
     [&[TYPE][..], iaid, &DUID_UUID, &machine.uuid()].concat()
 }
 

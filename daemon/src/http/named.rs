@@ -69,7 +69,7 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// Returns whether the kernel accepts `text` as a link's name of at most `max` bytes.
-fn is_link_name(text: &str, max: usize) -> bool {
+pub(super) fn is_link_name(text: &str, max: usize) -> bool {
     (1..=max).contains(&text.len())
         && !matches!(text, "." | "..")
         && !text.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control())

@@ -28,6 +28,6 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// Cuts a text that may hold a megabyte from outside.
-fn cut(text: &str) -> &str {
+pub(super) fn cut(text: &str) -> &str {
     text.char_indices().nth(160).map_or(text, |(end, _)| &text[..end])
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,10 +27,12 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::cni::Asked;
+use super::docker::{self, Refused};
 use super::events::Question;
 use super::refusal::undecodable;
-use super::{Doors, Event, Reply, control, docker};
+use super::{Doors, Event, Reply, control};
 use crate::listen::Protocol;
+use crate::net;
 
 /// The longest head of a request, in bytes: hyper keeps a buffer of that size for each waiting caller.
 const MAX_HEAD: usize = 8192;
@@ -189,20 +192,58 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
 async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     match caller.protocol {
         Protocol::Control => respond_control(request, caller).await,
-        Protocol::Docker => respond_docker(request, false),
-        Protocol::DockerIpvlan => respond_docker(request, true),
+        Protocol::Docker => respond_docker(request, false, caller).await,
+        Protocol::DockerIpvlan => respond_docker(request, true, caller).await,
     }
 }
 
 /// Answers dockerd. What is not 200 is final to it, and it shows `Err`.
-fn respond_docker(request: Request<Incoming>, ipvlan: bool) -> Response<Full<Bytes>> {
-    match docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) {
-        Some(method) => json(StatusCode::OK, docker::answer(method, ipvlan)),
-        None => {
-            let why = format!("{} {:.64}: an IPAM driver has no such call", request.method(), request.uri().path());
-            json(StatusCode::NOT_FOUND, to_json(&Failed::new(why)))
+async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Caller) -> Response<Full<Bytes>> {
+    let Some(method) = docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) else {
+        let why = format!("{} {:.64}: an IPAM driver has no such call", request.method(), request.uri().path());
+        return json(StatusCode::NOT_FOUND, to_json(&Failed::new(why)));
+    };
+    let result = match understand_docker(method, ipvlan, request.into_body(), caller).await {
+        Ok(docker::Asked::Told(text)) => Ok(text),
+        Ok(docker::Asked::Core { call, form }) => match ask(call, caller).await {
+            Some(answer) => form.answer(&answer).inspect(|_| {
+                if let Some(warning) = &form.warning {
+                    warn!("{warning}");
+                }
+            }),
+            None => Err(form.unanswered()),
+        },
+        Err(refused) => Err(refused),
+    };
+    match result {
+        Ok(text) => json(StatusCode::OK, text),
+        Err(refused) => {
+            debug!(?method, ?refused, "refused");
+            let (status, why) = match refused {
+                Refused::Undecodable(why) => (StatusCode::BAD_REQUEST, why),
+                Refused::Said(why) => (StatusCode::OK, why),
+            };
+            json(status, to_json(&Failed::new(why)))
         }
     }
+}
+
+/// Reads a call of dockerd's. Where that wants a look at the host's links, the kernel may take its time.
+async fn understand_docker(
+    method: docker::Method,
+    ipvlan: bool,
+    body: Incoming,
+    caller: &Caller,
+) -> Result<docker::Asked, Refused> {
+    let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
+    let site = caller.doors.site;
+    let reading = tokio::task::spawn_blocking(move || {
+        let number = RandomState::new().build_hasher().finish();
+        docker::Asked::parse(method, &body, &docker::Host { site, ipvlan, link: &net::ethernet, number })
+    });
+    let understood = reading.await;
+    drop(room);
+    understood.unwrap_or_else(|error| Err(Refused::Said(format!("the daemon cannot read this call, a bug: {error}"))))
 }
 
 async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
@@ -240,11 +281,9 @@ struct Understood {
 
 /// Reads a request, and keeps only what is needed of it: its text may be long, and many callers wait.
 async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
-    let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
-    // The bytes read at once are bounded; others wait in their sockets. Whoever has a share gives it back within
-    // BODY_LIMIT.
-    let room = caller.doors.reading.acquire_many(length as u32).await.expect("nobody closes it");
-    let body = read(body).await?;
+    let (body, room) = take_in(body, caller)
+        .await
+        .map_err(|unread| (unread.status(), Error::new(unread.code(), unread.to_string())))?;
     let understood = serde_json::from_slice(&body)
         .map_err(|e| undecodable("the request (is it from leasehold's dhcp plugin?)", &e))
         .and_then(|request: wire::Request| {
@@ -255,25 +294,50 @@ async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (Stat
     understood.map_err(|error| (status(error.code), error))
 }
 
-/// Reads a body of at most [`MAX_BODY`] bytes.
-async fn read(body: Incoming) -> Result<Bytes, (StatusCode, Error)> {
-    let too_large = || {
-        let msg = format!("the request is longer than {MAX_BODY} bytes");
-        (StatusCode::PAYLOAD_TOO_LARGE, Error::new(Code::InvalidConfig, msg))
-    };
+/// Why a request's body is not there.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    /// Longer than any request.
+    #[error("the request is longer than {MAX_BODY} bytes")]
+    TooLong,
+    /// The connection failed.
+    #[error("the request broke off: {0}")]
+    Broken(String),
+    /// It did not come in time.
+    #[error("the request took longer than {BODY_LIMIT:?}")]
+    Slow,
+}
+
+impl Unread {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Broken(_) => StatusCode::BAD_REQUEST,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::TooLong => Code::InvalidConfig,
+            Self::Broken(_) | Self::Slow => Code::Io,
+        }
+    }
+}
+
+/// Reads a body of at most [`MAX_BODY`] bytes, and returns it with its share of the bytes that may be read at once: others
+/// wait in their sockets. Whoever has a share gives it back within [`BODY_LIMIT`].
+async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemaphorePermit), Unread> {
+    let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
+    let room = caller.doors.reading.clone().acquire_many_owned(length as u32).await.expect("nobody closes it");
     if body.size_hint().lower() > MAX_BODY as u64 {
-        return Err(too_large());
+        return Err(Unread::TooLong);
     }
     match timeout(BODY_LIMIT, Limited::new(body, MAX_BODY).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => {
-            Err((StatusCode::BAD_REQUEST, Error::new(Code::Io, format!("the request broke off: {error}"))))
-        }
-        Err(_) => {
-            let msg = format!("the request took longer than {BODY_LIMIT:?}");
-            Err((StatusCode::REQUEST_TIMEOUT, Error::new(Code::Io, msg)))
-        }
+        Ok(Ok(body)) => Ok((body.to_bytes(), room)),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLong),
+        Ok(Err(error)) => Err(Unread::Broken(error.to_string())),
+        Err(_) => Err(Unread::Slow),
     }
 }
 

@@ -60,6 +60,7 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use exchange::Exchange;
+use netlink::{Netlink, Which};
 use netns::Host;
 use outbox::{Order, Outgoing, Sender, outbox};
 use packet::Receiver;
@@ -93,6 +94,11 @@ pub(crate) struct NetConfig {
     pub(crate) workers: usize,
     /// The most sockets that exchanges may have open together; further exchanges wait for others to close.
     pub(crate) sockets: usize,
+}
+
+/// Returns the Ethernet address of the host's link with a name, if there is one. The kernel may take a while.
+pub(crate) fn ethernet(name: &str) -> Option<Mac> {
+    Netlink::open().ok()?.ethernet(Which::Name(name)).ok().map(|(_, mac)| mac)
 }
 
 /// Why the net cannot start.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -113,4 +114,66 @@ fn a_directory_of_plugins_that_cannot_be_had_ends_the_start() {
     assert_eq!(status.code(), Some(1));
     assert!(log.contains(&format!("cannot create {}: ", home.plugins().display())), "{log}");
     assert!(!home.socket().exists());
+}
+
+/// Starts a daemon that Docker finds, on a host whose `eth0` is a wire where nobody answers.
+fn beside_silence(home: &Home) -> Daemon {
+    let mut shell = Command::new("unshare");
+    let parent = "ip link add eth0 type veth peer name peer && ip link set eth0 up && ip link set peer up";
+    let run = format!("{parent} && exec \"$0\" daemon --docker-plugin-dir \"$1\"");
+    shell.args(["--map-root-user", "--net", "sh", "-ec", &run, LEASEHOLD]).arg(home.plugins());
+    home.environment(&mut shell);
+    home.ready(shell)
+}
+
+#[test]
+fn a_network_with_a_subnet_needs_no_server_and_what_it_reserves_outlives_the_daemon() {
+    let Some(home) = Home::new() else { return };
+    let socket = home.plugins().join("leasehold.sock");
+    let daemon = beside_silence(&home);
+    // As 20.10 sends it.
+    let request =
+        r#"{"AddressSpace":"leasehold","Pool":"192.168.1.0/24","SubPool":"","Options":{"parent":"eth0"},"V6":false}"#;
+    let id = "192.168.1.0/24;;parent=eth0";
+    let pool = json!({"PoolID": id, "Pool": "192.168.1.0/24", "Data": {}});
+    assert_eq!(call(&socket, "IpamDriver.RequestPool", request), (200, pool.clone()));
+    let aux = json!({"PoolID": id, "Address": "192.168.1.5", "Options": null}).to_string();
+    assert_eq!(call(&socket, "IpamDriver.RequestAddress", &aux), (200, json!({"Address": "192.168.1.5/24"})));
+    drop(daemon);
+    let _daemon = home.start_for_docker();
+    assert_eq!(call(&socket, "IpamDriver.RequestPool", request), (200, pool), "known, though there is no eth0 now");
+    for _ in 0..2 {
+        let release = json!({"PoolID": id, "Address": "192.168.1.5"}).to_string();
+        assert_eq!(call(&socket, "IpamDriver.ReleaseAddress", &release), (200, json!({})));
+    }
+    let (status, refused) = call(&socket, "IpamDriver.RequestPool", r#"{"Pool":"192.168.1.0/24","Options":{}}"#);
+    assert_eq!((status, &refused["Error"]), (200, &refused["Err"]));
+    assert_eq!(call(&socket, "IpamDriver.RequestPool", "").0, 400);
+    let release = json!({"PoolID": id}).to_string();
+    assert_eq!(call(&socket, "IpamDriver.ReleasePool", &release), (200, json!({})));
+}
+
+#[test]
+fn at_its_end_the_daemon_answers_dockers_open_calls() {
+    let Some(home) = Home::new() else { return };
+    let daemon = beside_silence(&home);
+    let socket = home.plugins().join("leasehold.sock");
+    let mac = json!({"com.docker.network.endpoint.macaddress": "02:42:c0:a8:01:02"});
+    let body = json!({"PoolID": "192.168.1.0/24;;parent=eth0", "Address": "", "Options": mac}).to_string();
+    let open = begin(&socket, "IpamDriver.RequestAddress", &body);
+    let deadline = Instant::now() + PATIENCE;
+    while !text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02") {
+        assert!(Instant::now() < deadline, "no binding appeared");
+    }
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    // From now on dockerd finds no socket, and tries again with all that it asks.
+    assert!(!socket.exists());
+    let (status, answer) = answer(open);
+    assert_eq!(status, 200);
+    assert!(answer["Err"].as_str().unwrap().starts_with("the leasehold daemon is stopping"), "{answer}");
+    let (status, log) = daemon.ended();
+    assert!(status.success(), "{log}");
+    let _next = home.start_for_docker();
+    assert!(!text(&home.list(&[]).stdout).contains("02:42:c0:a8:01:02"), "it came to nothing");
 }

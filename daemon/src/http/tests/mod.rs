@@ -4,6 +4,7 @@ mod add;
 mod any;
 mod cni;
 mod control;
+mod docker;
 mod server;
 mod spool;
 

@@ -455,3 +455,68 @@ async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_aft
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     UnixStream::connect(control).await.unwrap();
 }
+
+/// A call of dockerd's, as it is on the wire.
+fn docker_call(method: &str, body: &str) -> String {
+    format!("POST /IpamDriver.{method} HTTP/1.1\r\nHost: \r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+const OF_AN_ENDPOINT: &str = r#"{"PoolID":"192.0.0.0/16;;parent=eth0","Address":"","Options":{"com.docker.network.endpoint.macaddress":"02:42:c0:00:02:0a"}}"#;
+
+#[tokio::test]
+async fn dockers_calls_are_asked_and_answered_in_its_words() {
+    let mut server = Server::speaking(Protocol::Docker);
+    let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let (_, call, reply) = server.asked().await;
+    reply.send(leased(&call));
+    let given = response(stream).await;
+    assert_eq!((given.status.as_str(), given.body.as_str()), ("HTTP/1.1 200 OK", r#"{"Address":"192.0.2.10/16"}"#));
+
+    let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let (_, _, reply) = server.asked().await;
+    reply.send(Answer::Failed(Failure::Store(StoreCause::Full)));
+    let failed = response(stream).await;
+    assert_eq!(failed.status, "HTTP/1.1 200 OK", "dockerd reads no other answer");
+    assert_eq!(failed.body, r#"{"Error":"store full","Err":"store full"}"#);
+
+    let refused = response(server.say(docker_call("RequestPool", r#"{"Options":null}"#)).await).await;
+    assert_eq!(refused.status, "HTTP/1.1 200 OK");
+    assert!(refused.body.starts_with(r#"{"Error":"--ipam-opt parent=LINK is missing"#), "{}", refused.body);
+    // As dockerd repeats a call that broke.
+    for body in ["", "{"] {
+        let refused = response(server.say(docker_call("RequestAddress", body)).await).await;
+        assert_eq!(refused.status, "HTTP/1.1 400 Bad Request");
+        assert!(refused.body.contains(r#""Err":"the call "#), "{}", refused.body);
+    }
+    assert!(server.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_dockerd_that_gave_up_takes_its_call_with_it() {
+    let mut server = Server::speaking(Protocol::Docker);
+    let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let (id, _, _reply) = server.asked().await;
+    drop(stream);
+    assert!(matches!(server.events.recv().await.unwrap(), Event::HungUp(gone) if gone == id));
+}
+
+#[tokio::test]
+async fn stopping_answers_dockers_calls_and_cuts_none_off() {
+    let mut server = Server::speaking(Protocol::Docker);
+    let first = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let (_, call, answered) = server.asked().await;
+    let second = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
+    let (_, _, dropped) = server.asked().await;
+    drop(server.listeners);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!server.serving.is_finished());
+    answered.send(leased(&call));
+    drop(dropped);
+    assert_eq!(response(first).await.body, r#"{"Address":"192.0.2.10/16"}"#);
+    let second = response(second).await;
+    assert_eq!(second.status, "HTTP/1.1 200 OK");
+    assert!(second.body.contains(r#""Err":"the leasehold daemon is stopping"#), "{}", second.body);
+    server.serving.await.unwrap();
+}

@@ -1,0 +1,42 @@
+//! Why a call came to nothing, in Docker's words: networks, containers, and the flags of its commands.
+
+use leasehold_core::effect::Failure;
+use leasehold_core::link::LinkCause;
+
+/// Says why, and what to do.
+pub(super) fn of(failure: &Failure) -> String {
+    match failure {
+        Failure::Link { cause: LinkCause::NoLink(name), .. } => {
+            format!("there is no link {name} on this host: --ipam-opt parent= names the LAN's")
+        }
+        Failure::Held { lan, client_id, holder } => format!(
+            "client identifier {} on {lan} is held by {holder}: stop that container first, or give the network another \
+             --ipam-opt client-id",
+            client_id.readable()
+        ),
+        Failure::AddressHeld { server: Some(server), address, holder, shared } => format!(
+            "server {server} gives this container {address}, which {holder} has{}",
+            match shared {
+                Some(mac) => format!(
+                    ": it seems to know clients by their Ethernet address, and both have {mac}: use macvlan instead of ipvlan, \
+                     or give this container another --mac-address"
+                ),
+                None =>
+                    ": it has lost its leases, or gives everybody that address; see what it has on record".to_owned(),
+            }
+        ),
+        Failure::AddressHeld { server: None, address, holder, .. } => {
+            format!("{holder} has {address}: stop that container first")
+        }
+        Failure::NotWanted { server, wanted, offered } => format!(
+            "server {server} offers {offered} instead of --ip {wanted}: have it reserve {wanted} for this container's client \
+             identifier or --mac-address, or leave --ip out"
+        ),
+        Failure::Attached { attachment, .. } => format!("{attachment} has an address already: disconnect it first"),
+        Failure::Cancelled(attachment) => format!("the address of {attachment} was released before it was there"),
+        Failure::NoCarrier { ifname, waited } => {
+            format!("the network's parent {ifname} has no carrier after {waited:?}: is the link up?")
+        }
+        other => other.to_string(),
+    }
+}
