@@ -11,7 +11,7 @@ use std::str::FromStr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Attachment, Lan};
+use crate::identity::Attachment;
 use crate::time::WallTime;
 
 /// So many pools are known; of more, those that were asked for last.
@@ -126,10 +126,10 @@ pub enum PoolFault {
         subnet: Ipv4Net,
     },
     /// The LAN's subnet was wanted, and no server told of it.
-    #[error("no subnet is known for {lan}: pass --subnet")]
+    #[error("{because}; pass --subnet")]
     NoSubnet {
-        /// The wire.
-        lan: Lan,
+        /// Why not.
+        because: String,
     },
     /// The subnet that a server offers was told, and asked for again at once.
     #[error("{subnet}, as the DHCP server has it, overlaps a route of this host: pass --subnet {subnet}")]

@@ -12,7 +12,7 @@ use super::timing;
 use super::{Client, Event, Loss, Output, Refused, Verdict};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, Frame, Udp};
-use crate::wire::message::{BadMessage, Message, MessageType};
+use crate::wire::message::{Message, MessageType};
 
 impl<'a> From<&'a Frame<'a>> for Event<'a> {
     fn from(frame: &'a Frame<'a>) -> Self {
@@ -39,21 +39,7 @@ impl Client {
     }
 
     pub(super) fn on_refused(&mut self, refused: Refused, out: &mut Output) {
-        let tally = self.count();
-        match refused {
-            Refused::Unbelieved(stray @ (Refusal::OtherXid | Refusal::OtherChaddr)) => {
-                tally.strays += 1;
-                tally.last_stray = Some(stray);
-            }
-            // What a client sent, and a bridge or an access point gives back; and a second server's offer.
-            Refused::Malformed(BadMessage::NotAReply(_))
-            | Refused::Unbelieved(Refusal::Unexpected { kind: MessageType::Offer, .. }) => {}
-            Refused::Unbelieved(_) | Refused::Malformed(_) | Refused::Unreadable(_) => {
-                tally.answers += 1;
-                tally.refused += 1;
-                tally.last_refusal = Some(refused.clone());
-            }
-        }
+        self.count().count(refused.clone());
         out.refused = Some(refused);
     }
 

@@ -9,6 +9,7 @@ mod answer;
 mod extend;
 mod extension;
 pub mod lease;
+pub mod look;
 pub mod message;
 pub mod profile;
 mod refuse;

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use super::Refused;
 use super::accept::Refusal;
 use crate::wire::Mac;
+use crate::wire::message::{BadMessage, MessageType};
 
 /// What was tried since there last was a lease, for whoever has to explain that there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,24 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts an answer that is not believed.
+    pub(super) fn count(&mut self, refused: Refused) {
+        match refused {
+            Refused::Unbelieved(stray @ (Refusal::OtherXid | Refusal::OtherChaddr)) => {
+                self.strays += 1;
+                self.last_stray = Some(stray);
+            }
+            // What a client sent, and a bridge or an access point gives back; and a second server's offer.
+            Refused::Malformed(BadMessage::NotAReply(_))
+            | Refused::Unbelieved(Refusal::Unexpected { kind: MessageType::Offer, .. }) => {}
+            Refused::Unbelieved(_) | Refused::Malformed(_) | Refused::Unreadable(_) => {
+                self.answers += 1;
+                self.refused += 1;
+                self.last_refusal = Some(refused);
+            }
+        }
+    }
+
     /// Returns what is known of why nothing came of the messages sent, for a person; `None`: nothing is.
     pub fn reason(&self) -> Option<String> {
         let last = |cause: &Option<String>| cause.as_ref().map(|cause| format!(", the last because: {cause}"));

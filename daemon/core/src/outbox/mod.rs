@@ -274,13 +274,13 @@ impl Outbox {
         self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
     }
 
-    /// Opens sockets that nobody uses, to see whether it can be done. The caller closes them.
-    pub(crate) fn try_open(&mut self, status: RequestId, link: Link, want: Sockets) -> ExchangeId {
+    /// Opens sockets that are no binding's. The caller closes them.
+    pub(crate) fn open_for(&mut self, waiter: Waiter, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(Waiter::Status(status));
+        let op = self.mint(waiter);
         self.effects.push_back(Effect::Open { op, exchange, link, want });
-        exchange
+        (op, exchange)
     }
 
     pub(crate) fn close(&mut self, exchange: ExchangeId) {

@@ -148,7 +148,7 @@ impl Registry {
         self.timers.set(Key::Call(id), None);
         self.collection_timed_out(id);
         self.status_timed_out(id);
-        self.pool_call_timed_out(id);
+        self.pool_call_timed_out(now, id);
         let own = self.errands.get(id).map(Errand::attachment);
         let Some(attachment) = self.requests.get(&id).or(own).cloned() else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };

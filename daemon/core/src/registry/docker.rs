@@ -3,7 +3,7 @@
 //! What Docker counts is not counted here: some of its paths give back fewer pools than they asked for. A pool is forgotten
 //! when it is given back and no endpoint has a lease in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ struct Waiting {
 /// What is undone where the store, or the caller, does not wait for the answer.
 #[derive(Debug)]
 enum Undo {
+    /// Nothing.
+    Nothing,
     /// The pool was not known.
     Pool(PoolId),
     /// The address was not reserved.
@@ -95,22 +97,32 @@ impl Registry {
             };
             return self.out.reply(id, answer);
         }
-        match asked {
-            Some(pool) => self.add_pool(now, id, pool, None, false),
-            None => self.out.reply(id, fail(PoolFault::NoSubnet { lan: request.lan.clone() })),
-        }
+        self.look(now, id, Box::new(request.clone()));
     }
 
     /// Makes a pool known, and answers when that is durable.
-    fn add_pool(&mut self, now: Now, id: RequestId, pool: PoolId, gateway: Option<Ipv4Addr>, automatic: bool) {
+    pub(super) fn add_pool(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: PoolId,
+        gateway: Option<Ipv4Addr>,
+        automatic: bool,
+    ) {
         if automatic {
             self.docker.answers_again(&pool, now.boot);
         }
-        let record = PoolRecord { id: pool.clone(), gateway, reserved: Default::default(), automatic, since: now.wall };
+        // It may have become known meanwhile, by the same request or by what was reserved in it.
+        let known = self.docker.pools.get(&pool).cloned();
+        let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
+        let reserved = BTreeSet::new();
+        let new = PoolRecord { id: pool.clone(), gateway, reserved, automatic, since: now.wall };
+        let record = known.map_or(new, |known| PoolRecord { gateway: known.gateway.or(gateway), ..known });
+        let gateway = record.gateway;
         let forgotten = self.docker.pools.add(record.clone());
         let mut changes = vec![Change::PutPool(Box::new(record))];
         changes.extend(forgotten.map(Change::RemovePool));
-        self.await_store(now, id, changes, Answer::Pool { id: pool.clone(), gateway }, Undo::Pool(pool));
+        self.await_store(now, id, changes, Answer::Pool { id: pool, gateway }, undo);
     }
 
     fn await_store(&mut self, now: Now, id: RequestId, changes: Vec<Change>, answer: Answer, undo: Undo) {
@@ -119,8 +131,11 @@ impl Registry {
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
     }
 
-    /// Answers a call about a pool, or undoes what the store did not take.
-    pub(super) fn pool_written(&mut self, id: RequestId, outcome: Outcome) {
+    /// Goes on with a call about a pool: answers it, or undoes what the store did not take.
+    pub(super) fn pool_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+        if self.looks.contains_key(&id) {
+            return self.look_done(now, id, outcome);
+        }
         let Some(Waiting { answer, undo }) = self.docker.waiting.remove(&id) else { return };
         self.timers.set(Key::Call(id), None);
         match outcome {
@@ -132,7 +147,10 @@ impl Registry {
         }
     }
 
-    pub(super) fn pool_call_timed_out(&mut self, id: RequestId) {
+    pub(super) fn pool_call_timed_out(&mut self, now: Now, id: RequestId) {
+        if self.look_goes_on(now, id) {
+            return;
+        }
         let Some(Waiting { undo, .. }) = self.docker.waiting.remove(&id) else { return };
         self.undo(undo);
         let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
@@ -142,13 +160,14 @@ impl Registry {
     /// Drops a call about a pool whose caller went away, and what came of it; false when it is none.
     pub(super) fn forget_pool_call(&mut self, id: RequestId) -> bool {
         let waiting = self.docker.waiting.remove(&id);
-        let is_one = waiting.is_some();
+        let is_one = self.forget_look_at_lan(id) || waiting.is_some();
         waiting.into_iter().for_each(|waiting| self.undo(waiting.undo));
         is_one
     }
 
     fn undo(&mut self, undo: Undo) {
         match undo {
+            Undo::Nothing => {}
             Undo::Pool(pool) => self.forget_pool(&pool),
             Undo::Reserved(pool, address) => _ = self.unreserve(&pool, address),
         }
@@ -184,7 +203,7 @@ impl Registry {
         // The store may have lost it.
         let mut changes = Vec::new();
         if self.docker.pools.get(pool).is_none() {
-            let (reserved, since) = (Default::default(), now.wall);
+            let (reserved, since) = (BTreeSet::new(), now.wall);
             let record = PoolRecord { id: pool.clone(), gateway: None, reserved, automatic: false, since };
             changes.extend(self.docker.pools.add(record).map(Change::RemovePool));
         }

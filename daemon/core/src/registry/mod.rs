@@ -8,7 +8,7 @@
 //!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
 //!   `departed` whose interface is on its way out, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
-//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools; `adopt` takes over what ran before.
+//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `adopt` takes over what ran before.
 //! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
@@ -23,6 +23,7 @@ mod docker;
 mod errands;
 mod index;
 mod kept;
+mod looking;
 mod operation;
 mod orphans;
 mod pacing;
@@ -52,6 +53,7 @@ use self::docker::Docker;
 use self::errands::{Errand, Errands};
 use self::index::Index;
 pub use self::kept::Kept;
+use self::looking::Looking;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
@@ -112,6 +114,7 @@ pub struct Registry {
     pacing: Pacing,
     departed: Departed,
     docker: Docker,
+    looks: BTreeMap<RequestId, Looking>,
     turns: Turns,
     extensions: Turns,
     past: Past,
@@ -150,6 +153,7 @@ impl Registry {
             pacing,
             departed: Departed::default(),
             docker: Docker::default(),
+            looks: BTreeMap::new(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
             past: Past::default(),
@@ -275,7 +279,7 @@ impl Registry {
             Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
             Some(Waiter::Status(id)) => self.status_seen(id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
-            Some(Waiter::Pool(id)) => self.pool_written(id, outcome),
+            Some(Waiter::Pool(id)) => self.pool_done(now, id, outcome),
             Some(Waiter::Journal) => {}
             None => {
                 self.unknown += 1;
@@ -289,7 +293,9 @@ impl Registry {
 
     fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(id) = self.out.exchange(exchange) else {
-            self.unknown += 1;
+            if !self.look_hears(now, exchange, bytes, meta) {
+                self.unknown += 1;
+            }
             return;
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
@@ -310,6 +316,7 @@ impl Registry {
     fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         match self.out.exchange(exchange) {
             Some(id) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
+            None if self.look_broken(now, exchange, cause) => {}
             None => self.unknown += 1,
         }
     }
@@ -317,6 +324,7 @@ impl Registry {
     fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         match self.out.exchange(exchange) {
             Some(id) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
+            None if self.look_unsent(exchange, cause) => {}
             None => self.unknown += 1,
         }
     }

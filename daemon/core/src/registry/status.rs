@@ -29,7 +29,7 @@ impl Registry {
         self.out.try_store(id);
         let link = Link::parent(LOOPBACK, Mac::default());
         let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };
-        let sockets = self.out.try_open(id, link, want);
+        let (_, sockets) = self.out.open_for(Waiter::Status(id), link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {
             self.out.inspect(Waiter::Status(id), Target::Host { ifname });

@@ -56,7 +56,12 @@ impl Rig {
 
     /// Asks for a pool with this subnet.
     pub(super) fn pool(&mut self, subnet: Option<&str>, range: Option<&str>) -> u64 {
-        let call = Call::RequestPool(Box::new(PoolRequest {
+        let call = self.pool_call(subnet, range);
+        self.request(Call::RequestPool(Box::new(call)))
+    }
+
+    pub(super) fn pool_call(&self, subnet: Option<&str>, range: Option<&str>) -> PoolRequest {
+        PoolRequest {
             definition: "parent=br0".into(),
             subnet: subnet.map(net),
             range: range.map(net),
@@ -64,8 +69,7 @@ impl Rig {
             lan: Lan::Link { parent: "br0".into(), vlan: 0 },
             profile: Profile::default(),
             timeout: Duration::from_secs(20),
-        }));
-        self.request(call)
+        }
     }
 
     pub(super) fn reserve(&mut self, address: Option<Ipv4Addr>) -> u64 {

@@ -9,6 +9,7 @@ mod clock;
 mod conflict;
 mod docker;
 mod docker_fit;
+mod docker_look;
 mod events;
 mod extend;
 mod grace;

@@ -1,0 +1,97 @@
+//! Looking at what the servers of a LAN offer, without taking it: DISCOVER, and no REQUEST (RFC 2131 §4.4.1).
+
+use std::net::Ipv4Addr;
+
+use fastrand::Rng;
+use ipnet::Ipv4Net;
+
+use super::accept::{self, Expect, Refusal};
+use super::message::{CLIENT_PORT, Sender};
+use super::state::StateName;
+use super::{Refused, Tally, timing};
+use crate::time::Instant;
+use crate::wire::frame::{BadFrame, Udp};
+use crate::wire::message::{Message, MessageType};
+
+/// A look, over sockets that are open.
+#[derive(Debug)]
+pub struct Look {
+    sender: Sender,
+    xid: u32,
+    began: Instant,
+    /// When DISCOVER leaves again.
+    next: Instant,
+    tally: Tally,
+    rng: Rng,
+}
+
+/// What a server offers of its LAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// The server.
+    pub server: Ipv4Addr,
+    /// The subnet, where the server said its mask.
+    pub subnet: Option<Ipv4Net>,
+    /// The router.
+    pub router: Option<Ipv4Addr>,
+}
+
+impl Look {
+    /// Begins a look. The first DISCOVER is due at once.
+    pub fn new(sender: Sender, now: Instant, mut rng: Rng) -> Self {
+        Self { sender, xid: rng.u32(..), began: now, next: now, tally: Tally::default(), rng }
+    }
+
+    /// Returns the DISCOVER that is due, if one is.
+    pub fn on_clock(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if now < self.next {
+            return None;
+        }
+        self.tally.discovers += 1;
+        self.next = now + timing::acquisition_wait(self.tally.discovers, true, &mut self.rng);
+        Some(self.sender.discover(self.xid, timing::secs(self.began, now), None))
+    }
+
+    /// Returns when DISCOVER leaves again.
+    pub fn deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Returns what is believed of a datagram, if it is an OFFER to this look.
+    pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
+        self.offer(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
+    }
+
+    /// Counts a frame that could not be read.
+    pub fn on_unreadable(&mut self, cause: BadFrame) {
+        self.tally.count(cause.into());
+    }
+
+    /// Records that the link did not take a message, and why.
+    pub fn on_unsent(&mut self, cause: String) {
+        (self.tally.unsent, self.tally.last_unsent) = (self.tally.unsent + 1, Some(cause));
+    }
+
+    /// Returns what was tried.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn offer(&self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
+        let message = Message::decode(udp.payload)?;
+        if udp.destination_port != CLIENT_PORT {
+            return Err(Refusal::OtherPort(udp.destination_port).into());
+        }
+        let Sender { chaddr, client_id, profile, .. } = &self.sender;
+        let expect = Expect { xid: self.xid, chaddr: *chaddr, client_id: client_id.as_bytes() };
+        let server = accept::addressee(&message, &expect)?;
+        if !profile.trusts(server) {
+            return Err(Refusal::Untrusted(server).into());
+        }
+        accept::expect_kind(&message, &[MessageType::Offer], StateName::Selecting)?;
+        let lease = accept::lease(&message, server, udp.source_mac, now, None)?;
+        // The mask of an address's class is no more than a guess.
+        let subnet = message.options.subnet_mask.map(|_| lease.address.trunc());
+        Ok(Sight { server, subnet, router: lease.gateway })
+    }
+}

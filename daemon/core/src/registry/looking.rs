@@ -1,0 +1,238 @@
+//! Looking at a LAN for Docker, which wants to know subnet and router of it before any container is there.
+//!
+//! A look speaks from the LAN's link like any ADD over it, but takes nothing: see `dhcpv4::look`. It ends with the first offer
+//! that is believed, or after a few seconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::dhcpv4::look::{Look, Sight};
+use crate::dhcpv4::message::Sender;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId, Why};
+use crate::identity::ClientId;
+use crate::link::{Hears, LinkCause, LinkView, Place, Sockets};
+use crate::outbox::Waiter;
+use crate::pool::{PoolFault, PoolId};
+use crate::time::{Instant, Now, whole_millis};
+use crate::wire::frame::{self, Frame};
+
+/// How long an offer is waited for, once sockets are open; and the link's carrier before that.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// How long it is waited before the link is looked at again for its carrier.
+const CARRIER_PAUSE: Duration = Duration::from_secs(1);
+
+/// A look under way.
+#[derive(Debug)]
+pub(super) struct Looking {
+    request: Box<PoolRequest>,
+    /// When what it waits for is given up.
+    limit: Instant,
+    began: Instant,
+    stage: Stage,
+}
+
+/// How far a look is.
+#[derive(Debug)]
+enum Stage {
+    /// The LAN's link is being looked at.
+    Finding(OpId),
+    /// It has no carrier.
+    AwaitingCarrier(Box<LinkView>),
+    /// Sockets are being opened.
+    Opening(OpId, ExchangeId),
+    /// Servers are asked.
+    Asking(ExchangeId, Box<Look>),
+}
+
+impl Looking {
+    fn op(&self) -> Option<OpId> {
+        match &self.stage {
+            Stage::Finding(op) | Stage::Opening(op, _) => Some(*op),
+            Stage::AwaitingCarrier(_) | Stage::Asking(..) => None,
+        }
+    }
+
+    fn exchange(&self) -> Option<ExchangeId> {
+        match &self.stage {
+            Stage::Opening(_, exchange) | Stage::Asking(exchange, _) => Some(*exchange),
+            Stage::Finding(_) | Stage::AwaitingCarrier(_) => None,
+        }
+    }
+
+    fn look_mut(&mut self) -> Option<&mut Look> {
+        match &mut self.stage {
+            Stage::Asking(_, look) => Some(look),
+            Stage::Finding(_) | Stage::AwaitingCarrier(_) | Stage::Opening(..) => None,
+        }
+    }
+
+    /// Returns the client that asks. A server is not to commit anything to it.
+    fn sender(&self) -> Sender {
+        let PoolRequest { place: Place::Parent { mac, .. }, profile, .. } = &*self.request else {
+            unreachable!("a pool is asked for over the LAN's link")
+        };
+        let profile = Profile { rapid_commit: false, ..profile.clone() };
+        Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(profile))
+    }
+
+    /// Returns why it came to nothing by now.
+    fn failure(&self, now: Instant) -> Failure {
+        let (lan, waited) = (self.request.lan.clone(), whole_millis(now.saturating_since(self.began)));
+        match &self.stage {
+            Stage::Finding(_) => Failure::TimedOut { waiting_for: "a look at the LAN's link", waited },
+            Stage::AwaitingCarrier(view) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Stage::Opening(..) => Failure::TimedOut { waiting_for: "sockets on the LAN's link", waited },
+            Stage::Asking(_, look) => {
+                let (tally, sent) = (Box::new(look.tally().clone()), look.tally().discovers);
+                Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None }
+            }
+        }
+    }
+}
+
+impl Registry {
+    /// Begins a look for a pool that is not known.
+    pub(super) fn look(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) {
+        let limit = now.boot + request.timeout.min(SILENCE);
+        let op = self.out.inspect(Waiter::Pool(id), request.place.target());
+        self.looks.insert(id, Looking { request, limit, began: now.boot, stage: Stage::Finding(op) });
+        self.timers.set(Key::Call(id), Some((limit, Why::Call)));
+    }
+
+    /// Goes on with the outcome of an effect.
+    pub(super) fn look_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+        let Some(looking) = self.looks.get_mut(&id) else { return };
+        let target = looking.request.place.target().to_string();
+        match (outcome, &looking.stage) {
+            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !looking.request.place.has_carrier(&view) => {
+                looking.stage = Stage::AwaitingCarrier(Box::new(view));
+                let at = (now.boot + CARRIER_PAUSE).min(looking.limit);
+                self.timers.set(Key::Call(id), Some((at, Why::Call)));
+            }
+            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
+                let want = Sockets { chaddr: looking.sender().chaddr, arp: Hears::Answers, hold_port: None };
+                let link = looking.request.place.link(&view, &looking.request.lan);
+                let (op, exchange) = self.out.open_for(Waiter::Pool(id), link, want);
+                looking.stage = Stage::Opening(op, exchange);
+            }
+            (Outcome::Opened(Ok(())), Stage::Opening(_, exchange)) => {
+                let look = Look::new(looking.sender(), now.boot, self.rng.fork());
+                looking.stage = Stage::Asking(*exchange, Box::new(look));
+                looking.limit = (now.boot + SILENCE).min(looking.began + looking.request.timeout);
+                self.look_goes_on(now, id);
+            }
+            (Outcome::Inspected(Err(cause)), Stage::Finding(_)) | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
+                self.end_look(now, id, Err(Failure::Link { target, cause }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Goes on as the clock says; false where the call is at no look.
+    pub(super) fn look_goes_on(&mut self, now: Now, id: RequestId) -> bool {
+        let Some(looking) = self.looks.get_mut(&id) else { return false };
+        if now.boot >= looking.limit {
+            let failure = looking.failure(now.boot);
+            self.end_look(now, id, Err(failure));
+            return true;
+        }
+        let mut next = looking.limit;
+        match &mut looking.stage {
+            Stage::AwaitingCarrier(_) => {
+                looking.stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), looking.request.place.target()));
+            }
+            Stage::Asking(exchange, look) => {
+                look.on_clock(now.boot).into_iter().for_each(|frame| self.out.send(*exchange, frame));
+                next = next.min(look.deadline());
+            }
+            Stage::Finding(_) | Stage::Opening(..) => {}
+        }
+        self.timers.set(Key::Call(id), Some((next, Why::Call)));
+        true
+    }
+
+    /// Takes in a frame of a look's exchange; false where it is no look's.
+    pub(super) fn look_hears(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) -> bool {
+        let Some(id) = self.look_of(exchange) else { return false };
+        let Some(look) = self.looks.get_mut(&id).and_then(Looking::look_mut) else { return true };
+        match frame::decode(bytes, meta) {
+            Ok(Frame::Udp(udp)) => match look.on_udp(now.boot, &udp) {
+                Ok(sight) => self.end_look(now, id, Ok(sight)),
+                Err(refused) => self.out.refused(&refused),
+            },
+            Ok(Frame::Arp(_)) => {}
+            Err(cause) => {
+                self.out.refused(&cause);
+                look.on_unreadable(cause);
+            }
+        }
+        true
+    }
+
+    /// The sockets of a look failed; false where they are no look's.
+    pub(super) fn look_broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) -> bool {
+        let Some(id) = self.look_of(exchange) else { return false };
+        let target = self.looks.get(&id).map(|looking| looking.request.place.target().to_string());
+        self.end_look(now, id, Err(Failure::Link { target: target.unwrap_or_default(), cause }));
+        true
+    }
+
+    /// The link did not take a message of a look; false where it is no look's.
+    pub(super) fn look_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) -> bool {
+        let Some(id) = self.look_of(exchange) else { return false };
+        let look = self.looks.get_mut(&id).and_then(Looking::look_mut);
+        look.into_iter().for_each(|look| look.on_unsent(cause.to_string()));
+        true
+    }
+
+    /// Drops a look whose caller went away; false when there is none.
+    pub(super) fn forget_look_at_lan(&mut self, id: RequestId) -> bool {
+        let looking = self.looks.remove(&id);
+        if let Some(looking) = &looking {
+            self.timers.set(Key::Call(id), None);
+            looking.op().into_iter().for_each(|op| self.out.forget(op));
+            looking.exchange().into_iter().for_each(|exchange| self.out.close(exchange));
+        }
+        looking.is_some()
+    }
+
+    fn look_of(&self, exchange: ExchangeId) -> Option<RequestId> {
+        let mut all = self.looks.iter();
+        all.find(|(_, looking)| looking.exchange() == Some(exchange)).map(|(id, _)| *id)
+    }
+
+    /// Makes of what was seen the pool that was asked for. One with a subnet needs no server.
+    fn end_look(&mut self, now: Now, id: RequestId, seen: Result<Sight, Failure>) {
+        let Some(request) = self.looks.get(&id).map(|looking| looking.request.clone()) else { return };
+        self.forget_look_at_lan(id);
+        let PoolRequest { definition, subnet, range, lan, .. } = *request;
+        let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
+        let (offered, router) = match seen {
+            Ok(Sight { server, subnet: offered, router }) => {
+                tracing::info!(%lan, %server, ?offered, ?router, "looked at the LAN for a pool");
+                (offered.ok_or_else(|| format!("server {server} of {lan} says no mask")), router)
+            }
+            Err(failure) => {
+                let failure = failure.to_string();
+                if subnet.is_some() {
+                    tracing::warn!(%lan, %failure, "no router known for a pool: its network may have no default route");
+                }
+                (Err(failure), None)
+            }
+        };
+        let (subnet, automatic) = match (subnet, offered) {
+            (Some(subnet), _) => (subnet, false),
+            (None, Ok(offered)) => (offered, true),
+            (None, Err(because)) => return self.out.reply(id, fail(because)),
+        };
+        let gateway = router.filter(|router| subnet.contains(router));
+        if let Some(router) = router.filter(|_| gateway.is_none()) {
+            tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
+        }
+        self.add_pool(now, id, PoolId::new(definition, subnet, range), gateway, automatic);
+    }
+}

@@ -1,0 +1,246 @@
+//! RequestPool of a pool that is not known: what a server offers is looked at, and not taken.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::docker::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{Failure, PoolRequest};
+use crate::link::{Link, LinkCause};
+use crate::pool::{PoolFault, PoolId};
+
+const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+const OFFERS_ROUTER: [u8; 6] = [3, 4, 192, 0, 2, 254];
+
+/// A rig whose server tells of a router.
+fn rig() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.options = OFFERS_ROUTER.to_vec();
+    rig
+}
+
+/// What a LAN that offers all this comes to.
+fn known(gateway: Option<Ipv4Addr>) -> Answer {
+    Answer::Pool { id: pool(), gateway }
+}
+
+impl Rig {
+    fn types(&self) -> Vec<u8> {
+        self.sent.iter().map(|(kind, _)| *kind).collect()
+    }
+
+    /// Returns why no subnet is known.
+    fn because(&self, id: u64) -> &str {
+        match self.failure(id) {
+            Failure::Pool(PoolFault::NoSubnet { because }) => because,
+            failure => panic!("{failure}"),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0)
+    }
+}
+
+#[test]
+fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
+    for (subnet, bridge) in [(Some("192.0.2.0/24"), false), (None, false), (None, true)] {
+        let mut rig = rig();
+        rig.bridge = bridge;
+        let id = rig.pool(subnet, None);
+        assert_eq!(rig.answers[&id], known(Some(ROUTER)));
+        assert_eq!((rig.types(), rig.chaddrs.iter().copied().collect::<Vec<_>>()), (vec![1], vec![endpoint_mac(0)]));
+        let link = Link::Parent { ifindex: 2, mac: endpoint_mac(0), vlan: 0, port: bridge };
+        assert_eq!((&rig.opened[..], rig.pools.len()), (&[link][..], 1));
+        assert!(rig.is_idle() && rig.stored.is_empty() && rig.reg.poll_timeout().is_none());
+        let gateway = rig.reserve(None);
+        assert_eq!(rig.answers[&gateway], Answer::Reserved(ROUTER));
+    }
+}
+
+#[test]
+fn a_server_that_would_commit_at_once_is_not_invited_to() {
+    let mut rig = rig();
+    rig.server = Server::Commits;
+    let id = rig.request(Call::RequestPool(Box::new(PoolRequest {
+        profile: Profile { rapid_commit: true, ..Profile::default() },
+        ..rig.pool_call(None, None)
+    })));
+    rig.run_until(1010.0);
+    assert!(rig.because(id).contains("message type not waited for: ACK while SELECTING"), "{}", rig.because(id));
+    assert!(rig.types().iter().all(|kind| *kind == 1));
+}
+
+#[test]
+fn an_automatic_pool_is_answered_as_before_and_not_without_end() {
+    let mut rig = rig();
+    let first = rig.pool(None, None);
+    let again = rig.pool(None, None);
+    assert_eq!(rig.answers[&first], known(Some(ROUTER)));
+    assert!(matches!(rig.failure(again), Failure::Pool(PoolFault::Overlaps { .. })));
+    rig.run_until(1010.5);
+    rig.restart();
+    rig.server = Server::Silent;
+    let later = rig.pool(None, None);
+    assert_eq!((&rig.answers[&later], rig.types()), (&known(Some(ROUTER)), vec![1]), "without the wire");
+    // What it was answered with names the same pool.
+    let named = rig.pool(Some("192.0.2.0/24"), None);
+    assert_eq!(rig.answers[&named], known(Some(ROUTER)));
+}
+
+#[test]
+fn an_automatic_pool_that_was_given_back_may_be_asked_for_at_once() {
+    let mut rig = rig();
+    rig.pool(None, None);
+    rig.request(Call::ReleasePool { id: pool() });
+    let again = rig.pool(None, None);
+    assert_eq!((&rig.answers[&again], rig.types()), (&known(Some(ROUTER)), vec![1, 1]));
+}
+
+#[test]
+fn a_silent_server_is_asked_again_and_waited_for_three_seconds() {
+    let mut rig = rig();
+    rig.server = Server::Silent;
+    let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
+    rig.run_until(1002.9);
+    assert!(!rig.answers.contains_key(&with) && !rig.answers.contains_key(&without));
+    assert!((4..=6).contains(&rig.types().len()), "at 0, 1 and perhaps 3 s: {:?}", rig.types());
+    rig.run_until(1003.0);
+    assert_eq!(rig.answers[&with], known(None));
+    let text = rig.failure(without).to_string();
+    assert!(text.starts_with("no DHCP offer after") && text.ends_with("; pass --subnet"), "{text}");
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn a_server_that_is_late_is_heard() {
+    let mut rig = rig();
+    rig.server = Server::Silent;
+    let id = rig.pool(None, None);
+    rig.run_until(1000.5);
+    rig.server = Server::Up;
+    rig.run_until(1001.2);
+    assert_eq!((&rig.answers[&id], rig.types()), (&known(Some(ROUTER)), vec![1, 1]));
+}
+
+#[test]
+fn a_server_that_is_not_allowed_is_not_believed() {
+    let mut rig = rig();
+    let denied = Profile { deny: vec![SERVER], ..Profile::default() };
+    let call = |rig: &Rig, subnet| PoolRequest { profile: denied.clone(), ..rig.pool_call(subnet, None) };
+    let without = call(&rig, None);
+    let without = rig.request(Call::RequestPool(Box::new(without)));
+    let with = call(&rig, Some("192.0.2.0/24"));
+    let with = rig.request(Call::RequestPool(Box::new(with)));
+    rig.run_until(1003.5);
+    assert!(rig.because(without).contains("server not allowed"), "{}", rig.because(without));
+    assert_eq!(rig.answers[&with], known(None));
+}
+
+#[test]
+fn a_router_outside_of_the_subnet_is_no_gateway() {
+    let mut rig = rig();
+    let id = rig.pool(Some("192.0.2.0/25"), None);
+    let narrow = PoolId::new("parent=br0", "192.0.2.0/25".parse().unwrap(), None);
+    assert_eq!(rig.answers[&id], Answer::Pool { id: narrow, gateway: None });
+}
+
+#[test]
+fn a_link_without_carrier_is_waited_for() {
+    let mut rig = rig();
+    rig.carrier = false;
+    let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
+    rig.run_until(1002.9);
+    assert!(rig.sent.is_empty() && rig.answers.is_empty());
+    rig.run_until(1003.0);
+    assert_eq!(rig.answers[&with], known(None));
+    assert!(rig.because(without).contains("has no carrier"), "{}", rig.because(without));
+    let late = rig.pool(None, None);
+    rig.run_until(1004.5);
+    rig.carrier = true;
+    rig.run_until(1005.5);
+    assert_eq!(rig.answers[&late], known(Some(ROUTER)));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn a_link_that_is_not_there_is_an_error_only_where_the_subnet_is_not_given() {
+    let mut rig = rig();
+    rig.blind = Some(LinkCause::NoLink("br0".to_owned()));
+    let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
+    assert_eq!(rig.answers[&with], known(None));
+    assert!(rig.because(without).contains("no interface br0"), "{}", rig.because(without));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn sockets_that_fail_end_a_look() {
+    for broken in [true, false] {
+        let mut rig = rig();
+        (rig.bridge, rig.server) = (true, Server::Silent);
+        let id = rig.pool(None, None);
+        let exchange = *rig.open.keys().next().expect("it asks");
+        let cause = LinkCause::refused("send", "blocked");
+        match broken {
+            true => rig.input(Input::Broken { exchange, cause }),
+            false => rig.input(Input::Unsent { exchange, cause }),
+        }
+        rig.run_until(1003.0);
+        assert!(rig.because(id).contains("blocked"), "{}", rig.because(id));
+        assert!(rig.is_idle());
+    }
+}
+
+#[test]
+fn a_caller_that_goes_ends_its_look() {
+    for (carrier, hold_looks) in [(true, false), (false, false), (true, true)] {
+        let mut rig = rig();
+        (rig.carrier, rig.hold_looks, rig.server) = (carrier, hold_looks, Server::Silent);
+        let id = rig.pool(None, None);
+        rig.input(Input::HungUp(RequestId(id)));
+        let sent = rig.sent.len();
+        rig.run_until(1010.0);
+        assert!(rig.is_idle() && rig.pools.is_empty() && !rig.answers.contains_key(&id));
+        assert_eq!((rig.sent.len(), rig.reg.poll_timeout()), (sent, None));
+    }
+}
+
+#[test]
+fn a_look_that_takes_too_long_is_not_waited_for() {
+    let mut rig = rig();
+    rig.hold_looks = true;
+    let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
+    rig.run_until(1003.0);
+    assert_eq!(rig.answers[&with], known(None));
+    assert!(rig.because(without).contains("still waiting"), "{}", rig.because(without));
+    rig.hold_looks = false;
+    let unknown = rig.reg.unknown_ids();
+    for (op, outcome) in std::mem::take(&mut rig.looks) {
+        rig.input(Input::Done { op, outcome });
+    }
+    assert_eq!(rig.reg.unknown_ids(), unknown + 2);
+}
+
+#[test]
+fn a_router_is_learned_of_a_pool_of_which_the_store_lost_all_but_what_was_reserved() {
+    let mut rig = rig();
+    rig.carrier = false;
+    let id = rig.pool(Some("192.0.2.0/24"), None);
+    rig.reserve(Some(Ipv4Addr::new(192, 0, 2, 9)));
+    rig.carrier = true;
+    rig.run_until(1002.0);
+    assert_eq!(rig.answers[&id], known(Some(ROUTER)));
+    let record = &rig.pools[&pool()];
+    assert_eq!((record.gateway, record.reserved.len()), (Some(ROUTER), 1));
+}
+
+#[test]
+fn an_offer_without_a_mask_tells_of_no_subnet() {
+    // A mask that is not contiguous counts as none.
+    let mut rig = rig();
+    rig.mask = [0, 255];
+    let id = rig.pool(None, None);
+    rig.run_until(1004.0);
+    assert!(rig.because(id).contains("says no mask"), "{}", rig.because(id));
+}
