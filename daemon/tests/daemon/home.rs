@@ -1,7 +1,7 @@
 //! A daemon's directories, the daemon itself, and those who ask it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -111,7 +111,12 @@ impl Home {
     /// Returns what the daemon tells the service manager next.
     pub(crate) fn told(&self) -> Option<String> {
         let mut bytes = [0; 4096];
-        let length = self.notify.recv(&mut bytes).ok()?;
+        let length = loop {
+            match self.notify.recv(&mut bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                told => break told.ok()?,
+            }
+        };
         Some(String::from_utf8_lossy(&bytes[..length]).trim().to_owned())
     }
 
