@@ -64,12 +64,28 @@ pub struct Event {
 pub struct Bindings {
     /// The bindings.
     pub bindings: Vec<Binding>,
+    /// The pools of Docker's networks, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
     /// Containers that were running already and could not be adopted, in order of attachment.
     #[serde(default)]
     pub not_adopted: Vec<NotAdopted>,
     /// How often an answer, or an option in one, was refused since the daemon started, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u64>,
+}
+
+/// The pool of a network of Docker's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// The PoolID: the subnet, the range, and the network's options.
+    pub id: String,
+    /// The router that a server told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+    /// Addresses that no endpoint gets. No lease is behind them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<Ipv4Addr>,
 }
 
 /// A running container whose lease the daemon does not hold.

@@ -409,6 +409,8 @@ pub enum Answer {
     Bindings {
         /// The bindings.
         rows: Vec<Row>,
+        /// Docker's pools.
+        pools: Vec<PoolRecord>,
         /// The containers that could not be adopted, and why.
         not_adopted: Vec<(Attachment, String)>,
         /// How often what came in was refused, by cause; causes beyond a bound are counted together.

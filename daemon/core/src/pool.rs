@@ -187,6 +187,11 @@ impl Limits {
 pub(crate) struct Pools(BTreeMap<PoolId, PoolRecord>);
 
 impl Pools {
+    /// Returns all of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PoolRecord> {
+        self.0.values()
+    }
+
     /// Returns a pool.
     pub(crate) fn get(&self, id: &PoolId) -> Option<&PoolRecord> {
         self.0.get(id)

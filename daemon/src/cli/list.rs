@@ -1,8 +1,9 @@
 //! `leasehold list`: all bindings, as a table or as JSON.
 
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
-use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted};
+use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted, Pool};
 use leasehold_core::identity::ClientId;
 
 use super::args::ListArgs;
@@ -27,8 +28,8 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         return Ok(format!("{value:#}\n"));
     }
-    let Bindings { bindings, not_adopted, refused: _ } = serde_json::from_slice(&body)?;
-    Ok(table(&bindings) + &held_up(&bindings) + &misbelieved(&bindings) + &unadopted(&not_adopted))
+    let Bindings { bindings, pools, not_adopted, refused: _ } = serde_json::from_slice(&body)?;
+    Ok(table(&bindings) + &held_up(&bindings) + &misbelieved(&bindings) + &reserved(&pools) + &unadopted(&not_adopted))
 }
 
 /// Returns what holds up the return of leases, for below the table; empty if nothing does.
@@ -54,6 +55,18 @@ fn misbelieved(bindings: &[Binding]) -> String {
             let line = format!("{}: {told}, and has {address}", binding.attachment);
             writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
         }
+    }
+    text
+}
+
+/// Returns the addresses that Docker's networks keep from their containers, for below the table; empty if there are none.
+fn reserved(pools: &[Pool]) -> String {
+    let mut text = String::new();
+    for Pool { id, reserved, gateway: _ } in pools.iter().filter(|pool| !pool.reserved.is_empty()) {
+        let head = if text.is_empty() { "\nReserved in Docker's networks; no lease is behind these:\n" } else { "" };
+        let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
+        let line = format!("{id}: {}", addresses.join(", "));
+        writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
     }
     text
 }
@@ -221,6 +234,20 @@ mod tests {
             "\nBeing given back, but held up:\n\
              lan/c2/eth0: for 312 s, host link eth0 is not there (the lease ends by itself in 3595 s)\n\
              lan/c3/eth0: for 312 s, odd\\u{1b}[2J\n"
+        );
+    }
+
+    #[test]
+    fn what_dockers_networks_reserve_stands_below() {
+        let pool = |id: &str, reserved: &[&str]| Pool {
+            id: id.to_owned(),
+            gateway: None,
+            reserved: reserved.iter().map(|text| text.parse().unwrap()).collect(),
+        };
+        assert_eq!(reserved(&[pool("a", &[])]), "");
+        assert_eq!(
+            reserved(&[pool("a", &[]), pool("b", &["10.0.0.1", "10.0.0.9"]), pool("\u{1b}[2J", &["10.1.0.1"])]),
+            "\nReserved in Docker's networks; no lease is behind these:\nb: 10.0.0.1, 10.0.0.9\n\\u{1b}[2J: 10.1.0.1\n"
         );
     }
 

@@ -7,10 +7,12 @@ use leasehold_api::control;
 use leasehold_core::effect::Row;
 use leasehold_core::identity::{Attachment, Identity, Lan};
 use leasehold_core::link::Link;
+use leasehold_core::pool::PoolRecord;
 
 /// Writes all bindings, what could not be adopted, and counts of what was refused.
 pub(crate) fn bindings(
     rows: &[Row],
+    pools: &[PoolRecord],
     not_adopted: &[(Attachment, String)],
     refused: BTreeMap<String, u64>,
 ) -> control::Bindings {
@@ -20,9 +22,15 @@ pub(crate) fn bindings(
     };
     control::Bindings {
         bindings: rows.iter().map(binding).collect(),
+        pools: pools.iter().map(pool).collect(),
         not_adopted: not_adopted.iter().map(not).collect(),
         refused,
     }
+}
+
+fn pool(record: &PoolRecord) -> control::Pool {
+    let reserved = record.reserved.iter().copied().collect();
+    control::Pool { id: record.id.to_string(), gateway: record.gateway, reserved }
 }
 
 fn binding(row: &Row) -> control::Binding {

@@ -56,6 +56,11 @@ impl Docker {
         pools.into_iter().for_each(|record| _ = self.pools.add(record));
     }
 
+    /// Returns all pools, in order.
+    pub(super) fn pools(&self) -> Vec<PoolRecord> {
+        self.pools.iter().cloned().collect()
+    }
+
     /// Returns how many calls wait.
     pub(super) fn under_way(&self) -> usize {
         self.waiting.len()

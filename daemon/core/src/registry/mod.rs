@@ -237,7 +237,8 @@ impl Registry {
                 rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
                 let not_adopted = self.adoptions.failures();
                 let refused = self.out.refusals().clone();
-                return self.out.reply(id, Answer::Bindings { rows, not_adopted, refused });
+                let pools = self.docker.pools();
+                return self.out.reply(id, Answer::Bindings { rows, pools, not_adopted, refused });
             }
             Call::Collect { network, keep } => return self.collect(now, id, network, keep),
             Call::Status { parent } => return self.status(now, id, parent.clone()),

@@ -5,6 +5,8 @@ use leasehold_core::dhcpv4::StateName;
 use leasehold_core::effect::{BindingState, Row};
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
+use leasehold_core::pool::PoolRecord;
+use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
 use super::super::control::bindings;
@@ -43,8 +45,16 @@ fn the_list_is_written_as_the_golden_file_says() {
         ..row(Lan::Network("lan".into()), Link::parent(2, mac))
     };
     let adopted_not = (Attachment::cni("lan", "old", "net1"), "no DHCP offer".to_owned());
+    let pool = PoolRecord {
+        id: "192.168.1.0/24;;parent=eth0".parse().unwrap(),
+        gateway: Some("192.168.1.1".parse().unwrap()),
+        reserved: ["192.168.1.1", "192.168.1.5"].map(|text| text.parse().unwrap()).into(),
+        automatic: false,
+        since: WallTime::from_epoch(Duration::ZERO),
+    };
     let list = bindings(
         &[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released],
+        &[pool],
         &[adopted_not],
         [("no server identifier".to_owned(), 3)].into(),
     );

@@ -134,7 +134,12 @@ async fn the_list_is_served() {
     let stream = server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let (_, call, reply) = server.asked().await;
     assert_eq!(call, Call::List);
-    reply.send(Answer::Bindings { rows: Vec::new(), not_adopted: Vec::new(), refused: BTreeMap::new() });
+    reply.send(Answer::Bindings {
+        rows: Vec::new(),
+        pools: Vec::new(),
+        not_adopted: Vec::new(),
+        refused: BTreeMap::new(),
+    });
     let response = response(stream).await;
     assert_eq!(
         (response.status.as_str(), response.body.as_str()),
