@@ -178,7 +178,7 @@ impl Common {
     /// Leaves the sockets of the DHCP exchange, which is over, to the window, to hear all about the address by them. Where there is
     /// none, or it is to be on another link, they are closed.
     pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
-        let is_there = self.guard_link().is_some();
+        let is_there = self.guard_link().is_some() && !self.lives_on_port();
         let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
         if let Some(guard) = self.guard.as_mut().filter(goes_on)
             && let Some(sockets) = self.exchange.take_to_hear(Hears::About(guard.window.address()), cx)
@@ -188,10 +188,16 @@ impl Common {
         self.exchange.close(cx);
     }
 
+    /// Returns whether its sockets are on a port of the host's link. That has the Ethernet address of the interface which is about
+    /// to come: two of one address must not be there at once, and the rest is for the interface to watch.
+    fn lives_on_port(&self) -> bool {
+        matches!(self.link, Link::Parent { port: true, .. })
+    }
+
     /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface. What was
     /// heard before it was leased is asked for once more.
     pub(in crate::binding) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
-        if !self.detects() {
+        if !self.detects() || self.lives_on_port() {
             return self.close_guard(cx);
         }
         let way = Way::Own { at: cx.now.boot + OFF_REPLY };

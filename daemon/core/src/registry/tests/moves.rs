@@ -107,6 +107,24 @@ fn inside_a_lease_is_renewed_by_unicast_from_its_own_address() {
 }
 
 #[test]
+fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() {
+    for bridge in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.bridge = bridge;
+        rig.add_endpoint(OWN, "a");
+        rig.run_until(1000.1);
+        assert_eq!(rig.open.is_empty(), bridge, "others are listened for where that takes no port");
+        rig.opened.clear();
+        rig.put_inside(1, OWN);
+        rig.configure(LEASED);
+        rig.run_until(1001.0);
+        assert_eq!(rig.opened, [inside(1)], "and from inside");
+        rig.run_until(1020.0);
+        assert!(rig.open.is_empty());
+    }
+}
+
+#[test]
 fn what_else_the_lease_gives_its_interface_is_put_on_there() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1];
