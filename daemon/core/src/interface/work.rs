@@ -204,6 +204,8 @@ impl Work {
 
     /// Records that something of a grant may be on the interface.
     pub(crate) fn leave_behind(&mut self, grant: Grant, bare: bool) {
+        // What was taken for somebody else's is not.
+        self.former.displaced.retain(|address| !grant.has(address.addr()));
         let grants = &mut self.former.grants;
         if !grants.iter().any(|was| plan::same(was, &grant)) {
             grants.push(grant);

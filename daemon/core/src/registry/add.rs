@@ -142,7 +142,10 @@ impl Registry {
         let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
                 Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
-                Ready::Preparing(_) | Ready::AwaitingRival(..) | Ready::AwaitingChange(_) => None,
+                Ready::Preparing(_)
+                | Ready::AwaitingRival(..)
+                | Ready::AwaitingSearch(..)
+                | Ready::AwaitingChange(_) => None,
             },
             _ => None,
         });
@@ -235,11 +238,17 @@ impl Registry {
                 self.displace(now, rival, &identity);
                 continue;
             }
-            // Nobody lives there: what is known of it goes with the attachment, or with the identity where it is not known where
-            // the interface is that it is for.
-            if binding.is_on_host() && (own == Some(rival) || binding.sought().is_some()) {
+            // Nobody lives there: what is known of it goes with the attachment.
+            if binding.is_on_host() && own == Some(rival) {
                 self.displace(now, rival, &identity);
                 continue;
+            }
+            // That its interface has not been found does not mean that it is nowhere.
+            if binding.sought().is_some() {
+                if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+                    admission.step = Ready::AwaitingSearch(rival, view);
+                }
+                return self.search_for(attachment);
             }
             // That a link of the host is there says nothing of whom the binding is for.
             if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {
@@ -299,6 +308,22 @@ impl Registry {
             }
             None => self.settle_rivals(now, attachment, view),
         }
+    }
+
+    /// All namespaces were looked through for the interface of an ADD's rival; `whole`: each of them. One that is nowhere yields.
+    pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Ready::AwaitingSearch(rival, view) = &admission.step else { return };
+        let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
+        match self.bindings.get(rival).filter(|binding| binding.sought().is_some()) {
+            Some(binding) if !whole => {
+                let failure = held_by(&binding.identity, &binding.attachment);
+                return self.refuse(now, attachment, failure);
+            }
+            Some(_) => self.displace(now, rival, &identity),
+            None => {}
+        }
+        self.settle_rivals(now, attachment, view);
     }
 
     /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.

@@ -247,6 +247,7 @@ impl Registry {
         if let Some((id, attachment)) = found {
             self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
             self.slots.vacate(&attachment, id);
+            self.orphans.claim(&attachment);
             self.next_call(now, &attachment);
         }
     }

@@ -58,6 +58,8 @@ pub(super) enum Ready {
     AwaitingCarrier(LinkView, Option<OpId>),
     /// A rival's link is looked at: does it live?
     AwaitingRival(OpId, LinkView),
+    /// All namespaces are looked through for the interface of a rival.
+    AwaitingSearch(BindingId, LinkView),
     /// The interface is being changed for an earlier binding. What that does late would undo what the main plugin puts there.
     AwaitingChange(LinkView),
 }
@@ -68,7 +70,7 @@ impl Admission {
         match &self.step {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
             Ready::AwaitingCarrier(_, op) => *op,
-            Ready::AwaitingChange(_) => None,
+            Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
         }
     }
 
@@ -98,7 +100,9 @@ impl Admission {
         match &self.step {
             Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
             Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
-            Ready::AwaitingRival(..) => Failure::TimedOut { waiting_for: "a look at the identity's holder", waited },
+            Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => {
+                Failure::TimedOut { waiting_for: "a look at the identity's holder", waited }
+            }
             Ready::AwaitingChange(_) => {
                 Failure::TimedOut { waiting_for: "an earlier change of the interface to end", waited }
             }

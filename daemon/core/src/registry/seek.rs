@@ -16,6 +16,7 @@ use super::timers::Key;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::EventKind;
+use crate::identity::Attachment;
 use crate::interface::At;
 use crate::link::{Sighting, Sightings, Sought};
 use crate::record::BindingId;
@@ -32,6 +33,8 @@ pub(super) struct Seeking {
     searches: BTreeMap<Option<Mac>, Search>,
     /// The bindings whose interface has not been seen yet.
     awaited: BTreeMap<BindingId, Awaited>,
+    /// The ADDs that wait for the next search for all.
+    adds: BTreeSet<Attachment>,
 }
 
 /// A search under way.
@@ -41,6 +44,8 @@ struct Search {
     again: Option<Option<i32>>,
     /// The bindings that are given up if it does not find their interface.
     last_for: BTreeSet<BindingId>,
+    /// The ADDs that wait for it.
+    adds: BTreeSet<Attachment>,
 }
 
 /// An interface that has not been seen yet.
@@ -106,6 +111,12 @@ impl Registry {
         }
     }
 
+    /// Looks for all interfaces that are sought, on behalf of an ADD.
+    pub(super) fn search_for(&mut self, attachment: &Attachment) {
+        self.seeking.adds.insert(attachment.clone());
+        self.seek(None, None);
+    }
+
     /// Looks for all interfaces that are sought.
     pub(super) fn seek_all(&mut self) {
         self.seek(None, None);
@@ -127,18 +138,19 @@ impl Registry {
         if sought.is_empty() {
             return;
         }
-        let mut last_for = BTreeSet::new();
+        let (mut last_for, mut adds) = (BTreeSet::new(), BTreeSet::new());
         if mac.is_none() {
+            adds = std::mem::take(&mut self.seeking.adds);
             let last = |awaited: &mut Awaited| std::mem::take(&mut awaited.is_last);
             last_for.extend(self.seeking.awaited.iter_mut().filter_map(|(id, awaited)| last(awaited).then_some(*id)));
         }
-        self.seeking.searches.insert(mac, Search { again: None, last_for });
+        self.seeking.searches.insert(mac, Search { again: None, last_for, adds });
         self.out.seek(mac, sought.into_iter().collect(), number);
     }
 
     /// Goes on after a search.
     pub(super) fn sought(&mut self, now: Now, by: Option<Mac>, outcome: Outcome) {
-        let Some(Search { again, last_for }) = self.seeking.searches.remove(&by) else { return };
+        let Some(Search { again, last_for, adds }) = self.seeking.searches.remove(&by) else { return };
         let Outcome::Sought(result) = outcome else { return };
         let whole = matches!(&result, Ok(Sightings { whole: true, .. }));
         match result {
@@ -148,6 +160,7 @@ impl Registry {
             Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
         }
         last_for.into_iter().filter(|_| whole).for_each(|id| self.give_up(now, id));
+        adds.into_iter().for_each(|attachment| self.rival_sought(now, &attachment, whole));
         if let Some(number) = again {
             self.seek(by, number);
         }
@@ -163,6 +176,7 @@ impl Registry {
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.move_in(link, &view, cx));
         self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
+        self.saw(id);
     }
 
     /// Gives back what was leased for an interface that has not come.

@@ -46,6 +46,8 @@ pub(crate) struct Hold {
     pub(crate) last: Arc<Lease>,
     /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
     removal_told: Option<Box<Instant>>,
+    /// When its interface was found, where it was not there when the lease was told.
+    came: Option<Instant>,
     after: After,
 }
 
@@ -68,7 +70,7 @@ impl Hold {
     }
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        Self { client, last: last.into(), removal_told: None, after: After::default() }
+        Self { client, last: last.into(), removal_told: None, came: None, after: After::default() }
     }
 
     /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be

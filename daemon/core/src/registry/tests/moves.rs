@@ -299,6 +299,145 @@ fn an_identity_whose_interface_is_there_stays_its_holders() {
 }
 
 #[test]
+fn an_identity_is_not_given_away_before_its_interface_was_looked_for_everywhere() {
+    for (is_there, sees_part) in [(true, false), (false, true)] {
+        let mut rig = leased();
+        rig.sees_part = sees_part;
+        // Of its coming nothing was heard.
+        rig.inside.extend(is_there.then_some((OWN, 1)));
+        let next = rig.add_endpoint(OTHER, "a");
+        let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&next] else {
+            panic!("{:?}", rig.answers[&next])
+        };
+        assert_eq!((holder, rig.seeks.clone()), (&endpoint(OWN), vec![None]));
+        assert_eq!(rig.link().in_netns().is_some(), is_there);
+    }
+}
+
+#[test]
+fn an_add_that_waits_for_a_search_ends_with_its_caller_or_its_time() {
+    for hangs_up in [true, false] {
+        let mut rig = leased();
+        rig.lease = 10_000;
+        rig.hold_seeks = true;
+        let next = rig.add_endpoint(OTHER, "a");
+        if hangs_up {
+            rig.input(Input::HungUp(RequestId(next)));
+        } else {
+            rig.run_until(1029.0);
+            assert!(!rig.answers.contains_key(&next));
+            rig.run_until(1031.0);
+            assert!(matches!(rig.answers[&next], Answer::Failed(Failure::TimedOut { .. })));
+        }
+        let (op, outcome) = rig.held_seeks.pop_front().unwrap();
+        rig.input(Input::Done { op, outcome });
+        assert_eq!(rig.rows()[0].attachment, endpoint(OWN));
+    }
+}
+
+#[test]
+fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_its_place() {
+    for comes_late in [true, false] {
+        let mut rig = moved_in();
+        let t1 = rig.t1();
+        rig.run_until(1020.0);
+        rig.take_out(1, OWN);
+        rig.give = "192.0.2.77".parse().unwrap();
+        rig.granted.clear();
+        rig.server = Server::NaksOnly;
+        rig.run_until(t1 + 1.0);
+        rig.server = Server::Up;
+        rig.run_until(t1 + 20.0);
+        assert_eq!(
+            rig.rows()[0].lease.as_ref().map(|lease| lease.address.to_string()).as_deref(),
+            Some("192.0.2.77/24")
+        );
+        if comes_late {
+            rig.put_inside(1, OWN);
+            assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+            rig.configure(LEASED);
+        } else {
+            rig.addresses = vec![LEASED.parse().unwrap()];
+            rig.put_inside(1, OWN);
+        }
+        rig.run_until(t1 + 25.0);
+        assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec!["192.0.2.77/24".to_owned()], None));
+    }
+}
+
+#[test]
+fn an_address_whose_lease_is_lost_when_docker_puts_it_on_goes_again() {
+    for comes_late in [true, false] {
+        let mut rig = leased();
+        rig.server = Server::Silent;
+        rig.run_until(1150.0);
+        assert_eq!(rig.rows()[0].lease, None);
+        if comes_late {
+            rig.put_inside(1, OWN);
+            rig.configure(LEASED);
+        } else {
+            rig.addresses = vec![LEASED.parse().unwrap()];
+            rig.put_inside(1, OWN);
+        }
+        rig.run_until(1160.0);
+        assert_eq!((rig.on_link(), rig.link()), (vec![], inside(1)));
+    }
+}
+
+#[test]
+fn an_address_that_docker_has_not_put_on_yet_was_not_taken_off() {
+    let mut rig = leased();
+    rig.lease = 10_000;
+    rig.run_until(1080.0);
+    rig.put_inside(1, OWN);
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    assert_eq!(rig.told(EventKind::AddressRemoved), 0);
+    rig.configure(LEASED);
+    rig.run_until(1150.0);
+    assert_eq!((rig.told(EventKind::AddressRemoved), rig.on_link().len()), (0, 1));
+}
+
+#[test]
+fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
+    let mut rig = Rig::new(1);
+    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.add_endpoint(OWN, "a");
+    rig.put_inside(1, OWN);
+    rig.configure(LEASED);
+    rig.run_until(1020.0);
+    rig.server = Server::Silent;
+    rig.run_until(1101.0);
+    // Who has the only permit, and asks for it again and again.
+    let other = rig.add("c", 3, "c");
+    rig.run_until(1125.0);
+    assert_eq!(rig.rows().iter().filter(|row| row.lease.is_none()).count(), 2);
+    rig.take_out(1, OWN);
+    rig.put_inside(2, OWN);
+    rig.server = Server::Up;
+    rig.run_until(1230.0);
+    assert!(rig.answers.contains_key(&other));
+    assert!(rig.rows().iter().any(|row| row.attachment == endpoint(OWN) && row.state == BOUND), "{:?}", rig.rows());
+}
+
+#[test]
+fn an_interface_that_is_found_shows_that_the_namespaces_of_others_which_are_missing_are_gone() {
+    let mut rig = moved_in();
+    rig.lease = 10_000;
+    rig.run_until(rig.t1() + 1.0);
+    let left = rig.at.as_secs_f64();
+    rig.live.remove(&1);
+    rig.inside.remove(&OWN);
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.run_until(left + 100.0);
+    assert_eq!((rig.link(), rig.sends(7)), (inside(1), 0), "it may be that nothing is seen");
+    rig.add_endpoint(OTHER, "b");
+    rig.put_inside(2, OTHER);
+    rig.run_until(left + 170.0);
+    let left: Vec<_> = rig.rows().into_iter().map(|row| row.attachment).collect();
+    assert_eq!((left, rig.sends(7)), (vec![endpoint(OTHER)], 1));
+}
+
+#[test]
 fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let mut rig = leased();
     let mut add = rig.call("a", 1, "b");

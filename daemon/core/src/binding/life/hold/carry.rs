@@ -115,7 +115,7 @@ impl Hold {
     }
 
     /// Returns whether the interface keeps what it carries though there is another lease.
-    fn keeps_changed(&self, common: &Common, interfaces: &Interfaces) -> bool {
+    pub(super) fn keeps_changed(&self, common: &Common, interfaces: &Interfaces) -> bool {
         common.profile.on_change == OnChange::Keep && !keeps_nothing(common, interfaces) && !common.probes_after_loss()
     }
 

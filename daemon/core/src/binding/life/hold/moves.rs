@@ -2,12 +2,18 @@
 //!
 //! Lease, timers and identity stay. What was under way over the sockets of the previous place begins anew at the next.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::Ipv4Net;
 
 use super::Hold;
+use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::OnExpiry;
+use crate::grant::Grant;
+use crate::interface::Presence;
 use crate::link::{Link, LinkView};
 use crate::outbox::{Task, Waiter};
 
@@ -25,20 +31,55 @@ impl Hold {
         let next = self.move_to(common, link, cx);
         self.client.set_station(common.station());
         self.client.set_mtu(view.mtu);
-        if let Some(lease) = self.client.shared() {
-            let grant = common.grant(&lease);
+        self.came = Some(cx.now.boot);
+        let lease = self.client.shared();
+        if let Some(grant) = lease.as_ref().map(|lease| common.grant(lease)) {
             if grant.mtu.is_some() {
                 common.due(cx, |work| work.size_later());
             }
             if !grant.routes.is_empty() {
                 common.due(cx, |work| work.lacks_routes(false));
             }
-            if view.addresses.iter().any(|there| there.addr() == IpAddr::V4(lease.ip())) {
-                self.on_address(common, true, cx);
-            }
+        }
+        let is_there = |address| view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address));
+        match self.outdated(common) {
+            Some(outdated) => self.replaces(common, outdated, cx),
+            None if lease.is_some_and(|lease| is_there(lease.ip())) => self.on_address(common, true, cx),
+            None => {}
         }
         self.has_work();
         next
+    }
+
+    /// Returns the address that the runtime puts on the interface although the lease has another by now, or is lost: it hears of
+    /// neither.
+    fn outdated(&self, common: &Common) -> Option<Ipv4Net> {
+        let leased = self.client.lease().map(Lease::ip);
+        let keeps = leased.is_none() && common.profile.on_expiry == OnExpiry::Keep;
+        common.answered.filter(|told| leased != Some(told.addr()) && !keeps)
+    }
+
+    /// Has the interface carry the lease's address, or none, in place of the one that the runtime puts there.
+    fn replaces(&mut self, common: &Common, outdated: Ipv4Net, cx: &mut Cx<'_>) {
+        let left = Grant { addresses: vec![outdated.into()], ..Grant::default() };
+        let has_lease = self.client.lease().is_some();
+        common.due(cx, |work| {
+            work.leave_behind(left, has_lease);
+            work.stir();
+        });
+        if has_lease {
+            common.expect(Presence::Awaited, cx);
+        }
+        self.record_again();
+        self.has_work();
+    }
+
+    /// The runtime may put an address on that the lease has no more.
+    pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces) == Presence::TakenOff;
+        if let Some(outdated) = self.outdated(common).filter(|outdated| outdated.addr() == address && !is_kept) {
+            self.replaces(common, outdated, cx);
+        }
     }
 
     /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
@@ -51,7 +92,7 @@ impl Hold {
 
     fn move_to(&mut self, common: &mut Common, link: Link, cx: &mut Cx<'_>) -> Next {
         let id = common.id;
-        let was_talking = !common.exchange.is_closed();
+        let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
         common.end_exchange(cx);
         cx.out.forget_all(|waiter| *waiter == Waiter::Binding(id, Task::Work));
         cx.interfaces.leave(&common.link, id);
@@ -62,7 +103,7 @@ impl Hold {
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);
         self.record_again();
-        match was_talking {
+        match was_talking && !self.client.seek_anew(cx.now.boot) {
             true => self.event(common, Event::Unopened, cx),
             false => SAME,
         }

@@ -94,6 +94,7 @@ impl Hold {
             self.watch(common, cx)?;
         }
         self.on_address_late(common, address, cx);
+        self.on_outdated(common, address, cx);
         SAME
     }
 
@@ -116,7 +117,8 @@ impl Hold {
     /// after its lease is nobody's loss.
     pub(in crate::binding) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let lease = self.client.shared();
-        let configured = lease.as_ref().is_some_and(|lease| cx.now.boot.saturating_since(lease.start) > CONFIGURED);
+        let configured = lease.as_ref().map(|lease| self.came.map_or(lease.start, |came| came.max(lease.start)));
+        let configured = configured.is_some_and(|told| cx.now.boot.saturating_since(told) > CONFIGURED);
         let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
         let (was, is) = seat.see(there, configured);
         let removed = was != is && is == Presence::TakenOff;
