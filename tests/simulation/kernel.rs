@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
-use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Step, Target};
+use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target};
 use leasehold_core::wire::Mac;
 
 use crate::link::{Did, Wire};
@@ -15,6 +15,9 @@ pub(crate) type At = (Cookie, u32);
 
 /// The host's own namespace. It has one link per LAN, with indices from 2 on, and `lo`.
 pub(crate) const HOST: Cookie = Cookie(1);
+
+/// Where Docker's namespaces have their files.
+pub(crate) const DOCKER_NETNS: &str = "/run/docker/netns";
 
 /// Returns the Ethernet address of the host's link of a LAN.
 pub(crate) fn host_mac(lan: usize) -> Mac {
@@ -74,15 +77,60 @@ impl Kernel {
 
     /// Makes a namespace with one link in it, which is down.
     pub(crate) fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
+        let cookie = self.create_empty(path);
+        self.put(cookie, Wire::new(ifname, mac, mtu, lan, false)).expect("it was just made")
+    }
+
+    /// Makes a namespace without a link.
+    pub(crate) fn create_empty(&mut self, path: &Path) -> Cookie {
         let cookie = Cookie(self.next);
         self.next += 1;
-        // An index that says nothing about the namespace, as with macvlan links moved in from the host.
-        let ifindex = 2 + (self.next % 5) as u32;
-        let wire = Wire::new(ifname, mac, mtu, lan, false);
-        let links = BTreeMap::from([(ifindex, wire)]);
-        self.spaces.insert(cookie, Space { path: path.to_owned(), links, doomed: false, sockets: 0 });
+        self.spaces.insert(cookie, Space { path: path.to_owned(), links: BTreeMap::new(), doomed: false, sockets: 0 });
         self.paths.insert(path.to_owned(), cookie);
-        (cookie, ifindex)
+        cookie
+    }
+
+    /// Puts a link into a namespace.
+    pub(crate) fn put(&mut self, cookie: Cookie, wire: Wire) -> Option<At> {
+        // An index that says nothing about the namespace, as with macvlan links moved in from the host.
+        let ifindex = 2 + ((cookie.0 + 1) % 5) as u32;
+        self.spaces.get_mut(&cookie)?.links.insert(ifindex, wire);
+        Some((cookie, ifindex))
+    }
+
+    /// Returns what the kernel tells of a link that came into a namespace.
+    pub(crate) fn arrival(&self, at: At) -> Option<KernelEvent> {
+        let mac = self.link(at)?.mac;
+        Some(match self.is_watched(at.0) {
+            true => KernelEvent::Ethernet { cookie: at.0, ifindex: at.1, mac },
+            false => KernelEvent::Appeared { number: at.0.0 as i32, mac },
+        })
+    }
+
+    /// Looks through Docker's namespaces, or the one of a number.
+    pub(crate) fn seek(&mut self, sought: &[(Sought, usize)], number: Option<i32>) -> Result<Sightings, LinkCause> {
+        if self.unseen.is_some() {
+            return Err(LinkCause::NoDirectory(DOCKER_NETNS.into()));
+        }
+        let is_one = |cookie: &Cookie| number.is_none_or(|number| cookie.0 as i32 == number);
+        let spaces = self.spaces.iter().filter(|(_, space)| !space.doomed && space.path.starts_with(DOCKER_NETNS));
+        let spaces = spaces.filter(|(cookie, _)| is_one(cookie));
+        let mut sightings = Sightings { whole: number.is_none(), ..Sightings::default() };
+        let mut found = Vec::new();
+        for (cookie, space) in spaces {
+            sightings.seen += 1;
+            for (ifindex, wire) in &space.links {
+                let wanted = sought.iter().find(|(sought, lan)| sought.mac == wire.mac && *lan == wire.lan);
+                found.extend(wanted.map(|(sought, _)| (sought.clone(), space.path.clone(), (*cookie, *ifindex))));
+            }
+        }
+        for (sought, netns, at) in found {
+            let link = Link::InNetns { path: netns.clone(), cookie: at.0, ifindex: at.1, mac: sought.mac };
+            if let Ok(view) = self.inspect(&Target::Known(link)) {
+                sightings.found.push(Sighting { sought, netns, view });
+            }
+        }
+        Ok(sightings)
     }
 
     /// Returns a link.

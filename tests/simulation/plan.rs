@@ -161,6 +161,8 @@ pub(crate) struct Plan {
     pub(crate) unruly: Chance,
     /// Carrier comes late or goes for a while.
     pub(crate) flapping: Chance,
+    /// Some containers are Docker's.
+    pub(crate) docker: bool,
 }
 
 impl Plan {
@@ -238,6 +240,7 @@ impl Plan {
             collects: pick(rng, &[None, None, None, Some(active / 4)]),
             unruly: pick(rng, &[0, 200_000, 500_000]),
             flapping: 0,
+            docker: false,
         };
         let faults = rng.u32(..6);
         let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
@@ -246,7 +249,20 @@ impl Plan {
         let plan = plan.with_blindness(&mut Rng::with_seed(seed ^ 0x626c_696e));
         let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
         let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
-        Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan }
+        let plan = Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan };
+        plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b))
+    }
+
+    /// One seed in six has containers of Docker's: leases for them are got over the host's link, for a container's Ethernet
+    /// address. What runs without its record Docker's door does not tell of.
+    fn with_docker(mut self, rng: &mut Rng) -> Self {
+        self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows != Knows::Nothing;
+        if self.docker {
+            (self.promiscuous, self.beside, self.damages) = (true, false, 0);
+            // One whose interface is nowhere loses its identity to whoever asks for it.
+            self.sharers = 1;
+        }
+        self
     }
 
     /// One seed in six has servers that know their clients by chaddr, one in 24 one that gives everybody the same address, and

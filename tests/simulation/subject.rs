@@ -478,5 +478,8 @@ pub(crate) fn is_collected(attachment: &Attachment, network: &str, keep: &[(Stri
 
 /// Returns the container's name.
 pub(crate) fn container(attachment: &Attachment) -> &str {
-    attachment.container().expect("CNI names it")
+    match attachment {
+        Attachment::Cni { container, .. } => container,
+        Attachment::Docker { endpoint, .. } => endpoint,
+    }
 }

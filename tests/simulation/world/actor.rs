@@ -15,14 +15,19 @@ use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
 use super::Micros;
-use crate::kernel::{At, host_mac};
+use crate::kernel::{At, DOCKER_NETNS, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue};
 use crate::subject::{container, key_of};
+
+/// The prefix length of the pools that Docker was asked for.
+pub(crate) const DOCKER_PREFIX: u8 = 22;
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
     /// Its LAN.
     pub(crate) lan: usize,
+    /// It is Docker's: it asks before there is a link, and says nothing of where that is.
+    pub(crate) docker: bool,
     /// Actors of one group share a client identifier.
     pub(crate) group: usize,
     /// The client identifier follows the container, not the group.
@@ -36,6 +41,8 @@ pub(crate) struct Actor {
     pub(crate) path: PathBuf,
     /// Its link's Ethernet address.
     pub(crate) mac: Mac,
+    /// Its namespace.
+    pub(crate) netns: Option<Cookie>,
     /// Where its link is.
     pub(crate) at: Option<At>,
     /// What it is doing.
@@ -92,6 +99,10 @@ pub(crate) enum Act {
     Del,
     /// Asks for ADD once more, with another caller.
     Again,
+    /// Moves the link into the namespace.
+    Appear,
+    /// Puts the address on, of which it was told, and sets the link up.
+    Plug,
     /// Deletes the link.
     Unlink,
     /// Lets the namespace die.
@@ -181,6 +192,7 @@ impl Actor {
         let group = index / plan.lans / plan.sharers as usize;
         Self {
             lan,
+            docker: plan.docker && index % 3 != 2,
             group,
             own_ids: plan.sharers == 1 && index.is_multiple_of(2),
             generation: 0,
@@ -192,6 +204,7 @@ impl Actor {
                 true => host_mac(lan),
                 false => Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),
             },
+            netns: None,
             at: None,
             phase: Phase::Idle,
             told: None,
@@ -215,6 +228,17 @@ impl Actor {
         !self.own_ids
     }
 
+    /// Returns a lease as it puts it on its interface: Docker with its pool's prefix, and without a default route, which is its own
+    /// choice.
+    pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
+        let mut lease = lease.clone();
+        if self.docker {
+            lease.address = Ipv4Net::new(lease.ip(), DOCKER_PREFIX).expect("it is a prefix length");
+            lease.routes.retain(|route| route.destination.prefix_len() > 0);
+        }
+        lease
+    }
+
     /// Returns what its client calls itself.
     pub(crate) fn client_key(&self) -> ClientKey {
         key_of(&self.client_id)
@@ -223,9 +247,14 @@ impl Actor {
     /// Returns its ADD.
     pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
         let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
+        let inside = Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false });
+        let place = match self.docker {
+            true => Place::Parent { ifname: format!("eth{}", self.lan), mac: self.mac },
+            false => inside,
+        };
         Add {
             attachment: self.attachment.clone(),
-            place: Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false }),
+            place,
             lan,
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
@@ -235,7 +264,9 @@ impl Actor {
                 on_change: plan.on_change,
                 on_expiry: plan.on_expiry,
                 metric: plan.metric,
-                late_routes: plan.late_routes,
+                late_routes: plan.late_routes && !self.docker,
+                suppress_default_route: self.docker,
+                prefix: self.docker.then_some(DOCKER_PREFIX),
                 detection: plan.detection,
                 grace: plan.grace.filter(|_| self.returns()),
                 on_parent: plan.ipvlan,
@@ -251,18 +282,25 @@ impl Actor {
         self.generation += 1;
         if !same {
             self.container += 1;
-            self.attachment =
-                Attachment::cni(format!("net{}", self.lan), format!("c{index}-{}", self.container), "eth0");
         }
+        let same_mac = same_mac || same && self.docker;
+        if !same_mac && self.mac != host_mac(self.lan) {
+            [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
+        }
+        let (network, name) = (format!("net{}", self.lan), format!("c{index}-{}", self.container));
+        self.path = match self.docker {
+            true => PathBuf::from(format!("{DOCKER_NETNS}/{name}")),
+            false => PathBuf::from(format!("/run/netns/{name}")),
+        };
+        self.attachment = match self.docker {
+            true => Attachment::Docker { pool: network, endpoint: self.mac.to_string() },
+            false => Attachment::cni(network, name, "eth0"),
+        };
         let id = match self.own_ids {
             true => format!("\0{}/net{}/eth0", container(&self.attachment), self.lan),
             false => format!("\0group-{}", self.group),
         };
         self.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
-        if !same_mac && self.mac != host_mac(self.lan) {
-            [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
-        }
-        self.path = PathBuf::from(format!("/run/netns/{}", container(&self.attachment)));
         self.foreign.clear();
         self.foreign_routes.clear();
         (self.meddled, self.stays_off) = (false, false);

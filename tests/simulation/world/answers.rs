@@ -18,7 +18,15 @@ use crate::watch::Rule;
 /// for up to a dozen seconds.
 const NOTICED: Micros = 20 * SECOND;
 
+/// So much longer Docker is waited for, which may release the address yet, or has not put the link there.
+const DOCKER_WAIT: Micros = 330 * SECOND;
+
 impl World {
+    /// Returns within what time a namespace that died is noticed, and what lived there given back.
+    pub(super) fn noticed(&self) -> Micros {
+        NOTICED + if self.plan.docker { DOCKER_WAIT } else { 0 }
+    }
+
     /// The core knows that a caller went away. `open`: it had not answered before.
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
         let Some(asked) = self.requests.remove(&id) else { return };
@@ -33,7 +41,9 @@ impl World {
             let plan = &self.plan;
             let stored = plan.crashes.is_empty() && plan.store_faults == 0 && plan.store_full.is_none();
             // An older container's end has to be noticed too.
-            if stored && plan.missed == 0 && plan.link_faults == 0 {
+            // One of Docker's may be answered with the lease of the container before it, whose release is waited for.
+            let is_new = !self.actors[index].docker;
+            if is_new && stored && plan.missed == 0 && plan.link_faults == 0 {
                 let attachment = self.actors[index].attachment.clone();
                 self.at(self.now + 20 * SECOND, Event::Act(index, generation, Act::Dropped(attachment)));
             }
@@ -105,9 +115,15 @@ impl World {
                 self.judge_rogue(lan, Some(lease.server));
                 self.actors[index].told = Some((*lease).clone());
                 self.actors[index].told_at = self.now;
+                let lease = Box::new(self.actors[index].as_told(&lease));
                 let actor = &self.actors[index];
                 if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
+                }
+                if self.actors[index].docker {
+                    self.actors[index].phase = Phase::Live;
+                    self.act_after(index, 0, 200 * MILLI, Act::Appear);
+                    return self.stay(index);
                 }
                 let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
                     return self.end_by_del(index);
@@ -142,11 +158,11 @@ impl World {
     /// In a calm world an ADD fails only for what its caller did.
     fn explain(&mut self, index: usize, failure: &Failure) {
         let actor = &self.actors[index];
-        let intact = actor.at.is_some_and(|at| self.kernel.link(at).is_some());
+        let intact = actor.docker || actor.at.is_some_and(|at| self.kernel.link(at).is_some());
         let recent = self
             .actors
             .iter()
-            .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + NOTICED));
+            .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + self.noticed()));
         let explained = match failure {
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,
@@ -191,7 +207,7 @@ impl World {
         let known = |actor: &Actor| (actor.lan, self.known_as(&actor.client_id, actor.mac));
         let began = self.actors[index].began;
         let lives = |actor: &Actor| {
-            let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
+            let died = actor.died.is_some_and(|died| self.now < died + self.noticed());
             actor.phase != Phase::Idle || died || actor.ended.is_some_and(|ended| ended >= began)
         };
         let own = known(&self.actors[index]);

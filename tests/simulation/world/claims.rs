@@ -150,7 +150,8 @@ impl World {
 
     /// Returns the client of an actor whose link is there.
     fn who(&self, actor: &Actor) -> Option<Who> {
-        Some((actor.lan, self.kernel.link(actor.at?)?.mac, actor.client_key()))
+        let link = actor.at.and_then(|at| self.kernel.link(at)).map(|wire| wire.mac);
+        Some((actor.lan, link.or(actor.docker.then_some(actor.mac))?, actor.client_key()))
     }
 
     /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller or by

@@ -285,8 +285,11 @@ impl World {
         // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
         let (actor, generation) = asked.by?;
         let actor = &self.actors[actor];
-        let link = actor.at.filter(|_| actor.generation == generation && actor.phase != Phase::Ending);
-        let mac = self.kernel.link(link?)?.mac;
+        let here = actor.generation == generation && actor.phase != Phase::Ending;
+        let link = actor.at.filter(|_| here).and_then(|at| self.kernel.link(at));
+        // The link of one of Docker's is still to come.
+        let to_come = actor.docker && here && actor.netns.is_some();
+        let mac = link.map(|wire| wire.mac).or(to_come.then_some(actor.mac))?;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
         let holder =
             Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip(), server: lease.server };
@@ -308,11 +311,13 @@ impl World {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
         let (lan, speaks, mac, client) = (sock.lan, sock.speaks, sock.link.mac(), sock.client.clone());
+        // On the host's link what is for the container's Ethernet address is for another host, as the kernel sees it.
+        let is_for_us = !meta.other_host || sock.link.in_netns().is_none();
         // Where clients share a chaddr, each hears what is for another.
         let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
         let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
         self.hear_claim(client.map(|client| (lan, mac, client)), bytes);
-        if speaks && is_own && self.watch.is_open(exchange) && !meta.other_host {
+        if speaks && is_own && self.watch.is_open(exchange) && is_for_us {
             self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });

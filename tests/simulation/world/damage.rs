@@ -58,7 +58,7 @@ impl World {
         if !self.store.durable.is_empty() {
             return Vec::new();
         }
-        let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live);
+        let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live && !actor.docker);
         let adoptee = |actor: &super::Actor| {
             let address = actor.told.as_ref()?.address;
             let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses().contains(&address);

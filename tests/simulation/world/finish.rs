@@ -29,8 +29,6 @@ const ROUNDS: u32 = 30;
 const RELEASED: u64 = 1200 * SECOND;
 /// Whoever was told something within a minute of its server's getting another configuration may have been told the old.
 const MINUTE: u64 = 60 * SECOND;
-/// A namespace that died without a DEL is noticed within this where nothing fails.
-const NOTICED: u64 = 20 * SECOND;
 
 impl World {
     /// Lets everything happen, ends the faults, waits for quiet, looks, ends all, and looks again.
@@ -143,10 +141,18 @@ impl World {
         let live: Vec<_> =
             self.actors.iter().filter(|a| a.phase == Phase::Live).map(|a| a.attachment.clone()).collect();
         let lives = |row: &Row| live.contains(&row.attachment);
-        // That a container ended unheard shows only where another one is seen.
-        if !rows.is_empty() && !rows.iter().any(lives) && !self.calm {
+        // That a container ended unheard shows only where another one of its engine is seen.
+        let (docker, cni): (Vec<_>, Vec<_>) =
+            rows.iter().partition(|row| matches!(row.attachment, Attachment::Docker { .. }));
+        let is_unknown = |of: &[&Row]| !of.is_empty() && !of.iter().any(|row| lives(row)) && !self.calm;
+        let unknown = (is_unknown(&docker), is_unknown(&cni));
+        if unknown != (false, false) {
             self.stats.count("containers whose end nobody can know");
-            return (0..self.segments.len()).for_each(|lan| self.collect(lan));
+            for row in docker.into_iter().filter(|_| unknown.0) {
+                // As dockerd does at its start.
+                self.inquire(Call::Del { attachment: row.attachment.clone() });
+            }
+            return (0..self.segments.len()).filter(|_| unknown.1).for_each(|lan| self.collect(lan));
         }
         self.examine_kept(rows.len());
         for row in &rows {
@@ -185,12 +191,16 @@ impl World {
         if !forgotten && !self.is_granted(actor.lan, lease.ip(), &row.identity.client_id, row.identity.chaddr) {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
         }
-        let same = lease.address == told.address;
+        let same = actor.as_told(lease).address == actor.as_told(&told).address;
         if !same && !actor.excused {
             return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {}", lease.address)));
         }
         if self.actors[index].meddled {
             return self.stats.count("live at the end without its address");
+        }
+        if self.actors[index].docker {
+            self.examine_interface(index);
+            return self.stats.count("live at the end with Docker");
         }
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
         let answer = self.inquire(check);
@@ -343,12 +353,12 @@ impl World {
                 return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));
             }
             let has_it = |actor: &super::Actor| {
-                let died = actor.died.is_some_and(|died| self.now < died + NOTICED);
+                let died = actor.died.is_some_and(|died| self.now < died + self.noticed());
                 actor.attachment == row.attachment && (actor.phase != Phase::Idle || died)
             };
             if self.calm && !self.actors.iter().any(has_it) {
                 // Its actor may have gone on to another container moments ago.
-                let moments = self.actors.iter().any(|a| a.died.is_some_and(|died| self.now < died + NOTICED));
+                let moments = self.actors.iter().any(|a| a.died.is_some_and(|died| self.now < died + self.noticed()));
                 if !moments {
                     return self.fail(Rule::Orphan, format!("{} holds {:?}", row.attachment, row.lease));
                 }

@@ -58,8 +58,9 @@ impl World {
         }
         let subnet = IpNet::from(lease.address);
         let steps = [Step::AddAddress(subnet)];
+        let docker = self.actors.iter().any(|actor| actor.docker && actor.at == Some(at));
         let late = self.plan.late_routes;
-        let is_told = |route: &LinkRoute| !late || route.via.is_some_and(|via| subnet.contains(&via));
+        let is_told = |route: &LinkRoute| !docker && (!late || route.via.is_some_and(|via| subnet.contains(&via)));
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
         for step in steps.into_iter().chain(told) {
             self.change(at, &step);
@@ -156,8 +157,10 @@ impl World {
         });
         for address in new {
             let durable = self.store.durable.values().any(|record| {
-                let bound = record.state == RecordState::Bound && record.link.in_netns() == link.in_netns();
-                bound && record.lease.ip() == address.addr()
+                // That it has moved onto its interface may be still to be written.
+                let moves = record.link.in_netns().is_none() && record.link.mac() == link.mac();
+                let here = record.link.in_netns() == link.in_netns() || moves;
+                here && record.state == RecordState::Bound && record.lease.ip() == address.addr()
             });
             // What is there goes with another address for a moment, and is put back. It is there as a /32 meanwhile.
             let Some(wire) = link.in_netns().and_then(|at| self.kernel.link(at)) else { return };
@@ -218,10 +221,10 @@ impl World {
             return;
         };
         let lease = Some(&record.lease).filter(|_| record.state == RecordState::Bound);
-        let ours = lease.map(|lease| lease.address);
+        let ours = lease.map(|lease| actor.as_told(lease).address);
         let wanted: BTreeSet<_> = ours.into_iter().chain(actor.foreign.iter().copied()).collect();
         let there: BTreeSet<_> = wire.addresses().into_iter().collect();
-        let routes = lease.map(|lease| routes_of(lease, self.plan.metric)).unwrap_or_default();
+        let routes = lease.map(|lease| routes_of(&actor.as_told(lease), self.plan.metric)).unwrap_or_default();
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));

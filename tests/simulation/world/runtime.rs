@@ -10,6 +10,7 @@ use leasehold_core::wire::Mac;
 
 use super::actor::{Act, Asked, Phase, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
+use crate::link::Wire;
 use crate::plan::{happens, pick};
 
 /// An address outside of every pool.
@@ -33,6 +34,8 @@ impl World {
             Act::HangUp(id) => self.hang_up(actor, id),
             Act::Del if self.actors[actor].phase != Phase::Idle => self.end_by_del(actor),
             Act::Again => self.ask_again(actor),
+            Act::Appear => self.appear(actor),
+            Act::Plug => self.plug_in(actor),
             Act::Unlink => {
                 self.unlink(actor);
                 if self.actors[actor].phase == Phase::Live {
@@ -66,13 +69,20 @@ impl World {
         let same_mac = self.rng.u32(..6) == 0;
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
-        actor.turn_to_next(index, same, same_mac);
+        // Of Docker's the Ethernet address is the attachment.
+        actor.turn_to_next(index, same, same_mac && !(actor.docker && spooled));
         actor.began = self.now;
         let (path, mac) = (actor.path.clone(), actor.mac);
-        let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
-        self.actors[index].at = Some(at);
-        self.furnish(index, at);
-        self.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
+        if self.actors[index].docker {
+            let cookie = self.kernel.create_empty(&path);
+            self.actors[index].netns = Some(cookie);
+            self.note(|| format!("actor {index} makes {} for {mac} as {cookie:?}", path.display()));
+        } else {
+            let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
+            (self.actors[index].at, self.actors[index].netns) = (Some(at), Some(at.0));
+            self.furnish(index, at);
+            self.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
+        }
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));
         let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout, &self.plan);
         let patience = self.now + timeout.as_micros() as Micros;
@@ -90,6 +100,40 @@ impl World {
         }
     }
 
+    /// Docker moves the link of a container into its namespace, some time after it was told the address.
+    fn appear(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let (Phase::Live, Some(cookie)) = (actor.phase, actor.netns) else { return };
+        let wire = Wire::new("eth0", actor.mac, 1500, actor.lan, false);
+        let Some(at) = self.kernel.put(cookie, wire) else { return };
+        self.note(|| format!("actor {index} has its link at {at:?}"));
+        self.begins_anew(index);
+        self.actors[index].at = Some(at);
+        self.link_changed(at.0, None);
+        if let Some(arrival) = self.kernel.arrival(at) {
+            self.after(10, 5 * MILLI, Event::Told(self.run, arrival));
+        }
+        self.act_after(index, 0, 50 * MILLI, Act::Plug);
+    }
+
+    /// What a client is at begins anew at another place.
+    fn begins_anew(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        self.timing.asked(&(actor.lan, actor.client_key()));
+    }
+
+    /// Docker configures the link. What it was told has not changed for it.
+    fn plug_in(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let (Phase::Live, Some(at), Some(told)) = (actor.phase, actor.at, actor.told.clone()) else { return };
+        self.kernel.raise(at);
+        self.after(MILLI, 300 * MILLI, Event::Carrier(at, true));
+        let told = self.actors[index].as_told(&told);
+        self.configure(index, at, &told);
+        // Once it is up, which is told too.
+        self.after(MILLI, 50 * MILLI, Event::Told(self.run, self.kernel.arrival(at).expect("it is there")));
+    }
+
     /// Asks the daemon for something: by a connection, or where there is none as the shim does without.
     pub(super) fn ask(&mut self, actor: usize, role: Role, call: Call, patience: Micros) -> RequestId {
         let id = RequestId(self.next_request);
@@ -105,7 +149,8 @@ impl World {
 
     fn ask_again(&mut self, index: usize) {
         let actor = &self.actors[index];
-        if !matches!(actor.phase, Phase::Adding | Phase::Live) || self.daemon.is_none() {
+        // Docker asks once.
+        if !matches!(actor.phase, Phase::Adding | Phase::Live) || self.daemon.is_none() || actor.docker {
             return;
         }
         let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12), &self.plan);
@@ -117,6 +162,9 @@ impl World {
     fn next(&mut self, index: usize) {
         if self.winding_down || self.actors[index].phase != Phase::Live {
             return;
+        }
+        if self.actors[index].docker {
+            return self.next_of_docker(index);
         }
         match self.rng.u32(..100) {
             0..20 => {
@@ -159,6 +207,43 @@ impl World {
                     let id = RequestId(self.next_request - 1);
                     self.act_after(index, 0, 20 * MILLI, Act::HangUp(id));
                 }
+                _ => self.die(index),
+            },
+        }
+    }
+
+    /// Does something with a container of Docker's that runs.
+    fn next_of_docker(&mut self, index: usize) {
+        let Some(at) = self.actors[index].at else { return self.stay(index) };
+        match self.rng.u32(..100) {
+            0..10 if self.plan.flapping > 0 => {
+                self.carrier(at, false);
+                self.stats.count("carrier lost");
+                self.stay(index);
+            }
+            10..15 if self.plan.unruly > 0 => {
+                self.strip(index);
+                self.stay(index);
+            }
+            15..25 => {
+                self.stats.count("links that moved away and back");
+                self.unlink(index);
+                self.begins_anew(index);
+                self.actors[index].at = None;
+                self.actors[index].foreign.clear();
+                self.actors[index].foreign_routes.clear();
+                self.act_after(index, MILLI, 5 * SECOND, Act::Appear);
+                self.stay(index);
+            }
+            0..45 => self.stay(index),
+            // Mostly the link goes first, and the address is released then.
+            _ if !happens(&mut self.rng, self.plan.unruly) => {
+                self.unlink(index);
+                self.end_by_del(index);
+            }
+            _ => match self.rng.u32(..3) {
+                0 => self.act_after(index, 0, 0, Act::Unlink),
+                1 => self.end_by_del(index),
                 _ => self.die(index),
             },
         }
@@ -213,7 +298,8 @@ impl World {
 
     /// Takes the namespace away.
     fn doom(&mut self, index: usize) {
-        let Some((cookie, _)) = self.actors[index].at.take() else { return };
+        self.actors[index].at = None;
+        let Some(cookie) = self.actors[index].netns.take() else { return };
         self.keeps(index);
         self.watch.holders.remove(&self.actors[index].attachment);
         self.note(|| format!("actor {index} loses namespace {}", cookie.0));
@@ -253,7 +339,7 @@ impl World {
     fn rest(&mut self, index: usize) {
         let actor = &mut self.actors[index];
         actor.phase = Phase::Idle;
-        (actor.at, actor.ended) = (None, Some(self.now));
+        (actor.at, actor.netns, actor.ended) = (None, None, Some(self.now));
         // What was asked for this container is void, but for the acts that end it.
         let lease = u64::from(self.plan.lease.min(600)) * SECOND;
         // Who had nothing of it tries again, but not at once.
@@ -297,7 +383,7 @@ impl World {
         for index in 0..self.actors.len() {
             let actor = &mut self.actors[index];
             actor.generation += 1;
-            actor.at = None;
+            (actor.at, actor.netns) = (None, None);
             actor.phase = Phase::Idle;
             actor.died = Some(self.now);
             self.act_after(index, SECOND, 30 * SECOND, Act::Begin);

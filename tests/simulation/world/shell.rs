@@ -1,12 +1,12 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{ByName, Hears, Link, LinkCause, LinkView, Sightings, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, Link, LinkCause, LinkView, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
-use super::actor::{Actor, Role};
+use super::actor::{Actor, Phase, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, happens};
@@ -57,7 +57,7 @@ impl World {
             }
             Effect::Open { exchange, ref link, want, .. } => {
                 let lan = self.lan_of(link);
-                let (link, now, client) = (link.clone(), self.now, self.client_at(link.in_netns()));
+                let (link, now, client) = (link.clone(), self.now, self.client_at(link));
                 let ready = now + self.worker_delay();
                 let speaks = want.hold_port.is_some();
                 let sock = Sock { link, want, lan, open_at: None, since: now, client, speaks, ready };
@@ -102,9 +102,13 @@ impl World {
         lan.or_else(by_mac).unwrap_or(0)
     }
 
-    /// Returns the client whose container has a link.
-    fn client_at(&self, at: Option<At>) -> Option<ClientKey> {
-        self.actors.iter().find(|actor| at.is_some() && actor.at == at).map(Actor::client_key)
+    /// Returns the client whose container has a link, or one of Docker's for whose Ethernet address the host's link speaks.
+    fn client_at(&self, link: &Link) -> Option<ClientKey> {
+        let is_its = |actor: &&Actor| match link.in_netns() {
+            Some(at) => actor.at == Some(at),
+            None => actor.docker && actor.phase != Phase::Idle && actor.mac == link.mac(),
+        };
+        self.actors.iter().find(is_its).map(Actor::client_key)
     }
 
     fn fate(&mut self) -> Fate {
@@ -148,8 +152,13 @@ impl World {
                 let carrier = self.kernel.inspect(&Target::Known(link)).ok().map(|view| view.carrier);
                 self.report(op, Outcome::Surveyed(Survey { carrier, ..Survey::default() }), None, 0);
             }
-            Effect::Seek { op, .. } => {
-                self.report(op, Outcome::Sought(Ok(Sightings::default())), None, 0);
+            Effect::Seek { op, sought, number } => {
+                let (delay, result) = match self.fate() {
+                    Fate::Done => (0, self.seek(sought, number)),
+                    Fate::Refused => (0, Err(refused("look for interfaces"))),
+                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+                };
+                self.report(op, Outcome::Sought(result), None, delay);
             }
             Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
             Effect::Hear { exchange, arp } => {
@@ -160,6 +169,14 @@ impl World {
             Effect::Close { exchange } => self.close(exchange),
             Effect::Reply { id, answer } => self.reply(id, answer),
         }
+    }
+
+    fn seek(&mut self, sought: Vec<Sought>, number: Option<i32>) -> Result<Sightings, LinkCause> {
+        let lan = |sought: &Sought| self.segments.iter().position(|segment| segment.lan == sought.lan);
+        let sought: Vec<_> = sought.into_iter().filter_map(|sought| Some((sought.clone(), lan(&sought)?))).collect();
+        let found = self.kernel.seek(&sought, number);
+        self.stats.count_many("interfaces found", found.as_ref().map_or(0, |found| found.found.len()));
+        found
     }
 
     /// Changes a link. Returns how much later that is told, how many steps were taken, and what is there then.
@@ -202,7 +219,7 @@ impl World {
         let at = self.kernel.locate(&link).ok()?;
         let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
         let (lan, now) = (self.lan_of(&link), self.now);
-        let client = self.client_at(Some(at));
+        let client = self.client_at(&link);
         let sock = Sock { link, want, lan, open_at: Some(at), since: now, client, speaks: false, ready: now };
         self.socks.insert(exchange, sock);
         self.kernel.hold(at.0);
