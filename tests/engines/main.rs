@@ -1,6 +1,7 @@
 //! Real engines, which call us in ways that nobody imagined.
 
 mod dockerd;
+mod documents;
 
 use std::path::Path;
 use std::time::Duration;

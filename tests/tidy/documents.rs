@@ -7,6 +7,7 @@ use crate::{read, root, tracked};
 
 const ARCHITECTURE: &str = "daemon/docs/architecture.md";
 const CNI: &str = "daemon/docs/cni.md";
+const DOCKER: &str = "daemon/docs/docker.md";
 const OPERATIONS: &str = "daemon/docs/operations.md";
 const REFERENCE: &str = "daemon/docs/reference.md";
 
@@ -86,6 +87,14 @@ fn every_key_of_ipam_is_documented() {
     ] {
         same(&rows(CNI, heading), &of(reader), CNI);
     }
+}
+
+#[test]
+fn every_option_of_a_network_of_dockers_is_documented() {
+    let code = code("daemon/src/http/docker/options.rs");
+    let (_, known) = code.split_once("const KNOWN: [&str; 8] =").expect("the options there are");
+    let known = known.split_once(';').expect("their end").0;
+    same(&rows(DOCKER, "## Options"), &known.split('"').skip(1).step_by(2).map(str::to_owned).collect(), DOCKER);
 }
 
 #[test]

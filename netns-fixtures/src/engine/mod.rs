@@ -8,6 +8,7 @@ pub mod plugin;
 mod podman;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ pub trait Engine: Sized {
     /// Runs a busybox command in a new container to its end, and returns what it printed.
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error>;
 }
+
+/// What a container finds in its `/bin` as in any image, beside busybox itself.
+const APPLETS: [&str; 3] = ["sh", "sleep", "ip"];
 
 /// Where engines look for CNI plugins.
 const PLUGINS: &str = "/usr/lib/cni";
@@ -76,7 +80,9 @@ fn make_root(dir: &Path) -> Result<(), Error> {
     let bin = dir.join("rootfs/bin");
     make_dir(&bin)?;
     let busybox = Need::program("busybox").ok_or_else(|| Error::NotBuilt("busybox".into()))?;
-    copy(&busybox, &bin.join("busybox")).map(drop)
+    copy(&busybox, &bin.join("busybox"))?;
+    let link = |applet| symlink("busybox", bin.join(applet)).doing(|| format!("make {applet}"));
+    APPLETS.into_iter().try_for_each(link)
 }
 
 fn make_dir(path: &Path) -> Result<(), Error> {
