@@ -255,6 +255,13 @@ impl Client {
         Self::new(sender, State::InitReboot { at, lease, silence: Silence::Keep }, false, rng)
     }
 
+    /// Returns a client that uses an earlier lease although no server answers (RFC 2131 §3.2), and goes on asking until one does
+    /// or the lease ends.
+    pub fn trust(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
+        let at = now + timing::acquisition_wait(3, false, &mut rng);
+        Self::new(sender, State::InitReboot { at, lease, silence: Silence::Ask }, false, rng)
+    }
+
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
         let (tally, line, addressed, declines) = (None, Line::Closed, true, 0);
         Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed, declines }
@@ -563,6 +570,10 @@ impl Client {
             match silence {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
                 Silence::Keep => self.state = State::Bound { lease },
+                Silence::Ask => {
+                    let pause = timing::acquisition_wait(3 + self.tried_in_vain(), false, &mut self.rng);
+                    self.state = State::InitReboot { at: now + pause, lease, silence };
+                }
             }
             return;
         }

@@ -99,6 +99,8 @@ pub enum Silence {
     Discover,
     /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4).
     Keep,
+    /// Does the same, and goes on asking: its servers were silent before.
+    Ask,
 }
 
 /// One message and its retransmissions, under one xid.
@@ -137,7 +139,7 @@ impl State {
         match self {
             Self::Init { .. } | Self::Selecting { .. } | Self::Requesting { .. } => None,
             Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
-                (*silence == Silence::Keep).then_some(lease)
+                matches!(silence, Silence::Keep | Silence::Ask).then_some(lease)
             }
             Self::Bound { lease } | Self::Renewing { lease, .. } | Self::Rebinding { lease, .. } => Some(lease),
         }

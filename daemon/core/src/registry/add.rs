@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use super::Registry;
+use super::docker::PATIENCE;
 use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
@@ -395,6 +396,7 @@ impl Registry {
             wanted,
             adopts,
             lease,
+            patience: matches!(attachment, Attachment::Docker { .. }).then_some(PATIENCE),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
             limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
@@ -431,6 +433,10 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
+        // An earlier lease says nothing of whether there is a server.
+        if lease.start >= began {
+            self.lan(id).into_iter().for_each(|lan| self.docker.spoke(&lan));
+        }
         // It became durable before it was the attachment's: its link had to be made fit first.
         if Dns::v4(&lease).is_some() {
             self.out.resolvers.insert(attachment.clone());
@@ -447,6 +453,9 @@ impl Registry {
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
         self.log_failed(request, &attachment, &failure);
+        if let (Failure::NoOffer { lan, .. }, Attachment::Docker { .. }) = (&failure, &*attachment) {
+            self.docker.fell_silent(lan, now.boot);
+        }
         self.reply(now, request, Answer::Failed(failure));
         self.begin(&attachment, Operation::Ending(id));
     }

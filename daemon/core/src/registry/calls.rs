@@ -17,7 +17,7 @@ use crate::time::{Now, whole_millis};
 
 impl Registry {
     /// Begins a call, or lets it wait for its turn.
-    pub(super) fn call(&mut self, now: Now, attachment: Attachment, id: RequestId, call: Call) {
+    pub(super) fn call(&mut self, now: Now, attachment: Attachment, id: RequestId, mut call: Call) {
         let ran_with = match call {
             Call::Add(_) | Call::Del { .. } => self.forget_adoption(&attachment),
             Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => None,
@@ -27,6 +27,9 @@ impl Registry {
         };
         if matches!(call, Call::Del { .. }) {
             return self.delete(now, attachment, id);
+        }
+        if let Call::Add(add) = &mut call {
+            add.timeout = self.docker.time_for(add, now.boot);
         }
         let limit = match &call {
             Call::Add(add) => add.timeout,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::Registry;
 use super::timers::Key;
 use crate::binding::{Binding, Leave};
-use crate::effect::{Answer, Failure, Outcome, PoolRequest, RequestId, Why};
-use crate::identity::Attachment;
+use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, Why};
+use crate::identity::{Attachment, Lan};
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::Change;
 use crate::time::{Instant, Now};
@@ -23,6 +23,13 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// route of the host.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// How long Docker waits for a server where there is a lease that will do, and where one was silent a moment ago. At boot dockerd
+/// starts one container after the other, waits for all, and tries none again.
+pub(super) const PATIENCE: Duration = Duration::from_secs(4);
+
+/// For how long a LAN's servers count as silent after a request without an offer.
+const SILENT_FOR: Duration = Duration::from_secs(60);
+
 /// The pools, and the calls about them.
 #[derive(Debug, Default)]
 pub(super) struct Docker {
@@ -30,6 +37,8 @@ pub(super) struct Docker {
     waiting: BTreeMap<RequestId, Waiting>,
     /// When an automatic pool was answered last.
     answered: BTreeMap<PoolId, Instant>,
+    /// The LANs on which a request had no offer, and until when that counts.
+    silent: BTreeMap<Lan, Instant>,
 }
 
 /// A call that waits for the store.
@@ -69,6 +78,24 @@ impl Docker {
     /// Returns the addresses that an endpoint of a pool may have.
     pub(super) fn limits(&self, id: &PoolId) -> Limits {
         self.pools.limits(id)
+    }
+
+    /// Records that a request on a LAN had no offer.
+    pub(super) fn fell_silent(&mut self, lan: &Lan, now: Instant) {
+        self.silent.retain(|_, until| now < *until);
+        self.silent.insert(lan.clone(), now + SILENT_FOR);
+    }
+
+    /// Records that a server of a LAN gave a lease.
+    pub(super) fn spoke(&mut self, lan: &Lan) {
+        self.silent.remove(lan);
+    }
+
+    /// Returns how long an ADD may take.
+    pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
+        let is_docker = matches!(add.attachment, Attachment::Docker { .. });
+        let is_silent = is_docker && self.silent.get(&add.lan).is_some_and(|until| now < *until);
+        if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
     }
 
     /// Returns whether an automatic pool was answered a moment ago, and records that it is answered now.

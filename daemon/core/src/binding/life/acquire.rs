@@ -12,9 +12,11 @@ mod failed;
 mod fit;
 mod sizing;
 mod survey;
+mod trust;
 mod undo;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::again::Again;
@@ -85,6 +87,10 @@ pub(crate) struct Acquire {
     sized: Option<Box<Result<u32, LinkCause>>>,
     /// What it was offered that is another's.
     again: Again,
+    /// The lease of its identity that is still good, and when it will do though nobody confirms it.
+    trusts: Option<(Arc<Lease>, Instant)>,
+    /// It does, as no server answered.
+    trusted: bool,
     /// The addresses that are any good, where not all are.
     limits: Option<Box<Limits>>,
     /// What it was offered that is none of these.
@@ -386,7 +392,8 @@ impl Living for Acquire {
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let room = self.room_at().map(|at| (at, Why::Call));
-        [own, self.survey_at(), room, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let trusts = self.trusts_at().map(|at| (at, Why::Call));
+        [own, self.survey_at(), room, trusts, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
@@ -399,6 +406,9 @@ impl Living for Acquire {
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if let Some(lease) = self.take_trusted(common, cx) {
+            return self.trust(common, lease, cx);
+        }
         if cx.now.boot < self.limit || !self.is_limited() {
             if self.stage == Stage::Probing && self.has_ended(cx.now.boot) {
                 return self.seek_another(common, None, cx);

@@ -10,6 +10,7 @@ mod conflict;
 mod docker;
 mod docker_fit;
 mod docker_look;
+mod docker_silence;
 mod events;
 mod extend;
 mod grace;

@@ -1,6 +1,7 @@
 //! How an acquisition begins: what is known of it, and what its client asks for by that.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -29,6 +30,8 @@ pub(crate) struct Known<'a> {
     pub(crate) adopts: Option<Ipv4Net>,
     /// The lease of its identity that another binding gives back, as long as the server does not know.
     pub(crate) lease: Option<Lease>,
+    /// For how long an answer is waited for before that lease will do; `None`: no other will.
+    pub(crate) patience: Option<Duration>,
     /// The last address of its identity.
     pub(crate) last: Option<Ipv4Addr>,
     /// The addresses that are any good, where not all are.
@@ -43,11 +46,13 @@ impl Acquire {
     /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for it.
     /// An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its identity.
     pub(in crate::binding) fn new(sender: Sender, known: Known<'_>, now: Instant, rng: Rng) -> Self {
-        let Known { began, limit, wanted, adopts, lease, last, limits, replaces, view } = known;
+        let Known { began, limit, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
         let last = last.map(|address| Wanted { address, preferred: true });
-        let mut client = match (adopts, lease.filter(|lease| Wanted::takes(wanted, lease.ip()))) {
+        let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
+        let trusts = lease.clone().zip(patience.map(|patience| began + patience));
+        let mut client = match (adopts, lease) {
             (Some(address), _) => Client::adopt(sender, address, now, rng),
-            (None, Some(lease)) => Client::reacquire(sender, lease.into(), now, rng),
+            (None, Some(lease)) => Client::reacquire(sender, lease, now, rng),
             (None, None) => Client::acquire(sender, wanted.or(last), now, rng),
         };
         if adopts.is_some() {
@@ -77,6 +82,8 @@ impl Acquire {
             awaits_change: false,
             sized: None,
             again: Again::default(),
+            trusts,
+            trusted: false,
             limits: limits.map(Box::new),
             misfits: Misfits::default(),
             may_try: false,

@@ -38,6 +38,10 @@ impl Acquire {
     fn note_acquired(&self, common: &Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.lease() else { return };
         match (self.adopts, common.predecessors.is_empty()) {
+            _ if self.trusted => {
+                let cause = "no server answered, and the lease of its identity is still good";
+                common.note_bound(EventKind::Acquired, lease, cause, cx);
+            }
             (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
             (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
             (false, false) => {

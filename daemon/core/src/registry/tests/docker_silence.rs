@@ -1,0 +1,227 @@
+//! A silent server while dockerd starts its containers, one after the other: it waits for all, and tries none again.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::Failure;
+use crate::event::EventKind;
+use crate::record::RecordState;
+
+/// What the server gives first.
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+
+/// A lease that is kept for its identity since 1000 s, and a server that says nothing any more.
+fn kept(lease: u32) -> Rig {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.profile.grace) = (lease, Some(60));
+    rig.endpoint(1);
+    rig.release(FIRST);
+    rig.server = Server::Silent;
+    rig.sent.clear();
+    rig
+}
+
+impl Rig {
+    fn is_leased(&self, id: u64) -> bool {
+        matches!(self.answers.get(&id), Some(Answer::Leased { lease, .. }) if lease.ip() == FIRST)
+    }
+
+    /// Asks for an address of an identity that has none, in vain, and returns how long that took.
+    fn asks_in_vain(&mut self, last: u8) -> f64 {
+        let began = self.at.as_secs_f64();
+        let id = self.endpoint(last);
+        while !self.answers.contains_key(&id) {
+            self.wake();
+        }
+        assert!(matches!(self.failure(id), Failure::NoOffer { .. }), "{:?}", self.answers[&id]);
+        self.at.as_secs_f64() - began
+    }
+}
+
+#[test]
+fn a_lease_that_is_still_good_is_answered_after_four_seconds() {
+    for slow in [false, true] {
+        let mut rig = kept(1000);
+        let add = rig.endpoint(1);
+        rig.run_until(1003.99);
+        assert!(!rig.answers.contains_key(&add));
+        if slow {
+            rig.disk = Disk::Slow;
+        }
+        rig.run_until(1004.0);
+        assert_eq!(rig.is_leased(add), !slow, "durable before it is told");
+        rig.disk = Disk::Good;
+        rig.flush();
+        assert!(rig.is_leased(add), "{:?}", rig.answers[&add]);
+        let record = rig.only_record();
+        let told = record.told.map(|told| told.addr());
+        assert_eq!((record.state, record.lease.ip(), told), (RecordState::Bound, FIRST, Some(FIRST)));
+        let mut acquired = rig.events.iter().filter(|event| event.kind == EventKind::Acquired);
+        assert!(acquired.next_back().unwrap().cause.contains("no server answered"));
+        rig.run_until(1020.0);
+        assert_eq!(rig.count_sent(7), 0);
+    }
+}
+
+#[test]
+fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
+    let mut rig = kept(4000);
+    let add = rig.endpoint(1);
+    rig.run_until(1004.0);
+    assert!(rig.is_leased(add));
+    for from in [1010.0, 1085.0, 1160.0] {
+        rig.run_until(from);
+        let before = rig.count_sent(3);
+        rig.run_until(from + 75.0);
+        assert!(rig.count_sent(3) > before, "it goes on");
+        assert!(rig.count_sent(3) - before < 12, "now and then");
+    }
+    assert!(rig.open.len() <= 1);
+    rig.server = Server::Up;
+    // Nobody has looked in vain yet for its interface.
+    rig.run_until(1300.0);
+    assert_eq!(rig.rows()[0].state, BOUND);
+    let granted = rig.only_record().lease.start.since_boot().as_secs_f64();
+    assert!(granted > 1230.0, "{granted}");
+}
+
+#[test]
+fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
+    let mut rig = kept(1000);
+    rig.endpoint(1);
+    rig.run_until(1010.0);
+    (rig.server, rig.give) = (Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 60));
+    rig.run_until(1100.0);
+    assert!(rig.events.iter().any(|event| event.kind == EventKind::Lost));
+    let mut rig = kept(300);
+    rig.endpoint(1);
+    rig.run_until(1299.0);
+    assert!(!rig.events.iter().any(|event| event.kind == EventKind::Expired));
+    rig.run_until(1301.0);
+    assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
+}
+
+#[test]
+fn a_server_that_speaks_is_heard() {
+    let mut refuses = kept(1000);
+    refuses.server = Server::NaksOnly;
+    let add = refuses.endpoint(1);
+    refuses.run_until(1010.0);
+    assert!(!refuses.answers.contains_key(&add), "the lease is no good");
+    let mut late = kept(1000);
+    let add = late.endpoint(1);
+    late.run_until(1003.2);
+    late.server = Server::Up;
+    late.give = FIRST;
+    late.run_until(1031.0);
+    assert!(late.is_leased(add));
+    let mut offers = kept(1000);
+    let add = offers.endpoint(1);
+    offers.run_until(1002.0);
+    offers.server = Server::OffersOnly;
+    offers.run_until(1010.0);
+    assert!(!offers.answers.contains_key(&add), "it is asked for what it offered");
+}
+
+#[test]
+fn what_has_ended_will_not_do() {
+    let mut rig = kept(8);
+    rig.run_until(1005.0);
+    let add = rig.endpoint(1);
+    rig.run_until(1036.0);
+    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }), "its end came first");
+}
+
+#[test]
+fn an_add_of_cni_waits_for_its_server() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.profile.grace) = (1000, Some(60));
+    rig.add("a", 1, "a");
+    rig.del("a");
+    rig.server = Server::Silent;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1029.9);
+    assert!(!rig.answers.contains_key(&add));
+    rig.run_until(1031.0);
+    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }));
+}
+
+#[test]
+fn a_lease_from_before_a_reboot_is_answered_too() {
+    let mut rig = Rig::new(8);
+    rig.lease = 4000;
+    rig.endpoint(1);
+    rig.reg = Registry::new(rig.config.clone(), 9);
+    (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
+    let records = rig.stored.clone().into_iter().collect();
+    rig.input(Input::Start { boot: BootId("next".into()), records, pools: vec![], spooled: vec![], adoptees: vec![] });
+    let add = rig.endpoint(1);
+    rig.run_until(24.0);
+    assert!(rig.is_leased(add), "{:?}", rig.answers);
+}
+
+#[test]
+fn an_add_that_has_no_permit_yet_is_answered_too() {
+    let mut rig = Rig::new(1);
+    (rig.lease, rig.profile.grace) = (1000, Some(60));
+    rig.endpoint(1);
+    rig.release(FIRST);
+    rig.server = Server::Silent;
+    rig.add("other", 2, "other");
+    let add = rig.endpoint(1);
+    rig.run_until(1004.0);
+    assert!(rig.is_leased(add), "{:?}", rig.answers);
+    assert_eq!(rig.count_sent(3), 1, "of the first ADD");
+}
+
+#[test]
+fn a_caller_that_goes_while_it_is_written_leaves_no_lease() {
+    let mut rig = kept(1000);
+    let add = rig.endpoint(1);
+    rig.disk = Disk::Slow;
+    rig.run_until(1004.0);
+    rig.input(Input::HungUp(RequestId(add)));
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1020.0);
+    assert_eq!((rig.count_sent(7), rig.rows().len()), (1, 0));
+}
+
+#[test]
+fn after_a_request_without_an_offer_the_next_ones_wait_for_four_seconds() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    assert_eq!([1, 2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 4.0, 4.0]);
+    let cni = rig.add("a", 1, "a");
+    rig.run_until(rig.at.as_secs_f64() + 29.0);
+    assert!(!rig.answers.contains_key(&cni), "Docker's alone");
+    assert_eq!(rig.asks_in_vain(4), 4.0);
+    rig.run_until(rig.at.as_secs_f64() + 60.0);
+    assert_eq!(rig.asks_in_vain(5), 30.0, "a minute later");
+}
+
+#[test]
+fn a_server_that_is_back_is_waited_for_again() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    assert_eq!(rig.asks_in_vain(1), 30.0);
+    rig.server = Server::Up;
+    let add = rig.endpoint(2);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.server = Server::Silent;
+    assert_eq!(rig.asks_in_vain(3), 30.0);
+}
+
+#[test]
+fn another_lan_is_not_taken_for_silent() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    rig.asks_in_vain(1);
+    let mut add = rig.endpoint_call(2);
+    add.lan = crate::identity::Lan::Link { parent: "br1".into(), vlan: 0 };
+    let id = rig.request(Call::Add(add));
+    rig.run_until(rig.at.as_secs_f64() + 29.0);
+    assert!(!rig.answers.contains_key(&id));
+}
