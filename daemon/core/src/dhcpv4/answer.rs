@@ -9,10 +9,24 @@ use super::lease::Lease;
 use super::message::CLIENT_PORT;
 use super::state::{State, Transaction};
 use super::timing;
-use super::{Client, Event, Loss, Output, Refused, Verdict};
+use super::{Client, Event, Loss, Output, Verdict};
 use crate::time::Instant;
-use crate::wire::frame::{Arp, Frame, Udp};
-use crate::wire::message::{Message, MessageType};
+use crate::wire::frame::{Arp, BadFrame, Frame, Udp};
+use crate::wire::message::{BadMessage, Message, MessageType};
+
+/// Why an answer was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Its frame cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] BadFrame),
+    /// It is no well-formed answer.
+    #[error(transparent)]
+    Malformed(#[from] BadMessage),
+    /// It is not believed.
+    #[error(transparent)]
+    Unbelieved(#[from] Refusal),
+}
 
 impl<'a> From<&'a Frame<'a>> for Event<'a> {
     fn from(frame: &'a Frame<'a>) -> Self {

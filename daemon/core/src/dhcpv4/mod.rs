@@ -27,7 +27,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use self::accept::Refusal;
+pub use self::answer::Refused;
 use self::extension::Extension;
 use self::lease::Lease;
 use self::message::Sender;
@@ -40,7 +40,6 @@ use self::timing::{Phase, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, BadFrame, Udp};
-use crate::wire::message::BadMessage;
 use crate::wire::option::DroppedOption;
 
 /// What happened to a client.
@@ -149,20 +148,6 @@ pub enum Loss {
         /// Who, by Ethernet address.
         by: Mac,
     },
-}
-
-/// Why an answer was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Its frame cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] BadFrame),
-    /// It is no well-formed answer.
-    #[error(transparent)]
-    Malformed(#[from] BadMessage),
-    /// It is not believed.
-    #[error(transparent)]
-    Unbelieved(#[from] Refusal),
 }
 
 /// The sockets as the client knows them.
