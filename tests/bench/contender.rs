@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netns_fixtures::{DEADLINE, Netns, Process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::binaries::Binaries;
@@ -74,6 +75,22 @@ impl Contender {
         Ok(Self { process, socket, plugin: plugin.clone(), state })
     }
 
+    /// Starts our daemon as Docker's plugin, with its sockets in a directory.
+    pub(crate) fn start_for_docker(binaries: &Binaries, host: &Netns, plugins: &Path) -> Result<Self, Box<dyn Error>> {
+        let (socket, state) = (host.sandbox().dir("bench")?.join("dhcp.sock"), binaries.state_dir()?);
+        let mut command = ours(&binaries.daemon, &socket, state.path());
+        command.arg("--docker-plugin-dir").arg(plugins);
+        let mut process = Process::start(host, "leasehold daemon", command)?;
+        process.wait_for_line("ready")?;
+        Ok(Self { process, socket, plugin: binaries.shim.clone(), state })
+    }
+
+    /// Returns what our daemon lists.
+    pub(crate) fn list(&self, binaries: &Binaries) -> Result<Value, Box<dyn Error>> {
+        let listed = Command::new(&binaries.daemon).args(["list", "--json", "--socket"]).arg(&self.socket).output()?;
+        Ok(serde_json::from_slice(&listed.stdout)?)
+    }
+
     /// Kills our daemon, and starts it again on its state. It may not be ready yet.
     pub(crate) fn revive(self, binaries: &Binaries, host: &Netns) -> Result<Self, Box<dyn Error>> {
         let Self { process, socket, plugin, state } = self;
@@ -123,10 +140,14 @@ impl Contender {
 }
 
 fn spawn_ours(program: &Path, host: &Netns, socket: &Path, state: &Path) -> Result<Process, Box<dyn Error>> {
+    Ok(Process::start(host, "leasehold daemon", ours(program, socket, state))?)
+}
+
+fn ours(program: &Path, socket: &Path, state: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg("daemon").arg("--socket").arg(socket).arg("--state-dir").arg(state);
     command.arg("--runtime-dir").arg(socket.with_file_name("run"));
-    Ok(Process::start(host, "leasehold daemon", command)?)
+    command
 }
 
 fn start_theirs(program: &Path, host: &Netns, socket: &Path) -> Result<Process, Box<dyn Error>> {

@@ -1,10 +1,11 @@
-//! The benchmarks: `cargo bench-cni` and `cargo bench-life`. Each measures all its sections, or those named, and ends
+//! The benchmarks: `cargo bench-cni`, `cargo bench-docker` and `cargo bench-life`. Each measures all its sections, or those named, and ends
 //! with 0 only if every result is as it should be.
 
 mod binaries;
 mod client;
 mod cni;
 mod contender;
+mod docker;
 mod floors;
 mod ground;
 mod life;
@@ -22,8 +23,9 @@ fn main() -> ExitCode {
     let mut named = env::args().skip(1);
     let measured = match named.next().as_deref() {
         Some("cni") => sections(&cni::SECTIONS, named).and_then(|sections| cni::measure(&sections)),
+        Some("docker") => sections(&docker::SECTIONS, named).and_then(|sections| docker::measure(&sections)),
         Some("life") => sections(&life::SECTIONS, named).and_then(|sections| life::measure(&sections)),
-        _ => Err("name a benchmark: cni or life".into()),
+        _ => Err("name a benchmark: cni, docker or life".into()),
     };
     match measured {
         Ok(verdict) => {

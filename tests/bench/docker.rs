@@ -1,0 +1,140 @@
+//! The benchmark of Docker's IPAM driver: what an address costs over a bare exchange with the same server, and how soon the
+//! container's interface is found.
+//!
+//! Docker is played, with real links that are made and moved as it does; the daemon is the release build.
+
+use std::error::Error;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netns_fixtures::engine::Dockerd;
+use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, PlayedNetwork, Release, RunPlan};
+use netns_fixtures::server::{Kea, KeaConfig};
+use netns_fixtures::{BareClient, DEADLINE, Lan, Sandbox, mac, mac_text};
+use serde_json::{Value, json};
+
+use crate::binaries::Binaries;
+use crate::contender::Contender;
+use crate::ground::{POOL, places};
+use crate::sample::Sample;
+use crate::verdict::{Verdict, milliseconds};
+
+/// What can be measured.
+pub(crate) const SECTIONS: [&str; 2] = ["address", "interface"];
+
+/// Addresses that are asked for, one after the other.
+const ADDRESSES: usize = 200;
+/// Containers whose interface is looked for, one after the other.
+const CONTAINERS: usize = 20;
+/// How much more an address may take than the four messages that it consists of.
+const OVER_DORA: Duration = Duration::from_millis(1);
+/// How long it may take to find an interface.
+const FOUND_WITHIN: Duration = Duration::from_millis(100);
+/// The pause between two looks at what the daemon lists.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Measures these sections.
+pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
+    let binaries = Binaries::build()?;
+    let sandbox = Sandbox::enter()?;
+    let mut verdict = Verdict::default();
+    let lan = Lan::new(&sandbox)?;
+    let _server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
+    fs::create_dir_all(Dockerd::PLUGINS)?;
+    let daemon = Contender::start_for_docker(&binaries, &lan.host, Dockerd::PLUGINS.as_ref())?;
+    let docker = Played::start(&lan.host, Release::V29, "leasehold")?;
+    let mut plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
+    // A RELEASE leaves for each, so that the next one gets nothing kept.
+    plan.options["grace"] = "0".into();
+    let network = docker.network_create(&plan)?;
+    for section in sections {
+        match *section {
+            "address" => address(&lan, &docker, &network, &mut verdict)?,
+            _ => interface((&daemon, &binaries), &docker, &network, &mut verdict)?,
+        }
+    }
+    docker.network_rm(network)?;
+    daemon.stop()?;
+    Ok(verdict)
+}
+
+/// Asks for addresses by both ways in turn, and gives each back.
+fn address(lan: &Lan, docker: &Played, network: &PlayedNetwork, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+    let places = places(lan, 1, 1)?;
+    let (place, mut dora, mut asked) = (&places[0].container, Sample::default(), Sample::default());
+    place.netns.set_up(&place.ifname)?;
+    let client = BareClient::open(place)?;
+    for number in 0..ADDRESSES as u32 {
+        let lease = client.lease(number + 1)?;
+        dora.add(lease.took);
+        client.release(number + 1, &lease)?;
+
+        let options = json!({ "com.docker.network.endpoint.macaddress": mac_text(mac(0x40_0000 + number)) });
+        let request = json!({ "PoolID": network.pool_id, "Address": "", "Options": options });
+        let began = Instant::now();
+        let answer = docker.plugin.call("IpamDriver.RequestAddress", &request)?;
+        asked.add(began.elapsed());
+        let told = answer["Address"].as_str().ok_or("an answer without an address")?;
+        let bare = told.split('/').next().unwrap_or_default();
+        docker.plugin.call("IpamDriver.ReleaseAddress", &json!({ "PoolID": network.pool_id, "Address": bare }))?;
+    }
+    println!("\n{ADDRESSES} addresses, one after the other");
+    for (what, sample) in [("four messages alone", &dora), ("RequestAddress", &asked)] {
+        let [p50, p99] = [50, 99].map(|percent| milliseconds(sample.percentile(percent)));
+        println!("  {what:40} p50 {p50:>10}, p99 {p99:>10}");
+    }
+    let over = asked.percentile(50).saturating_sub(dora.percentile(50));
+    verdict.promise(
+        format!("RequestAddress: p50 within {} of four messages alone", milliseconds(OVER_DORA)),
+        over <= OVER_DORA,
+        milliseconds(over),
+    );
+    Ok(())
+}
+
+/// Runs containers, one after the other, and waits each time until the daemon lives on its interface.
+fn interface(
+    (daemon, binaries): (&Contender, &Binaries),
+    docker: &Played,
+    network: &PlayedNetwork,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
+    let mut found = Sample::default();
+    for number in 0..CONTAINERS {
+        let running = docker.run(network, &format!("web{number}"), RunPlan::default())?;
+        let began = Instant::now();
+        while !lives_inside(&daemon.list(binaries)?) {
+            if began.elapsed() > DEADLINE {
+                return Err("an interface was never found".into());
+            }
+            thread::sleep(LOOK);
+        }
+        found.add(began.elapsed());
+        docker.stop(running)?;
+    }
+    let [p50, slowest] = [50, 100].map(|percent| found.percentile(percent));
+    println!("\n{CONTAINERS} containers, one after the other");
+    println!(
+        "  {:40} p50 {:>10}, slowest {:>10}",
+        "until its interface is found",
+        milliseconds(p50),
+        milliseconds(slowest)
+    );
+    verdict.promise(
+        format!("a container's interface is found within {}", milliseconds(FOUND_WITHIN)),
+        slowest <= FOUND_WITHIN,
+        milliseconds(slowest),
+    );
+    Ok(())
+}
+
+fn lives_inside(bindings: &Value) -> bool {
+    let bound = bindings["bindings"]
+        .as_array()
+        .or(bindings.as_array())
+        .into_iter()
+        .flatten()
+        .filter(|binding| binding["state"] == "BOUND");
+    bound.into_iter().any(|binding| binding["link"]["netns"].is_string())
+}
