@@ -38,6 +38,9 @@ struct Files {
     cgroup: String,
 }
 
+/// The command line interface of the same package: a later one refuses some of its own options to an older dockerd.
+const CLIENT: &str = "/usr/bin/docker";
+
 /// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write.
 const PRIVATE: &str = "
     mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
@@ -51,7 +54,7 @@ impl Dockerd {
     pub const NEEDS: &[Need] = &[
         Need::RealRoot,
         Need::Program("dockerd"),
-        Need::Program("docker"),
+        Need::File(CLIENT),
         Need::Program("runc"),
         Need::Program("iptables"),
         Need::StaticProgram("busybox"),
@@ -85,7 +88,7 @@ impl Dockerd {
     /// # Errors
     /// [`Error::Failed`] with all its output if it ends with a code other than 0.
     pub fn docker(&self, args: &[&str]) -> Result<String, Error> {
-        let mut command = Command::new("docker");
+        let mut command = Command::new(CLIENT);
         command.args(["--config", &self.files.path("config"), "--host", &self.files.socket()]).args(args);
         let output = self.host.output(command, b"")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
