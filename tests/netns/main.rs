@@ -8,6 +8,7 @@ mod clock;
 mod conflict;
 mod crash;
 mod demo;
+mod docker;
 mod endurance;
 mod fixtures;
 mod grace;

@@ -1,0 +1,277 @@
+//! Docker's IPAM driver, as dockerd 28 and 29 call it.
+
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, Release, RunPlan};
+use netns_fixtures::engine::plugin::Reply;
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
+use netns_fixtures::{Capture, DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox};
+use serde_json::{Value, json};
+
+const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
+const ADDRESS: &str = "IpamDriver.RequestAddress";
+const RELEASES: [Release; 2] = [Release::V28, Release::V29];
+
+/// That of the Ethernet address in a bare call, far from those of the LAN.
+const NUMBER: u32 = 1000;
+/// For how long dockerd may leave a container that is gone without a word of it.
+const UNSAID: Duration = Duration::from_secs(60);
+
+/// Makes a host whose daemon is a plugin of Docker's.
+fn docker_lab(sandbox: &Sandbox) -> Result<Lab, Error> {
+    let mut lab = Lab::without_daemon(sandbox)?;
+    lab.home().with_docker()?;
+    lab.start_daemon()?;
+    Ok(lab)
+}
+
+/// Returns the plan of a network whose containers' addresses are given back at once.
+fn plan(driver: Driver) -> NetworkPlan {
+    let mut plan = NetworkPlan::new(driver).with_subnet(Lan::SUBNET);
+    plan.options["grace"] = "0".into();
+    plan
+}
+
+/// Returns that of macvlans on the LAN.
+fn macvlan() -> NetworkPlan {
+    plan(Driver::Macvlan(Lan::IFNAME.to_owned()))
+}
+
+fn play(lab: &Lab, release: Release) -> Result<Played, Error> {
+    Played::start(&lab.lan.host, release, "leasehold")
+}
+
+fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
+    plugin.plugin.send(method, body)?.answer()
+}
+
+/// A container's life in a network, whose containers have the LAN's router.
+fn lives(lab: &Lab, server: &Dnsmasq, release: Release, plan: &NetworkPlan) -> Result<(), Error> {
+    let docker = play(lab, release)?;
+    let network = docker.network_create(plan)?;
+    assert_eq!((network.pool, network.gateway), (Lan::SUBNET, Some(Lan::SERVER)));
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    let lease = server.lease_of(&mac_text(web.container.mac))?.expect("a lease");
+    assert_eq!(web.address, Lan::on_lan(lease.address));
+    let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
+    web.container.netns.run_command("busybox", &ping, "")?;
+    docker.stop(web)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+    docker.network_rm(network)
+}
+
+#[test]
+fn a_macvlan_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    RELEASES.into_iter().try_for_each(|release| lives(&lab, &server, release, &macvlan()))
+}
+
+#[test]
+fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    lab.lan.add_host_bridge()?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let plan = NetworkPlan { gateway: Some(Lan::SERVER), ..plan(Driver::Bridge(Lan::BRIDGE.to_owned())) };
+    RELEASES.into_iter().try_for_each(|release| lives(&lab, &server, release, &plan))
+}
+
+#[test]
+fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, Release::V29)?;
+    let plan = NetworkPlan { options: json!({ "parent": Lan::IFNAME }), ..macvlan() };
+    let network = docker.network_create(&plan)?;
+    let first = docker.run(&network, "web", RunPlan::default())?;
+    let address = first.address;
+    docker.stop(first)?;
+    docker.network_rm(network)?;
+    assert_eq!(lab.daemon().list()?[0]["state"], "KEPT");
+
+    let network = docker.network_create(&plan)?;
+    let other = docker.run(&network, "db", RunPlan::default())?;
+    let again = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(again.address, address);
+    assert_ne!(other.address, address);
+    // While it runs, nobody else is it.
+    let twin = docker.run(&network, "web", RunPlan::default());
+    let error = twin.expect_err("two of one name").to_string();
+    assert!(error.contains("is held by"), "{error}");
+    assert_eq!(server.leases()?.len(), 2);
+    Ok(())
+}
+
+#[test]
+fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let mut docker = play(&lab, Release::V28)?;
+    for body in ["", "{", "null", "7"] {
+        assert_eq!(bare(&docker, ADDRESS, body)?.status, 400, "{body}");
+    }
+    assert_eq!(bare(&docker, "NetworkDriver.CreateNetwork", "{}")?.status, 404);
+    let refused = bare(&docker, "IpamDriver.RequestPool", r#"{"Pool":"10.7.0.0/16","Options":null}"#)?;
+    assert!(refused.status == 200 && refused.body.contains("parent"), "{refused:?}");
+
+    docker.plugin.host = "";
+    let pools = (0..3).map(|_| docker.request_pool(&macvlan())).collect::<Result<Vec<_>, _>>()?;
+    assert!(pools.iter().all(|network| network.pool_id == pools[0].pool_id), "{pools:?}");
+    let [network, same, _] = &pools[..] else { panic!("three pools") };
+    docker.network_rm(same.clone())?;
+    let web = docker.run(network, "web", RunPlan::default())?;
+    let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() }).to_string();
+    docker.stop(web)?;
+    for _ in 0..2 {
+        assert_eq!(bare(&docker, "IpamDriver.ReleaseAddress", &told)?, Reply { status: 200, body: "{}".into() });
+    }
+    server.wait_until_free()
+}
+
+#[test]
+fn a_caller_that_hangs_up_leaves_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    server.lose_acks()?;
+    let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
+    let granted = seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.chaddr == mac(NUMBER))?;
+    assert!(granted.address_option(50).is_some(), "{granted:?}");
+    drop(call);
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+/// Returns the body of a call for a container's address.
+fn request(pool_id: &str) -> String {
+    let options = json!({ "com.docker.network.endpoint.macaddress": mac_text(mac(NUMBER)) });
+    json!({ "PoolID": pool_id, "Address": "", "Options": options }).to_string()
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_answers_the_calls_that_are_open() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    drop(server);
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
+    seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| m.chaddr == mac(NUMBER))?;
+    lab.terminate()?;
+    let reply = call.answer()?;
+    let answer: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    assert!(reply.status == 200 && answer["Error"].is_string(), "{reply:?}");
+    Ok(())
+}
+
+#[test]
+fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("nft")]].concat()) else { return Ok(()) };
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let again = |lab: &mut Lab| {
+        lab.kill9()?;
+        lab.start_daemon()
+    };
+
+    let web = docker.request(&network, "web", RunPlan::default())?;
+    again(&mut lab)?;
+    docker.join(&web)?;
+    lab.daemon().wait_for_event(&web.address.addr().to_string())?;
+    again(&mut lab)?;
+    docker.leave(&web)?;
+    again(&mut lab)?;
+    docker.release(web)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+
+    // Between the server's word and ours: dockerd sends an empty body then, and gives up.
+    server.lose_acks()?;
+    let error = thread::scope(|scope| {
+        let run = scope.spawn(|| docker.run(&network, "db", RunPlan::default()));
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(50).is_some())?;
+        again(&mut lab)?;
+        Ok::<_, Error>(run.join().expect("a caller does not panic").expect_err("a call cannot come again"))
+    })?;
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
+    let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
+    let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
+    let docker = play(&lab, Release::V28)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+
+    let other = Ipv4Addr::new(10, 7, 8, 0)..=Ipv4Addr::new(10, 7, 8, 255);
+    server.restart(Some(Grants { pool: other.clone(), ..grants }.into()))?;
+    let put_on = |addresses: Vec<Ipv4Net>| match addresses[..] {
+        [address] if other.contains(&address.addr()) => Some(address),
+        _ => None,
+    };
+    let next = netns_fixtures::until_link(&web.container.netns, "the next address", DEADLINE, || {
+        Ok(put_on(web.container.addresses()?))
+    })?;
+    assert_eq!(next.prefix_len(), Lan::SUBNET.prefix_len());
+    lab.daemon().wait_for_event(&next.addr().to_string())?;
+    let row = &lab.daemon().list()?[0];
+    assert_eq!((&row["address"], &row["told"]), (&json!(next), &json!(web.address)));
+    // Docker gives back the one that it knows.
+    docker.stop(web)?;
+    server.wait_until_free()
+}
+
+#[test]
+fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    drop(docker.run(&network, "web", RunPlan::default())?);
+    server.wait_for("RELEASE", UNSAID + DEADLINE, |_| server.leases().ok()?.is_empty().then_some(()))?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let lives = |n: usize| {
+        let web = docker.run(&network, &format!("web-{n}"), RunPlan::default())?;
+        assert_eq!(web.container.addresses()?, [web.address]);
+        docker.stop(web)
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..10).map(|n| scope.spawn(move || (0..3).try_for_each(|_| lives(n)))).collect();
+        all.into_iter().try_for_each(|one| one.join().expect("no container panics"))
+    })?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
