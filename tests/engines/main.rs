@@ -1,7 +1,9 @@
 //! Real engines, which call us in ways that nobody imagined.
 
+mod docker;
 mod dockerd;
 mod documents;
+mod restarts;
 
 use std::path::Path;
 use std::time::Duration;
