@@ -15,6 +15,7 @@ mod grace;
 mod hangup;
 mod holders;
 mod input;
+mod ipvlan;
 mod loss;
 mod parent;
 mod played;
