@@ -387,6 +387,9 @@ impl Registry {
         let lease =
             lease.filter(|lease| self.bindings.holders().tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
         let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
+        // What its server may have been told is free is asked for, and never used unasked.
+        let lives = replaces.iter().filter_map(|id| Some(&self.bindings.get(*id)?.life));
+        let is_out = lives.into_iter().any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
         let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
         let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
         let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
@@ -396,7 +399,7 @@ impl Registry {
             wanted,
             adopts,
             lease,
-            patience: matches!(attachment, Attachment::Docker { .. }).then_some(PATIENCE),
+            patience: matches!(attachment, Attachment::Docker { .. }).then_some(PATIENCE).filter(|_| !is_out),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
             limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),

@@ -52,6 +52,8 @@ pub(crate) struct Release {
     link_gone: bool,
     /// It had no carrier when this began: the first try leaves from the host.
     mute: bool,
+    /// It was tried.
+    tried: bool,
     /// The way that is being tried.
     way: Way,
     /// Why it leaves by no port of its own where it should.
@@ -144,6 +146,7 @@ impl Release {
             kept: None,
             link_gone,
             mute: false,
+            tried: false,
             way: Way::Inside,
             no_port: None,
             going: None,
@@ -195,6 +198,11 @@ impl Release {
         matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
     }
 
+    /// Returns whether its server may have been told that the address is free, by this daemon or the one before.
+    pub(crate) fn may_be_out(&self) -> bool {
+        self.tried
+    }
+
     pub(in crate::binding) fn speaks_from_host(&self) -> bool {
         self.way != Way::Inside
     }
@@ -210,7 +218,8 @@ impl Release {
         let owed = if common.profile.release { Owed::Leased } else { Owed::Left };
         let why = if link_gone { Leave::LinkGone } else { Leave::Resumed };
         let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
-        Self { stage, told: true, ..Self::new(lease, owed, why).kept(kept) }
+        let tried = kept.is_none_or(|kept| kept <= now);
+        Self { stage, tried, told: true, ..Self::new(lease, owed, why).kept(kept) }
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.

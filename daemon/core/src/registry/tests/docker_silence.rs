@@ -225,3 +225,16 @@ fn another_lan_is_not_taken_for_silent() {
     rig.run_until(rig.at.as_secs_f64() + 29.0);
     assert!(!rig.answers.contains_key(&id));
 }
+
+#[test]
+fn a_lease_whose_release_is_out_will_not_do() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.hold_sends) = (1000, true);
+    rig.endpoint(1);
+    rig.release(FIRST);
+    assert_eq!(rig.count_sent(7), 1, "the link has not said that it took it");
+    rig.server = Server::Silent;
+    let add = rig.endpoint(1);
+    rig.run_until(1036.0);
+    assert!(matches!(rig.failure(add), Failure::NoOffer { .. }), "{:?}", rig.answers[&add]);
+}

@@ -22,7 +22,7 @@ impl Release {
         if self.gives_way(common, cx) {
             return;
         }
-        self.stage = Stage::Queued(None);
+        (self.stage, self.tried) = (Stage::Queued(None), true);
         if self.link_gone {
             // Nothing that a caller waits for.
             self.tell(common, cx);
