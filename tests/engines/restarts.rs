@@ -1,6 +1,7 @@
 //! dockerd and our daemon end in all ways, and start again: a container has its address on, and nobody else has one.
 
 use std::thread;
+use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
@@ -87,4 +88,28 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     host.docker.docker(&["rm", "--force", "web", "db"])?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()
+}
+
+/// dockerd waits for all of them before it serves, and tries none again.
+#[test]
+fn a_host_starts_its_containers_with_their_addresses_though_no_server_answers() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.create_with_grace("3600", &[])?;
+    let names = (0..10).map(|n| format!("web-{n}"));
+    let mut before = Vec::new();
+    for (name, mac) in names.zip((16..).map(|n| format!("02:42:c0:ff:ee:{n:02x}"))) {
+        host.docker.keep(&name, &[&LAN[..], &["--restart", "always", "--mac-address", &mac]].concat())?;
+        before.push((host.address(&name)?, name));
+    }
+    host.docker.stop()?;
+    server.stop()?;
+    // Each takes the four seconds after which a server counts as silent.
+    host.docker.launch_within(Duration::from_secs(60) + DEADLINE, &[])?;
+    for (address, name) in &before {
+        assert_eq!(host.address(name)?, *address, "{name}");
+    }
+    server.restart(None)?;
+    only(&server, &before.iter().map(|(address, _)| *address).collect::<Vec<_>>())
 }
