@@ -32,6 +32,8 @@ struct Space {
     /// Its path is gone: it dies as soon as no socket keeps it.
     doomed: bool,
     sockets: u32,
+    /// How many links were put into it so far.
+    puts: u64,
 }
 
 /// What became of the steps on a link.
@@ -69,7 +71,7 @@ impl Kernel {
         let wire = |lan: usize| Wire::new(&format!("eth{lan}"), host_mac(lan), 1500, lan, true);
         let loopback = (1, Wire::new("lo", Mac::default(), 65_536, 0, true));
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).chain([loopback]).collect();
-        let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0 };
+        let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0, puts: 0 };
         // Cookies begin again with each boot, so those of an earlier boot come back.
         let (spaces, paths, watched) = (BTreeMap::from([(HOST, host)]), BTreeMap::new(), BTreeSet::new());
         Self { spaces, paths, watched, unseen: None, next: 2 }
@@ -85,7 +87,10 @@ impl Kernel {
     pub(crate) fn create_empty(&mut self, path: &Path) -> Cookie {
         let cookie = Cookie(self.next);
         self.next += 1;
-        self.spaces.insert(cookie, Space { path: path.to_owned(), links: BTreeMap::new(), doomed: false, sockets: 0 });
+        self.spaces.insert(
+            cookie,
+            Space { path: path.to_owned(), links: BTreeMap::new(), doomed: false, sockets: 0, puts: 0 },
+        );
         self.paths.insert(path.to_owned(), cookie);
         cookie
     }
@@ -93,8 +98,10 @@ impl Kernel {
     /// Puts a link into a namespace.
     pub(crate) fn put(&mut self, cookie: Cookie, wire: Wire) -> Option<At> {
         // An index that says nothing about the namespace, as with macvlan links moved in from the host.
-        let ifindex = 2 + ((cookie.0 + 1) % 5) as u32;
-        self.spaces.get_mut(&cookie)?.links.insert(ifindex, wire);
+        let space = self.spaces.get_mut(&cookie)?;
+        let ifindex = 2 + ((cookie.0 + 1 + space.puts) % 5) as u32;
+        space.puts += 1;
+        space.links.insert(ifindex, wire);
         Some((cookie, ifindex))
     }
 

@@ -8,6 +8,7 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::Dns;
+use leasehold_core::identity::Attachment;
 use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};
 
@@ -158,7 +159,8 @@ impl World {
         for address in new {
             let durable = self.store.durable.values().any(|record| {
                 // That it has moved onto its interface may be still to be written.
-                let moves = record.link.in_netns().is_none() && record.link.mac() == link.mac();
+                let is_docker = matches!(record.attachment, Attachment::Docker { .. });
+                let moves = is_docker && record.link.mac() == link.mac();
                 let here = record.link.in_netns() == link.in_netns() || moves;
                 here && record.state == RecordState::Bound && record.lease.ip() == address.addr()
             });

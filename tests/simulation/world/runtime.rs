@@ -109,6 +109,8 @@ impl World {
         self.note(|| format!("actor {index} has its link at {at:?}"));
         self.begins_anew(index);
         self.actors[index].at = Some(at);
+        // What somebody took off was on another interface.
+        self.actors[index].stays_off = false;
         self.link_changed(at.0, None);
         if let Some(arrival) = self.kernel.arrival(at) {
             self.after(10, 5 * MILLI, Event::Told(self.run, arrival));

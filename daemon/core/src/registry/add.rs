@@ -216,6 +216,8 @@ impl Registry {
                 }
                 if Wanted::takes(wanted, lease.ip()) {
                     self.with(now, rival, |binding, cx| binding.route_again(cx));
+                    // Not the interface that went is waited for, but the one that this is for.
+                    self.await_interface(now, rival);
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
                     let answer = Answer::leased(lease, &admission.add.profile);
                     return self.answer_add(now, attachment, answer);

@@ -274,7 +274,7 @@ impl Registry {
         if let Some((id, attachment)) = found {
             self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
             self.slots.vacate(&attachment, id);
-            self.orphans.claim(&attachment);
+            self.await_interface_no_more(id);
             self.next_call(now, &attachment);
         }
     }

@@ -345,14 +345,11 @@ impl Registry {
             while let Some((id, report)) = self.out.reports.pop_front() {
                 self.reported(now, id, report);
             }
-            if !self.settle_holders(now)
-                && !self.resume_next(now)
-                && !self.resume_checks(now)
-                && !self.tell_of_orphans(now)
-            {
+            if !self.settle_holders(now) && !self.resume_next(now) && !self.resume_checks(now) {
                 break;
             }
         }
+        self.tell_of_orphans(now);
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
         for id in self.bindings.take_touched() {
@@ -413,7 +410,7 @@ impl Registry {
                 }
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
-            Report::Orphaned(event) => self.orphaned(now, id, event),
+            Report::Orphaned(event) => self.link_went(now, id, event),
             Report::Unseen => self.audit_one(id),
             Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx)),
             Report::Over => self.over(now, id),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::Leave;
 use crate::effect::Why;
 use crate::event::Event;
 use crate::identity::Attachment;
@@ -16,7 +15,7 @@ use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
 /// How long a DEL may take to come. A kubelet tries one again for longer than a minute, but begins within seconds.
-const DEL_WAIT: Duration = Duration::from_secs(60);
+pub(super) const DEL_WAIT: Duration = Duration::from_secs(60);
 
 /// So many wait at most. Of more the oldest are told of early.
 const MOST: usize = 1024;
@@ -45,11 +44,6 @@ impl Orphans {
         self.0.retain(|orphan| orphan.event.attachment != *attachment);
     }
 
-    /// Forgets the one of a binding: its link is there again.
-    pub(super) fn forget(&mut self, binding: BindingId) {
-        self.0.retain(|orphan| orphan.binding != binding);
-    }
-
     /// Takes out the next one whose DEL does not come.
     fn take(&mut self, now: Instant) -> Option<Orphan> {
         self.0.pop_front_if(|orphan| now >= orphan.due).or_else(|| (self.0.len() > MOST).then(|| self.0.pop_front())?)
@@ -67,29 +61,14 @@ impl Orphans {
 }
 
 impl Registry {
-    /// The link of a binding is gone. One that went on without it is looked at no more.
-    pub(super) fn orphaned(&mut self, now: Now, id: BindingId, event: Box<Event>) {
-        self.orphans.add(id, event, now.boot);
-        if self.bindings.get(id).is_some_and(|binding| binding.is_on_host()) {
-            self.audit_no_more(id);
-        }
-    }
-
-    /// Tells of the links that went without a DEL, by now. What was kept without one goes back: returns
-    /// whether there was such.
-    pub(super) fn tell_of_orphans(&mut self, now: Now) -> bool {
-        let mut any = false;
+    /// Tells of the links that went without a DEL, by now.
+    pub(super) fn tell_of_orphans(&mut self, now: Now) {
         while let Some(Orphan { binding, event, .. }) = self.orphans.take(now.boot) {
             let address = event.address.map(tracing::field::display);
             tracing::warn!(attachment = %event.attachment, address, cause = %event.cause, "no DEL came for a link that is gone");
             self.out.note_alone(binding, Event { wall: now.wall, ..*event });
-            if self.bindings.get(binding).is_some_and(|binding| binding.sought().is_some()) {
-                self.with(now, binding, |binding, cx| binding.give_back(Leave::LinkGone, cx));
-                any = true;
-            }
         }
         self.timers.set(Key::Orphans, self.orphans.deadline().map(|at| (at, Why::Orphan)));
-        any
     }
 }
 

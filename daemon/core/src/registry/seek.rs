@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Registry;
+use super::orphans::DEL_WAIT;
 use super::timers::Key;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
 use crate::interface::At;
 use crate::link::{Sighting, Sightings, Sought};
@@ -48,8 +49,8 @@ struct Search {
     adds: BTreeSet<Attachment>,
 }
 
-/// An interface that has not been seen yet.
-#[derive(Clone, Copy, Debug)]
+/// An interface that has not been seen yet, or went.
+#[derive(Debug)]
 struct Awaited {
     /// When it is looked for in all namespaces.
     next: Instant,
@@ -57,6 +58,8 @@ struct Awaited {
     looks: usize,
     /// The next search through all is its last.
     is_last: bool,
+    /// What tells that it went.
+    went: Option<Box<Event>>,
 }
 
 impl Seeking {
@@ -75,10 +78,24 @@ impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is looked for.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
         if self.bindings.get(id).is_some_and(|binding| binding.sought().is_some()) {
-            let awaited = Awaited { next: now.boot + LOOKS[0], looks: 0, is_last: false };
+            let awaited = Awaited { next: now.boot + LOOKS[0], looks: 0, is_last: false, went: None };
             self.seeking.awaited.insert(id, awaited);
             self.time_seeking();
         }
+    }
+
+    /// The link of a binding is gone. Where that lives on without it, it may have come elsewhere, unheard; else its lease is
+    /// released soon.
+    pub(super) fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
+        let Some(mac) = self.bindings.get(id).and_then(Binding::sought) else {
+            return self.orphans.add(id, event, now.boot);
+        };
+        self.audit_no_more(id);
+        let looks = LOOKS.len() - 1;
+        let awaited = Awaited { next: now.boot + DEL_WAIT, looks, is_last: false, went: Some(event) };
+        self.seeking.awaited.insert(id, awaited);
+        self.time_seeking();
+        self.seek(Some(mac), None);
     }
 
     /// Waits for a binding's interface no longer.
@@ -95,6 +112,9 @@ impl Registry {
 
     /// Looks through all namespaces for what should have come by now.
     pub(super) fn seek_on_clock(&mut self, now: Now) {
+        let bindings = &self.bindings;
+        let is_sought = |id| bindings.get(id).is_some_and(|binding| binding.sought().is_some());
+        self.seeking.awaited.retain(|id, _| is_sought(*id));
         for awaited in self.seeking.awaited.values_mut().filter(|awaited| now.boot >= awaited.next) {
             awaited.looks += 1;
             awaited.is_last = awaited.looks >= LOOKS.len();
@@ -172,7 +192,6 @@ impl Registry {
         let of_lan = self.bindings.sought_by(*mac).filter(|binding| binding.identity.lan == *lan);
         let Some(id) = of_lan.map(|binding| binding.id).min() else { return };
         let (link, view) = (sighting.link(), sighting.view);
-        self.orphans.forget(id);
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.move_in(link, &view, cx));
         self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
@@ -182,10 +201,14 @@ impl Registry {
     /// Gives back what was leased for an interface that has not come.
     fn give_up(&mut self, now: Now, id: BindingId) {
         let Some(binding) = self.bindings.get(id).filter(|binding| binding.sought().is_some()) else { return };
-        tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface came, giving the lease back");
+        tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface is there, giving the lease back");
+        let went = self.seeking.awaited.get_mut(&id).and_then(|awaited| awaited.went.take());
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| {
-            binding.note_lease(EventKind::OrphanFound, "no interface with its Ethernet address came", cx);
+            match went {
+                Some(event) => cx.out.note_alone(id, Event { wall: now.wall, ..*event }),
+                None => binding.note_lease(EventKind::OrphanFound, "no interface with its Ethernet address came", cx),
+            }
             binding.give_back(Leave::LinkGone, cx);
         });
     }

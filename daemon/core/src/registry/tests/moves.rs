@@ -438,6 +438,71 @@ fn an_interface_that_is_found_shows_that_the_namespaces_of_others_which_are_miss
 }
 
 #[test]
+fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went_before() {
+    let mut rig = moved_in();
+    rig.lease = 10_000;
+    rig.run_until(rig.t1() + 1.0);
+    let left = rig.at.as_secs_f64();
+    rig.take_out(1, OWN);
+    rig.run_until(left + 59.0);
+    let again = rig.add_endpoint(OWN, "a");
+    assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
+    rig.run_until(left + 65.0);
+    assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (1, 0, 0));
+    // Nor is it kept for ever where none comes.
+    rig.run_until(left + 400.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
+}
+
+#[test]
+fn an_interface_that_came_elsewhere_unheard_is_found_and_nothing_given_back() {
+    for how in ["lost messages", "a restart", "a look that fails at first"] {
+        let mut rig = moved_in();
+        rig.lease = 10_000;
+        rig.run_until(rig.t1() + 1.0);
+        let moved = rig.at.as_secs_f64();
+        rig.live.remove(&1);
+        rig.missing = |_| LinkCause::NoLink("eth0".into());
+        rig.inside.insert(OWN, 2);
+        rig.sees_part = how.starts_with("a look");
+        match how {
+            "a restart" => rig.restart(),
+            "lost messages" => rig.input(Input::Kernel(KernelEvent::Missed)),
+            _ => {
+                rig.inside.clear();
+                rig.input(Input::Kernel(KernelEvent::Missed));
+                rig.run_until(moved + 70.0);
+                assert_eq!((rig.rows().len(), rig.link().in_netns()), (1, None), "it may be where nobody looks");
+                rig.inside.insert(OWN, 2);
+                rig.run_until(moved + 400.0);
+            }
+        }
+        assert_eq!((rig.link(), rig.sends(7)), (inside(2), 0), "{how}");
+    }
+}
+
+#[test]
+fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_lease_off() {
+    let mut rig = moved_in();
+    rig.lease = 1000;
+    let t1 = rig.t1();
+    rig.run_until(1020.0);
+    rig.take_out(1, OWN);
+    rig.give = "192.0.2.77".parse().unwrap();
+    rig.granted.clear();
+    rig.server = Server::NaksOnly;
+    rig.run_until(t1 + 1.0);
+    rig.server = Server::Up;
+    rig.run_until(t1 + 20.0);
+    rig.put_inside(1, OWN);
+    rig.run_until(t1 + 100.0);
+    rig.addresses = vec![LEASED.parse().unwrap()];
+    rig.restart();
+    rig.run_until(t1 + 110.0);
+    assert_eq!((rig.on_link(), rig.told(EventKind::AddressRemoved)), (vec!["192.0.2.77/24".to_owned()], 0));
+}
+
+#[test]
 fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let mut rig = leased();
     let mut add = rig.call("a", 1, "b");

@@ -43,7 +43,8 @@ impl Hold {
         }
         let is_there = |address| view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address));
         match self.outdated(common) {
-            Some(outdated) => self.replaces(common, outdated, cx),
+            // What is not there yet is replaced when it comes: others may come with it.
+            Some(outdated) => self.replaces(common, Some(outdated).filter(|told| is_there(told.addr())), cx),
             None if lease.is_some_and(|lease| is_there(lease.ip())) => self.on_address(common, true, cx),
             None => {}
         }
@@ -59,14 +60,18 @@ impl Hold {
         common.answered.filter(|told| leased != Some(told.addr()) && !keeps)
     }
 
-    /// Has the interface carry the lease's address, or none, in place of the one that the runtime puts there.
-    fn replaces(&mut self, common: &Common, outdated: Ipv4Net, cx: &mut Cx<'_>) {
-        let left = Grant { addresses: vec![outdated.into()], ..Grant::default() };
+    /// Has the interface carry the lease's address, or none, in place of the one that the runtime has put there.
+    fn replaces(&mut self, common: &Common, outdated: Option<Ipv4Net>, cx: &mut Cx<'_>) {
         let has_lease = self.client.lease().is_some();
-        common.due(cx, |work| {
-            work.leave_behind(left, has_lease);
-            work.stir();
-        });
+        if let Some(outdated) = outdated {
+            let left = Grant { addresses: vec![outdated.into()], ..Grant::default() };
+            common.due(cx, |work| {
+                work.leave_behind(left, has_lease);
+                work.stir();
+            });
+        } else if has_lease {
+            common.due(cx, |work| work.expect_bare(true));
+        }
         if has_lease {
             common.expect(Presence::Awaited, cx);
         }
@@ -78,7 +83,7 @@ impl Hold {
     pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
         let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces) == Presence::TakenOff;
         if let Some(outdated) = self.outdated(common).filter(|outdated| outdated.addr() == address && !is_kept) {
-            self.replaces(common, outdated, cx);
+            self.replaces(common, Some(outdated), cx);
         }
     }
 

@@ -77,6 +77,11 @@ impl Hold {
     ) {
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
+        for there in &view.addresses {
+            if let IpAddr::V4(there) = there.addr() {
+                self.on_outdated(common, there, cx);
+            }
+        }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
