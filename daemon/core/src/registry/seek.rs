@@ -196,6 +196,8 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.move_in(link, &view, cx));
         self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
         self.saw(id);
+        // What happened there since it was looked through is told already, and was nobody's news.
+        self.audit_one(id);
     }
 
     /// Gives back what was leased for an interface that has not come.

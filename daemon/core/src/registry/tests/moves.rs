@@ -503,6 +503,24 @@ fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_leas
 }
 
 #[test]
+fn what_comes_onto_an_interface_while_it_is_being_found_is_seen() {
+    let mut rig = leased();
+    rig.hold_seeks = true;
+    rig.put_inside(1, OWN);
+    // Told before what was found there earlier.
+    rig.configure(LEASED);
+    let (op, outcome) = rig.held_seeks.pop_front().unwrap();
+    let Outcome::Sought(Ok(mut sightings)) = outcome else { panic!() };
+    sightings.found.iter_mut().for_each(|sighting| sighting.view.addresses.clear());
+    rig.input(Input::Done { op, outcome: Outcome::Sought(Ok(sightings)) });
+    rig.server = Server::Silent;
+    rig.run_until(rig.t1() + 0.1);
+    assert_eq!(rig.sent.last(), Some(&(3, Ipv4Addr::new(192, 0, 2, 50))));
+    rig.take_off(LEASED);
+    assert_eq!(rig.told(EventKind::AddressRemoved), 1);
+}
+
+#[test]
 fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let mut rig = leased();
     let mut add = rig.call("a", 1, "b");
