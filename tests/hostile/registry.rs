@@ -1,6 +1,8 @@
 //! The registry's life by the script: calls, hang-ups, outcomes, frames and kernel messages in any order, with known
 //! and unknown ids.
 
+mod docker;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Server, Station};
 
+use self::docker::of_docker;
 use super::script::Script;
 
 /// Lets a registry live through a script.
@@ -94,8 +97,10 @@ impl<'a> Life<'a> {
         };
         let records = (0..life.script.u8() % 4).map(|id| (BindingId(id.into()), life.record())).collect();
         let spooled = (0..life.script.u8() % 3).map(|_| (life.request_id(), life.del())).collect();
-        let adoptees = (0..life.script.u8() % 3).map(|_| life.adoptee()).collect();
-        life.input(Input::Start { boot: BootId("now".to_owned()), records, pools: vec![], spooled, adoptees });
+        let drawn = life.script.u8();
+        let adoptees = (0..drawn % 3).map(|_| life.adoptee()).collect();
+        let pools = (0..drawn / 100).map(|_| life.pool()).collect();
+        life.input(Input::Start { boot: BootId("now".to_owned()), records, pools, spooled, adoptees });
         life
     }
 
@@ -273,6 +278,8 @@ impl<'a> Life<'a> {
 
     /// Something with an id that was never given out.
     fn unknown(&mut self) {
+        // What the time alone brings is done before.
+        self.serve();
         let op = OpId(1 << 40);
         let exchange = ExchangeId(1 << 40);
         let bytes = self.script.bytes();
@@ -370,8 +377,10 @@ impl<'a> Life<'a> {
     }
 
     fn attachment(&mut self) -> Attachment {
-        let container = self.container();
-        Attachment::cni("lan", container, "eth0")
+        match self.script.u8() {
+            number @ 0xf0.. => self.endpoint(number - 0xf0),
+            number => Attachment::cni("lan", format!("c{}", number % 4), "eth0"),
+        }
     }
 
     fn add(&mut self) -> Box<Add> {
@@ -386,7 +395,7 @@ impl<'a> Life<'a> {
             false => Lan::Network("lan".to_owned()),
         };
         let wanted = Wanted { address: Ipv4Addr::new(192, 0, 2, self.script.u8()), preferred: self.script.flag() };
-        Box::new(Add {
+        Box::new(of_docker(Add {
             attachment,
             place: Place::InNetns(ByName {
                 netns: netns(self.script.u8() % 3),
@@ -400,7 +409,7 @@ impl<'a> Life<'a> {
             profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
             pool: None,
-        })
+        }))
     }
 
     fn profile(&mut self) -> Profile {
@@ -423,7 +432,8 @@ impl<'a> Life<'a> {
     }
 
     fn rare_call(&mut self) -> Call {
-        match self.script.u8() % 4 {
+        let which = self.script.u8();
+        match which % 4 {
             0 => {
                 let expected = (0..self.script.u8() % 3).map(|_| self.net()).collect();
                 Call::Check { attachment: self.attachment(), expected }
@@ -433,6 +443,7 @@ impl<'a> Life<'a> {
                 Call::Collect { network: "lan".to_owned(), keep }
             }
             2 => Call::Status { parent: self.script.flag().then(|| "br0".to_owned()) },
+            _ if which > 64 => self.docker_call(),
             _ => Call::List,
         }
     }
@@ -493,7 +504,7 @@ impl<'a> Life<'a> {
             kept: (address.addr().octets()[2] % 2 == 1).then_some(t1),
             former,
             taken_off: address.addr().octets()[1] % 2 == 1,
-            told: None,
+            told: (address.addr().octets()[1] % 4 > 1).then_some(address),
         }
     }
 
@@ -546,6 +557,9 @@ impl<'a> Life<'a> {
             3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address().into() },
             4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address().into() },
             5 => KernelEvent::Ethernet { cookie, ifindex, mac: Mac([2, 0, 0, 0, 1, self.script.u8()]) },
+            _ if cookie.0 == 4 => {
+                KernelEvent::Appeared { number: 1, mac: Mac([2, 0x42, 0, 0, 0, self.script.u8() % 4]) }
+            }
             _ => KernelEvent::Missed,
         }
     }
