@@ -256,7 +256,8 @@ impl Plan {
     /// One seed in six has containers of Docker's: leases for them are got over the host's link, for a container's Ethernet
     /// address. What runs without its record Docker's door does not tell of.
     fn with_docker(mut self, rng: &mut Rng) -> Self {
-        self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows != Knows::Nothing;
+        // To a server that knows clients by chaddr the next container of a name is another client.
+        self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows == Knows::ClientId;
         if self.docker {
             (self.promiscuous, self.beside, self.damages) = (true, false, 0);
             // One whose interface is nowhere loses its identity to whoever asks for it.

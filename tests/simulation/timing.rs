@@ -50,6 +50,8 @@ struct Client {
     /// The last message: what for, its xid, when, and which of its kind in a row it was.
     last: Option<(Purpose, u32, u64, u32)>,
     discovers: VecDeque<u64>,
+    /// It went on at another place: what it had begun to ask for at the one before it counts from there.
+    moved: bool,
 }
 
 /// All clients, by LAN and identifier.
@@ -95,6 +97,12 @@ impl Timing {
             (client.last, client.claimed) = (None, None);
             client.discovers.clear();
         }
+    }
+
+    /// A client begins anew at another place what it is at.
+    pub(crate) fn moved(&mut self, who: &(usize, ClientKey)) {
+        self.asked(who);
+        self.clients.get_mut(who).into_iter().for_each(|client| client.moved = true);
     }
 
     /// Returns when a client last asked all servers for a lease that it has, where it has said nothing else since.
@@ -161,6 +169,7 @@ impl Client {
         };
         let fits = |lease: &&Times| {
             let (early, from, until) = window(lease);
+            let early = if self.moved { 2 * early } else { early };
             (from - early..until).contains(&(now + GRAIN))
         };
         let Some(lease) = self.leases.iter().rev().find(fits) else {

@@ -121,7 +121,7 @@ impl World {
     /// What a client is at begins anew at another place.
     fn begins_anew(&mut self, index: usize) {
         let actor = &self.actors[index];
-        self.timing.asked(&(actor.lan, actor.client_key()));
+        self.timing.moved(&(actor.lan, actor.client_key()));
     }
 
     /// Docker configures the link. What it was told has not changed for it.
