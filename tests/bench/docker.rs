@@ -31,6 +31,9 @@ const CONTAINERS: usize = 20;
 const OVER_DORA: Duration = Duration::from_millis(1);
 /// How long it may take to find an interface.
 const FOUND_WITHIN: Duration = Duration::from_millis(100);
+/// How long the kernel is given after a RELEASE: it leaves by a macvlan in a namespace of its own, and while that goes, whoever
+/// changes or looks at a link waits.
+const AFTER_RELEASE: Duration = Duration::from_millis(100);
 /// The pause between two looks at what the daemon lists.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -50,7 +53,7 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let network = docker.network_create(&plan)?;
     for section in sections {
         match *section {
-            "address" => address(&lan, &docker, &network, &mut verdict)?,
+            "address" => address(&lan, (&daemon, &binaries), &docker, &network, &mut verdict)?,
             _ => interface((&daemon, &binaries), &docker, &network, &mut verdict)?,
         }
     }
@@ -60,7 +63,13 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
 }
 
 /// Asks for addresses by both ways in turn, and gives each back.
-fn address(lan: &Lan, docker: &Played, network: &PlayedNetwork, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+fn address(
+    lan: &Lan,
+    (daemon, binaries): (&Contender, &Binaries),
+    docker: &Played,
+    network: &PlayedNetwork,
+    verdict: &mut Verdict,
+) -> Result<(), Box<dyn Error>> {
     let places = places(lan, 1, 1)?;
     let (place, mut dora, mut asked) = (&places[0].container, Sample::default(), Sample::default());
     place.netns.set_up(&place.ifname)?;
@@ -78,6 +87,10 @@ fn address(lan: &Lan, docker: &Played, network: &PlayedNetwork, verdict: &mut Ve
         let told = answer["Address"].as_str().ok_or("an answer without an address")?;
         let bare = told.split('/').next().unwrap_or_default();
         docker.plugin.call("IpamDriver.ReleaseAddress", &json!({ "PoolID": network.pool_id, "Address": bare }))?;
+        while !is_empty(&daemon.list(binaries)?) {
+            thread::sleep(LOOK);
+        }
+        thread::sleep(AFTER_RELEASE);
     }
     println!("\n{ADDRESSES} addresses, one after the other");
     for (what, sample) in [("four messages alone", &dora), ("RequestAddress", &asked)] {
@@ -129,12 +142,14 @@ fn interface(
     Ok(())
 }
 
+fn rows(bindings: &Value) -> impl Iterator<Item = &Value> {
+    bindings["bindings"].as_array().or(bindings.as_array()).into_iter().flatten()
+}
+
+fn is_empty(bindings: &Value) -> bool {
+    rows(bindings).next().is_none()
+}
+
 fn lives_inside(bindings: &Value) -> bool {
-    let bound = bindings["bindings"]
-        .as_array()
-        .or(bindings.as_array())
-        .into_iter()
-        .flatten()
-        .filter(|binding| binding["state"] == "BOUND");
-    bound.into_iter().any(|binding| binding["link"]["netns"].is_string())
+    rows(bindings).any(|binding| binding["state"] == "BOUND" && binding["link"]["netns"].is_string())
 }
