@@ -29,7 +29,6 @@ impl Hold {
         let (ifname, netns) = (&view.ifname, link.netns().map(|path| path.display().to_string()));
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
-        self.client.set_station(common.station());
         self.client.set_mtu(view.mtu);
         self.came = Some(cx.now.boot);
         let lease = self.client.shared();
@@ -90,9 +89,7 @@ impl Hold {
     /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
-        let next = self.move_to(common, link, cx);
-        self.client.set_station(common.station());
-        next
+        self.move_to(common, link, cx)
     }
 
     fn move_to(&mut self, common: &mut Common, link: Link, cx: &mut Cx<'_>) -> Next {
@@ -105,6 +102,7 @@ impl Hold {
         common.link = link;
         // It is found by its name where it is needed.
         common.parent = None;
+        self.client.set_station(common.station());
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);
         self.record_again();
