@@ -29,7 +29,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use crate::net::netlink::{Netlink, nsid_in};
+use crate::net::netlink::Netlink;
 use crate::net::{Net, NetConfig, NetEvent, News};
 
 /// How long anything is waited for.
@@ -258,20 +258,8 @@ impl Netns {
     /// Waits until it has a number in the calling thread's namespace. Does not turn the loop.
     pub(super) fn wait_for_number(&self) {
         let start = std::time::Instant::now();
-        let mut message = NsidMessage::default();
-        message.attributes = vec![NsidAttribute::Fd(self.file().cast_unsigned())];
         let mut netlink = Netlink::open().unwrap();
-        let mut has_number = || {
-            let mut number = None;
-            let asked = RouteNetlinkMessage::GetNsId(message.clone());
-            let take = |_, payload: &[u8]| {
-                number = nsid_in(payload);
-                Ok(())
-            };
-            netlink.request(asked, 0, take).unwrap();
-            number.is_some_and(|number| number >= 0)
-        };
-        while !has_number() {
+        while netlink.number_of(&self.0).unwrap().is_none() {
             assert!(start.elapsed() < DEADLINE);
             thread::yield_now();
         }
