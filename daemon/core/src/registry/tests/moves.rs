@@ -342,11 +342,7 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
         let t1 = rig.t1();
         rig.run_until(1020.0);
         rig.take_out(1, OWN);
-        rig.give = "192.0.2.77".parse().unwrap();
-        rig.granted.clear();
-        rig.server = Server::NaksOnly;
-        rig.run_until(t1 + 1.0);
-        rig.server = Server::Up;
+        rig.renumber(t1);
         rig.run_until(t1 + 20.0);
         assert_eq!(
             rig.rows()[0].lease.as_ref().map(|lease| lease.address.to_string()).as_deref(),
@@ -488,11 +484,7 @@ fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_leas
     let t1 = rig.t1();
     rig.run_until(1020.0);
     rig.take_out(1, OWN);
-    rig.give = "192.0.2.77".parse().unwrap();
-    rig.granted.clear();
-    rig.server = Server::NaksOnly;
-    rig.run_until(t1 + 1.0);
-    rig.server = Server::Up;
+    rig.renumber(t1);
     rig.run_until(t1 + 20.0);
     rig.put_inside(1, OWN);
     rig.run_until(t1 + 100.0);

@@ -106,11 +106,7 @@ fn a_lease_on_the_hosts_link_is_extended_without_its_address() {
 fn another_lease_changes_nothing_on_the_hosts_link() {
     let mut rig = held();
     let t1 = rig.t1();
-    rig.give = "192.0.2.77".parse().unwrap();
-    rig.granted.clear();
-    rig.server = Server::NaksOnly;
-    rig.run_until(t1 + 1.0);
-    rig.server = Server::Up;
+    rig.renumber(t1);
     rig.run_until(t1 + 40.0);
     let row = &rig.rows()[0];
     assert_eq!(row.lease.as_ref().map(|lease| lease.address.to_string()).as_deref(), Some("192.0.2.77/24"));

@@ -4,6 +4,15 @@ use super::*;
 use crate::wire::frame::{Frame, Udp};
 
 impl Rig {
+    /// At T1 the server refuses to extend what it gave; from a second later on it gives another address.
+    pub(in crate::registry::tests) fn renumber(&mut self, t1: f64) {
+        self.give = Ipv4Addr::new(192, 0, 2, 77);
+        self.granted.clear();
+        self.server = Server::NaksOnly;
+        self.run_until(t1 + 1.0);
+        self.server = Server::Up;
+    }
+
     pub(super) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
         let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
         let reply = match frame::decode(bytes, meta).unwrap() {
