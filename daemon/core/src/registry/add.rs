@@ -24,8 +24,8 @@ use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, whole_millis};
 
-/// How long an ADD waits before it looks again whether a link of the host has carrier.
-const CARRIER_PAUSE: Duration = Duration::from_secs(1);
+/// How long a call waits before it looks again whether a link of the host has carrier.
+pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]

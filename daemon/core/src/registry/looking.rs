@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Registry;
+use super::add::CARRIER_PAUSE;
 use super::timers::Key;
 use crate::dhcpv4::look::{Look, Sight};
 use crate::dhcpv4::message::Sender;
@@ -21,9 +22,6 @@ use crate::wire::frame::{self, Frame};
 
 /// How long an offer is waited for, once sockets are open; and the link's carrier before that.
 const SILENCE: Duration = Duration::from_secs(3);
-
-/// How long it is waited before the link is looked at again for its carrier.
-const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// A look under way.
 #[derive(Debug)]
