@@ -18,7 +18,6 @@ use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
-use crate::interface::At;
 use crate::link::{Sighting, Sightings, Sought};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
@@ -213,13 +212,5 @@ impl Registry {
             }
             binding.give_back(Leave::LinkGone, cx);
         });
-    }
-
-    /// A link of a namespace that is known here has this Ethernet address.
-    pub(super) fn seen_inside(&mut self, at: At, mac: Mac) {
-        let lives_there = |binding: &Binding| binding.link.in_netns() == Some(at);
-        if !self.bindings.sought_by(mac).any(lives_there) {
-            self.appeared(mac, None);
-        }
     }
 }

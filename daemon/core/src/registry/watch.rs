@@ -93,7 +93,7 @@ impl Registry {
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
                 self.interfaces.has_news((cookie, ifindex));
                 self.has_ethernet(now, (cookie, ifindex), mac);
-                self.seen_inside((cookie, ifindex), mac);
+                self.appeared(mac, None);
             }
             KernelEvent::Appeared { number, mac } => self.appeared(mac, Some(number)),
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
