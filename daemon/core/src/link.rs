@@ -125,7 +125,7 @@ pub struct ByName {
 impl ByName {
     /// Returns its link as it was found.
     pub fn link(&self, found: &LinkView) -> Link {
-        Link::InNetns { path: self.netns.clone(), cookie: found.cookie, ifindex: found.ifindex, mac: found.mac }
+        found.link_in(&self.netns)
     }
 }
 
@@ -213,8 +213,8 @@ impl Target {
     pub fn netns(&self) -> Option<&Path> {
         match self {
             Self::Named(at) | Self::OfServer(at, _) => Some(&at.netns),
-            Self::Known(Link::InNetns { path, .. }) => Some(path),
-            Self::Known(Link::Parent { .. }) | Self::Host { .. } => None,
+            Self::Known(link) => link.netns(),
+            Self::Host { .. } => None,
         }
     }
 }
@@ -260,6 +260,11 @@ pub struct LinkView {
 }
 
 impl LinkView {
+    /// Returns its link, by the path of its namespace.
+    fn link_in(&self, netns: &Path) -> Link {
+        Link::InNetns { path: netns.to_owned(), cookie: self.cookie, ifindex: self.ifindex, mac: self.mac }
+    }
+
     /// Returns the namespace that it is in, and its index there.
     pub fn at(&self) -> (Cookie, u32) {
         (self.cookie, self.ifindex)
@@ -295,8 +300,7 @@ pub struct Sighting {
 impl Sighting {
     /// Returns its link.
     pub fn link(&self) -> Link {
-        let LinkView { cookie, ifindex, mac, .. } = self.view;
-        Link::InNetns { path: self.netns.clone(), cookie, ifindex, mac }
+        self.view.link_in(&self.netns)
     }
 }
 

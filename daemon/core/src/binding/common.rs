@@ -8,7 +8,6 @@ pub(super) mod tenancy;
 pub(super) mod told;
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,14 +190,6 @@ impl Common {
         match &self.link {
             Link::InNetns { mac, .. } => *mac,
             Link::Parent { .. } => self.identity.chaddr,
-        }
-    }
-
-    /// Returns the path of the container's namespace.
-    pub(crate) fn netns_path(&self) -> Option<PathBuf> {
-        match &self.link {
-            Link::InNetns { path, .. } => Some(path.clone()),
-            Link::Parent { .. } => None,
         }
     }
 

@@ -332,9 +332,9 @@ impl Registry {
     /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
     fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let path = self.bindings.get(rival).and_then(|binding| binding.netns_path());
+        let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
         let seen = admission.add.place.netns().map(directory_of);
-        path.is_some_and(|path| Some(directory_of(&path)) == seen)
+        path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
 
     /// Takes off the interface what is there from before, then looks at it once more.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::Registry;
 use crate::binding::{Binding, Life};
-use crate::link::{Link, directory_of};
+use crate::link::directory_of;
 use crate::record::BindingId;
 
 /// What is not seen, and why that is believed or not.
@@ -133,8 +133,5 @@ fn is_held(binding: &Binding) -> bool {
 }
 
 fn directory(binding: &Binding) -> Option<&Path> {
-    match &binding.link {
-        Link::InNetns { path, .. } => Some(directory_of(path)),
-        Link::Parent { .. } => None,
-    }
+    binding.link.netns().map(directory_of)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use super::Registry;
@@ -141,7 +142,7 @@ impl Registry {
     /// A link (or with `None` all links) of a namespace is gone.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for id in self.interfaces.bindings(cookie, ifindex) {
-            let path = self.bindings.get(id).and_then(|binding| binding.netns_path());
+            let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);
             let Some(path) = path else { continue };
             let cause = match ifindex {
                 Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
