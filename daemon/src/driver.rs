@@ -30,7 +30,7 @@ use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Place, Protocol};
 use crate::log;
-use crate::net::{Net, NetConfig, NetError, NetEvent, inherit};
+use crate::net::{Net, NetConfig, NetError, NetEvent, Visit, inherit};
 use crate::pid_file::{PidFile, PidFileError};
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
@@ -454,7 +454,9 @@ impl Driver {
                 Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
                 Effect::Inspect { op, target } => self.net.inspect(op, target),
                 Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
-                Effect::Prepare { op, at, exchange, chaddr } => self.net.prepare(op, at, exchange, chaddr),
+                Effect::Prepare { op, place, lan, exchange, chaddr } => {
+                    self.net.prepare(op, exchange, Visit { place, lan, chaddr });
+                }
                 Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
                 Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
                 Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),

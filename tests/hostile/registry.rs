@@ -178,9 +178,9 @@ impl<'a> Life<'a> {
                 Effect::Apply { op, target, steps } => {
                     self.doing.push_back((op, Doing::Apply(target, steps.len())));
                 }
-                Effect::Prepare { op, at, exchange, .. } => {
+                Effect::Prepare { op, place, exchange, .. } => {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
-                    self.doing.push_back((op, Doing::Prepare(Target::Named(at), exchange)));
+                    self.doing.push_back((op, Doing::Prepare(place.target(), exchange)));
                 }
                 Effect::Open { op, exchange, .. } => {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{Add, Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
-use leasehold_core::link::{Hears, Link, Sockets, Target};
+use leasehold_core::link::{Hears, Link, Place, Sockets, Target};
 use leasehold_core::record::{BindingId, Change, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Violation, code};
@@ -300,7 +300,10 @@ impl Watch {
                 self.begin(*op, Under::Inspect)
             }
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
-            Effect::Prepare { op, at, .. } => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
+            Effect::Prepare { op, place, .. } => match place {
+                Place::InNetns(at) => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
+                Place::Parent { .. } => self.begin(*op, Under::Inspect),
+            },
             Effect::Send { op, exchange, frame } => {
                 let found = self.send(now, *exchange, frame, lan);
                 found.or(op.and_then(|op| self.begin(op, Under::Send(*exchange))))

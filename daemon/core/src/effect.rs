@@ -21,9 +21,7 @@ use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
-use crate::link::{
-    ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
-};
+use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
 use crate::pool::{PoolId, PoolRecord};
 use crate::record::{BindingId, Change, Record};
 use crate::silence::Survey;
@@ -171,16 +169,18 @@ pub enum Effect {
         /// The steps, in order; the first failure ends them.
         steps: Vec<Step>,
     },
-    /// Sets a link up and looks at it, and opens the sockets of an exchange there in the same visit. Where the link has no carrier
-    /// then, or sockets cannot be had at once, it opens none.
+    /// Sets a link up and looks at it, and opens the sockets of an exchange there in the same visit. A link of the host is not
+    /// set up. Where the link has no carrier then, or sockets would take a port, or cannot be had at once, it opens none.
     Prepare {
         /// Answered by [`Outcome::Prepared`].
         op: OpId,
-        /// Which link.
-        at: ByName,
+        /// Where.
+        place: Place,
+        /// The wire that this is on.
+        lan: Lan,
         /// The exchange. It hears answers by ARP, and holds no port.
         exchange: ExchangeId,
-        /// The hardware address by which answers name the client; `None`: the link's own.
+        /// The hardware address by which answers name the client; `None`: that of the place.
         chaddr: Option<Mac>,
     },
     /// Looks for what could explain that no DHCP server answers.
@@ -355,6 +355,16 @@ pub struct Add {
     pub timeout: Duration,
     /// The pool that the address has to be of.
     pub pool: Option<PoolId>,
+}
+
+impl Add {
+    /// Returns whether the sockets of its first exchange are on the link of its place.
+    pub(crate) fn opens_at_once(&self) -> bool {
+        match self.place {
+            Place::InNetns(_) => !self.profile.on_parent,
+            Place::Parent { .. } => true,
+        }
+    }
 }
 
 /// How an attachment's client identifier is made.

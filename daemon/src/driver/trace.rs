@@ -32,8 +32,8 @@ pub(super) fn effect(effect: &Effect) {
         }
         Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
         Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
-        Effect::Prepare { op, at, exchange, .. } => {
-            debug!(op = op.0, exchange = exchange.0, target = %at, "prepare");
+        Effect::Prepare { op, place, exchange, .. } => {
+            debug!(op = op.0, exchange = exchange.0, target = %place.target(), "prepare");
         }
         Effect::Survey { op, link, lan_parent } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
         Effect::Seek { op, sought, number } => debug!(op = op.0, ?sought, ?number, "seek"),

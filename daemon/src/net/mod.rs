@@ -49,7 +49,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -62,6 +62,7 @@ use tracing::debug;
 use exchange::Exchange;
 use netlink::{Netlink, Which};
 use netns::Host;
+pub(crate) use netns::Visit;
 use outbox::{Order, Outgoing, Sender, outbox};
 use packet::Receiver;
 use pool::Pool;
@@ -291,16 +292,14 @@ impl Net {
         });
     }
 
-    /// Sets a link up and looks at it, and opens the sockets of an exchange in the same visit, if one may be opened at once.
-    pub(crate) fn prepare(&mut self, op: OpId, at: ByName, exchange: ExchangeId, chaddr: Option<Mac>) {
+    /// Makes a link ready, and opens the sockets of an exchange there in the same visit, if one may be opened at once.
+    pub(crate) fn prepare(&mut self, op: OpId, exchange: ExchangeId, visit: Visit) {
         self.sweep();
-        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(Some(&at.netns))).ok();
+        let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(visit.place.netns())).ok();
         let opens = places.is_some();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
-        let visit = self
-            .pool
-            .run(move |worker| worker.prepare(&at, opens.then_some(chaddr), |_| !is_over.load(Ordering::Relaxed)));
+        let visit = self.pool.run(move |worker| worker.prepare(&visit, opens, |_| !is_over.load(Ordering::Relaxed)));
         let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
         let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };

@@ -11,7 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leasehold_core::link::{ByName, Cookie, Hears, Link, LinkCause, LinkView, Sockets, Step, Target, directory_of};
+use leasehold_core::identity::Lan;
+use leasehold_core::link::{
+    ByName, Cookie, Hears, Link, LinkCause, LinkView, Place, Sockets, Step, Target, directory_of,
+};
 use leasehold_core::wire::Mac;
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -24,7 +27,7 @@ use tracing::{debug, error};
 use super::failed;
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
-use super::port::{Place, Port};
+use super::port::{self, Port};
 use super::process::Process;
 use super::reaper::Reaper;
 use super::registrar::Registrar;
@@ -143,6 +146,28 @@ pub(super) enum Found {
     Unclear,
 }
 
+/// A look at a link that is to become a binding's.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) place: Place,
+    pub(crate) lan: Lan,
+    /// The hardware address by which answers name the client, if that is not the link's.
+    pub(crate) chaddr: Option<Mac>,
+}
+
+impl Visit {
+    /// Opens the sockets of an exchange in the calling thread's namespace, where the link that was found there has carrier and
+    /// they need no port. If they cannot be opened, whoever opens them separately finds out why.
+    fn open(&self, found: &LinkView, reaper: Reaper) -> Option<Opened> {
+        let link = self.place.link(found, &self.lan);
+        if !found.carrier || matches!(link, Link::Parent { port: true, .. }) {
+            return None;
+        }
+        let want = Sockets { chaddr: self.chaddr.unwrap_or(link.mac()), arp: Hears::Answers, hold_port: None };
+        Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want)).ok()
+    }
+}
+
 /// The state of one worker thread.
 pub(super) struct Worker {
     host: Arc<Host>,
@@ -186,7 +211,7 @@ impl Worker {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| LinkCause::refused("make a network namespace", errno.desc()))?;
         let back = Back { host: &self.host, stranded: &mut self.stranded };
-        let place = Place { netlink, ns: self.host.ns.as_fd() };
+        let place = port::Place { netlink, ns: self.host.ns.as_fd() };
         let opened = Port::make(place, on, vlan, mac, news).and_then(|(port, inside)| {
             let link = Link::parent(inside, mac);
             let opened = Opened::new(&link, want, self.host.reaper.clone())?.bind(&link, want)?;
@@ -221,26 +246,27 @@ impl Worker {
         }
     }
 
-    /// Sets a link up while `goes_on` returns true, then returns what is there. If it has carrier and there
-    /// is a `wish`, also opens the sockets of an exchange whose answers name the client by that hardware address, or
-    /// else by the link's.
-    ///
-    /// If they cannot be opened, whoever opens them separately finds out why.
+    /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there; if it `opens` any, with
+    /// the sockets that were wished for.
     pub(super) fn prepare(
         &mut self,
-        at: &ByName,
-        wish: Option<Option<Mac>>,
+        visit: &Visit,
+        opens: bool,
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<(LinkView, Option<Opened>), LinkCause> {
         let reaper = self.host.reaper.clone();
-        self.visit(&at.netns, Expected::of(at), |netlink, cookie, ns| {
-            let view = netlink.apply(Which::Name(&at.ifname), cookie, &[Step::Up], goes_on)?;
-            let Some(chaddr) = wish.filter(|_| view.carrier) else { return Ok((view, None)) };
-            let link = at.link(&view);
-            let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
-            let opened = Opened::new(&link, want, reaper).and_then(|opened| opened.bind(&link, want));
-            Ok((view, opened.ok().map(|opened| Opened { process: Process::of(&at.netns, ns), ..opened })))
-        })
+        match &visit.place {
+            Place::InNetns(at) => self.visit(&at.netns, Expected::of(at), |netlink, cookie, ns| {
+                let view = netlink.apply(Which::Name(&at.ifname), cookie, &[Step::Up], goes_on)?;
+                let opened = opens.then(|| visit.open(&view, reaper)).flatten();
+                Ok((view, opened.map(|opened| Opened { process: Process::of(&at.netns, ns), ..opened })))
+            }),
+            Place::Parent { ifname, .. } => {
+                let view = self.apply_here(Which::Name(ifname), &[], goes_on)?;
+                let opened = opens.then(|| visit.open(&view, reaper)).flatten();
+                Ok((view, opened))
+            }
+        }
     }
 
     /// Lists the files of a directory of namespaces.

@@ -1,7 +1,7 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
-use leasehold_core::link::{ByName, Hears, Link, LinkCause, LinkView, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -132,20 +132,23 @@ impl World {
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);
             }
             Effect::Inspect { op, target } => {
-                let (delay, result) = match self.fate() {
-                    Fate::Done => (0, self.kernel.inspect(&target)),
-                    Fate::Refused => (0, Err(refused("look at the link"))),
-                    Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
-                };
+                let (delay, result) = self.inspect(&target);
                 self.report(op, Outcome::Inspected(result), None, delay);
             }
             Effect::Apply { op, target, steps } => {
                 let (delay, taken, result) = self.apply(&target, &steps);
                 self.report(op, Outcome::Applied { taken, result }, None, delay);
             }
-            Effect::Prepare { op, at, exchange, chaddr } => {
-                let (delay, _, result) = self.apply(&Target::Named(at.clone()), &[Step::Up]);
-                let exchange = self.open_beside(&at, &result, exchange, chaddr);
+            Effect::Prepare { op, place, lan, exchange, chaddr } => {
+                let (delay, result) = match &place {
+                    Place::InNetns(_) => {
+                        let (delay, _, result) = self.apply(&place.target(), &[Step::Up]);
+                        (delay, result)
+                    }
+                    Place::Parent { .. } => self.inspect(&place.target()),
+                };
+                let link = result.as_ref().ok().map(|view| (view.carrier, place.link(view, &lan)));
+                let exchange = self.open_beside(link, exchange, chaddr);
                 self.report(op, Outcome::Prepared { result, exchange }, exchange, delay);
             }
             Effect::Survey { op, link, .. } => {
@@ -179,6 +182,15 @@ impl World {
         found
     }
 
+    /// Looks at a link. Returns how much later that is told, and what is there.
+    fn inspect(&mut self, target: &Target) -> (Micros, Result<LinkView, LinkCause>) {
+        match self.fate() {
+            Fate::Done => (0, self.kernel.inspect(target)),
+            Fate::Refused => (0, Err(refused("look at the link"))),
+            Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+        }
+    }
+
     /// Changes a link. Returns how much later that is told, how many steps were taken, and what is there then.
     fn apply(&mut self, target: &Target, steps: &[Step]) -> (Micros, usize, Result<LinkView, LinkCause>) {
         let fate = self.fate();
@@ -203,21 +215,20 @@ impl World {
         }
     }
 
-    /// Opens the sockets of an exchange where a link was set up and has carrier, unless there are none to be had at once.
+    /// Opens the sockets of an exchange on a link that was found, if that has carrier and they need no port, unless there are
+    /// none to be had at once.
     fn open_beside(
         &mut self,
-        named: &ByName,
-        seen: &Result<LinkView, LinkCause>,
+        found: Option<(bool, Link)>,
         exchange: ExchangeId,
         chaddr: Option<Mac>,
     ) -> Option<ExchangeId> {
-        let Ok(view) = seen else { return None };
-        if !view.carrier || self.rng.u32(..8) == 0 {
+        let (carrier, link) = found?;
+        if !carrier || matches!(link, Link::Parent { port: true, .. }) || self.rng.u32(..8) == 0 {
             return None;
         }
-        let link = named.link(view);
         let at = self.kernel.locate(&link).ok()?;
-        let want = Sockets { chaddr: chaddr.unwrap_or(view.mac), arp: Hears::Answers, hold_port: None };
+        let want = Sockets { chaddr: chaddr.unwrap_or(link.mac()), arp: Hears::Answers, hold_port: None };
         let (lan, now) = (self.lan_of(&link), self.now);
         let client = self.client_at(&link);
         let sock = Sock { link, want, lan, open_at: Some(at), since: now, client, speaks: false, ready: now };

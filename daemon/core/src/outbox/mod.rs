@@ -11,8 +11,8 @@ use self::journal::{Journal, Ready};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
-use crate::identity::Attachment;
-use crate::link::{ByName, Hears, Link, LinkCause, Sockets, Sought, Step, Target};
+use crate::identity::{Attachment, Lan};
+use crate::link::{Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -254,12 +254,12 @@ impl Outbox {
         (op, exchange)
     }
 
-    /// Sets an ADD's link up, and opens sockets there that are nobody's yet.
-    pub(crate) fn prepare(&mut self, attachment: Attachment, at: ByName, chaddr: Option<Mac>) -> OpId {
+    /// Makes an ADD's link ready, and opens sockets there that are nobody's yet.
+    pub(crate) fn prepare(&mut self, attachment: Attachment, place: Place, lan: Lan, chaddr: Option<Mac>) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
         let op = self.mint(Waiter::Operation(attachment, Look::Prepare));
-        self.effects.push_back(Effect::Prepare { op, at, exchange, chaddr });
+        self.effects.push_back(Effect::Prepare { op, place, lan, exchange, chaddr });
         op
     }
 

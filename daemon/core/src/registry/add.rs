@@ -40,8 +40,8 @@ impl Registry {
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
         let op = match &add.place {
             // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
-            Place::InNetns(at) if !add.profile.on_parent && self.pacing.has_room(&add.lan) => {
-                self.out.prepare(attachment.clone(), at.clone(), add.chaddr)
+            place if add.opens_at_once() && self.pacing.has_room(&add.lan) => {
+                self.out.prepare(attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
             }
             Place::InNetns(at) => self.out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
             // The host's link is not ours to change.

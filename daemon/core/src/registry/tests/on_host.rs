@@ -11,7 +11,7 @@ use crate::link::{KernelEvent, Link, Place, Step};
 use crate::wire::Mac;
 
 /// That of the interface that is not there.
-const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
+pub(super) const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
 /// An MTU, and a route onto the link (RFC 3442).
 const OPTIONS: [u8; 14] = [26, 2, 0x05, 0x78, 121, 8, 24, 198, 51, 100, 0, 0, 0, 0];
 
@@ -20,7 +20,7 @@ const HOST: Cookie = Cookie(99);
 
 impl Rig {
     /// Asks for a lease on the host's link.
-    fn add_on_host(&mut self, who: &str, id: &str, vlan: u16) -> u64 {
+    pub(super) fn add_on_host(&mut self, who: &str, id: &str, vlan: u16) -> u64 {
         let mut add = self.call(who, 1, id);
         add.place = Place::Parent { ifname: "br0".into(), mac: OWN };
         add.lan = Lan::Link { parent: "br0".into(), vlan };

@@ -303,7 +303,7 @@ impl Rig {
             received: 0,
         }
     }
-    fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
+    pub(super) fn look(&self, target: &Target) -> Result<LinkView, LinkCause> {
         match (target, self.unseen) {
             (
                 Target::Named(ByName { netns: path, .. })
@@ -436,7 +436,9 @@ impl Rig {
                     }
                 }
                 Effect::Send { op, exchange, frame } => self.send(op, exchange, &frame),
-                Effect::Prepare { op, at, exchange, chaddr } => self.prepare(op, at, exchange, chaddr),
+                Effect::Prepare { op, place, lan, exchange, chaddr } => {
+                    self.prepare(op, (&place, &lan), exchange, chaddr);
+                }
                 Effect::Hear { exchange, arp } => self.open.get_mut(&exchange).expect("it is open").arp = arp,
                 Effect::Close { exchange } => drop(self.open.remove(&exchange)),
                 Effect::Survey { op, .. } => {

@@ -1,24 +1,38 @@
 //! The visit in which an ADD's link is set up, looked at, and given sockets.
 
 use super::super::*;
+use super::on_host::OWN;
 use super::rig::*;
 use crate::effect::Failure;
-use crate::link::{ByName, Hears, Link, Sockets, Step, Target};
+use crate::identity::Lan;
+use crate::link::{Hears, Link, Place, Sockets, Step};
 use crate::wire::Mac;
 
 impl Rig {
     /// Carries such a visit out, or holds its outcome back as that of a look.
-    pub(super) fn prepare(&mut self, op: OpId, at: ByName, exchange: ExchangeId, chaddr: Option<Mac>) {
-        let Outcome::Applied { result, .. } = self.change(&Target::Named(at.clone()), vec![Step::Up]) else {
-            panic!("that of a change")
+    pub(super) fn prepare(
+        &mut self,
+        op: OpId,
+        (place, lan): (&Place, &Lan),
+        exchange: ExchangeId,
+        chaddr: Option<Mac>,
+    ) {
+        let result = match (place, self.blind.clone()) {
+            (Place::InNetns(_), _) => match self.change(&place.target(), vec![Step::Up]) {
+                Outcome::Applied { result, .. } => result,
+                other => panic!("that of a change, not {other:?}"),
+            },
+            (Place::Parent { .. }, Some(cause)) => Err(cause),
+            (Place::Parent { .. }, None) => self.look(&place.target()),
         };
         let mut outcome = Outcome::Prepared { result: result.clone(), exchange: None };
         if let Ok(view) = &result
+            && let link = place.link(view, lan)
             && view.carrier
+            && !matches!(link, Link::Parent { port: true, .. })
         {
-            let (path, cookie, ifindex, mac) = (at.netns, view.cookie, view.ifindex, view.mac);
-            self.opened.push(Link::InNetns { path, cookie, ifindex, mac });
-            let chaddr = chaddr.unwrap_or(mac);
+            let chaddr = chaddr.unwrap_or(link.mac());
+            self.opened.push(link);
             self.open.insert(exchange, Sockets { chaddr, arp: Hears::Answers, hold_port: None });
             outcome = Outcome::Prepared { result, exchange: Some(exchange) };
         }
@@ -37,6 +51,22 @@ fn an_add_looks_and_opens_in_one_visit() {
     assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "and watches its address by the same sockets");
     rig.run_until(1020.0);
     assert_eq!((rig.opened.len(), rig.open.len()), (1, 0));
+}
+
+#[test]
+fn an_add_on_the_hosts_link_is_looked_at_and_given_sockets_in_one_visit_unless_they_need_a_port() {
+    for (vlan, bridge) in [(0, false), (7, false), (0, true)] {
+        let mut rig = Rig::new(8);
+        (rig.hold_looks, rig.bridge) = (true, bridge);
+        let add = rig.add_on_host("a", "a", vlan);
+        rig.hold_looks = false;
+        let (op, outcome) = rig.looks.pop_front().expect("the visit");
+        assert!(matches!(outcome, Outcome::Prepared { exchange, .. } if exchange.is_none() == bridge), "{outcome:?}");
+        rig.input(Input::Done { op, outcome });
+        assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+        assert_eq!(rig.opened, [Link::Parent { ifindex: 2, mac: OWN, vlan, port: bridge }]);
+        assert!(rig.steps.is_empty());
+    }
 }
 
 #[test]
