@@ -1,5 +1,6 @@
 //! The HTTP server: accepts, limits and times connections, and routes their requests.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use super::add::Site;
 use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
@@ -228,7 +230,8 @@ async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Calle
     }
 }
 
-/// Reads a call of dockerd's. Where that wants a look at the host's links, the kernel may take its time.
+/// Reads a call of dockerd's. Where that wants a look at the host's links, it is read again by a thread: the kernel may take
+/// its time.
 async fn understand_docker(
     method: docker::Method,
     ipvlan: bool,
@@ -237,13 +240,32 @@ async fn understand_docker(
 ) -> Result<docker::Asked, Refused> {
     let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
     let site = caller.doors.site;
+    let number = RandomState::new().build_hasher().finish();
+    if let Some(understood) = read_blind(method, &body, (site, ipvlan), number) {
+        return understood;
+    }
     let reading = tokio::task::spawn_blocking(move || {
-        let number = RandomState::new().build_hasher().finish();
         docker::Asked::parse(method, &body, &docker::Host { site, ipvlan, link: &net::ethernet, number })
     });
     let understood = reading.await;
     drop(room);
     understood.unwrap_or_else(|error| Err(Refused::Said(format!("the daemon cannot read this call, a bug: {error}"))))
+}
+
+/// Reads a call of dockerd's without a look at the host's links; `None` where it wants one.
+pub(super) fn read_blind(
+    method: docker::Method,
+    body: &[u8],
+    (site, ipvlan): (Site, bool),
+    number: u64,
+) -> Option<Result<docker::Asked, Refused>> {
+    let looks = Cell::new(false);
+    let link = |_: &str| {
+        looks.set(true);
+        None
+    };
+    let understood = docker::Asked::parse(method, body, &docker::Host { site, ipvlan, link: &link, number });
+    (!looks.get()).then_some(understood)
 }
 
 async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {

@@ -37,7 +37,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
         // Up to version 28, over this socket an address that the user asks for looks like an aux address.
         (None, None) if host.ipvlan && address.is_some() => None,
         (None, name) if host.ipvlan => {
-            let mac = host.lan(&options.parent).1.unwrap_or_default();
+            let mac = host.ethernet(&host.lan(&options.parent).0);
             Some(Endpoint { mac, name, own_mac: false, number: host.number })
         }
         (None, _) if address.is_some() => None,
@@ -76,7 +76,7 @@ struct Endpoint<'a> {
 
 impl Endpoint<'_> {
     fn add(&self, id: PoolId, options: &Options, wanted: Option<Ipv4Addr>, host: &Host<'_>) -> Result<Add, Refused> {
-        let (ifname, _, lan) = host.lan(&options.parent);
+        let (ifname, lan) = host.lan(&options.parent);
         Ok(Add {
             attachment: Attachment::Docker { pool: id.to_string(), endpoint: self.of_its_own() },
             place: Place::Parent { ifname, mac: self.mac },

@@ -66,16 +66,20 @@ pub(crate) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Returns the name of a LAN's link, its Ethernet address, and the LAN. `eth0.10`, which Docker's own drivers make later,
-    /// is VLAN 10 of `eth0` as long as there is no link of that name.
-    fn lan(&self, parent: &str) -> (String, Option<Mac>, Lan) {
-        let of = |link: &str, vlan| (link.to_owned(), (self.link)(link), Lan::Link { parent: link.to_owned(), vlan });
-        let itself = of(parent, 0);
+    /// Returns the name of a LAN's link, and the LAN. `eth0.10`, which Docker's own drivers make later, is VLAN 10 of `eth0` as
+    /// long as there is no link of that name.
+    fn lan(&self, parent: &str) -> (String, Lan) {
+        let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.to_owned(), vlan });
         let vlan = parent.rsplit_once('.').and_then(|(link, vlan)| Some((link, vlan.parse::<u16>().ok()?)));
         match vlan.filter(|(link, vlan)| !link.is_empty() && (1..=4094).contains(vlan)) {
-            Some((link, vlan)) if itself.1.is_none() => of(link, vlan),
-            _ => itself,
+            Some((link, vlan)) if (self.link)(parent).is_none() => of(link, vlan),
+            _ => of(parent, 0),
         }
+    }
+
+    /// Returns the Ethernet address of a LAN's link, by its name; zero where there is no such link.
+    fn ethernet(&self, ifname: &str) -> Mac {
+        (self.link)(ifname).unwrap_or_default()
     }
 }
 

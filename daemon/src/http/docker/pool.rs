@@ -24,13 +24,14 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<PoolR
     }
     let options = Options::read(&said.options)?;
     suits(&options, host)?;
-    let (ifname, own, lan) = host.lan(&options.parent);
+    let (ifname, lan) = host.lan(&options.parent);
+    // From the link's own address a bridge could not be asked by a port of it, and a server might take it for the host.
+    let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };
     Ok(PoolRequest {
         definition: options.to_string(),
         subnet,
         range,
-        // From the link's own address a bridge could not be asked by a port of it, and a server might take it for the host.
-        place: Place::Parent { ifname, mac: if host.ipvlan { own.unwrap_or_default() } else { passing(host.number) } },
+        place: Place::Parent { ifname, mac },
         lan,
         profile: profile(&options, host),
         timeout: options.timeout(&host.site),

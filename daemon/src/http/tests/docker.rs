@@ -12,6 +12,7 @@ use leasehold_core::wire::Mac;
 use super::super::Site;
 use super::super::client_id::MachineId;
 use super::super::docker::{Asked, Form, Host, Method, Refused};
+use super::super::server::read_blind;
 use super::lease;
 
 const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
@@ -199,6 +200,20 @@ fn a_link_that_docker_makes_later_is_a_vlan_of_the_one_below() {
         panic!("refused")
     };
     assert_eq!((asked.place.ifname(), asked.lan), ("eth0.10", Lan::Link { parent: "eth0.10".into(), vlan: 0 }));
+}
+
+#[test]
+fn the_hosts_links_are_looked_at_only_for_ipvlan_and_for_what_may_be_a_vlan() {
+    let of = |parent: &str| format!("192.168.1.0/24;;parent={parent}");
+    let blind = |ipvlan, body: &str| read_blind(Method::RequestAddress, body.as_bytes(), (site(), ipvlan), 1);
+    for (parent, wants_look) in [("eth0", false), ("eth0.0", false), (".10", false), ("eth0.10", true)] {
+        let body = address(&of(parent), "", MAC_ONLY);
+        let expected = (!wants_look).then(|| on(site(), false, Method::RequestAddress, &body));
+        assert_eq!(blind(false, &body), expected, "{parent}");
+    }
+    assert_eq!(blind(true, &address(POOL, "", "{}")), None);
+    let unread = read_blind(Method::RequestPool, b"", (site(), true), 1);
+    assert!(matches!(unread, Some(Err(Refused::Undecodable(_)))));
 }
 
 #[test]
