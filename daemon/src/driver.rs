@@ -15,8 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, Input, Outcome, RequestId};
-use leasehold_core::pool::PoolRecord;
-use leasehold_core::record::{BindingId, Record};
+use leasehold_core::record::{BindingId, DockerRecord, Record};
 use leasehold_core::registry::{Config, Registry};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -153,7 +152,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     }
     let (listeners, places): (Vec<_>, Vec<_>) = listening.into_iter().unzip();
     let (persisted, stored) = unbounded_channel();
-    let (store, Stored { records, pools }) = Store::open(&settings.state_dir, persisted)?;
+    let (store, Stored { records, docker }) = Store::open(&settings.state_dir, persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.
@@ -172,7 +171,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, listeners, Known { records, pools, adoptees }).await;
+    let ran = driver.run(sources, listeners, Known { records, docker, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -181,7 +180,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
 /// What is known at the start.
 struct Known {
     records: Vec<(BindingId, Record)>,
-    pools: Vec<PoolRecord>,
+    docker: Vec<DockerRecord>,
     adoptees: Vec<Adoptee>,
 }
 
@@ -272,10 +271,10 @@ impl Driver {
         listeners: Vec<UnixListener>,
         known: Known,
     ) -> Result<usize, StartError> {
-        let Known { records, pools, adoptees } = known;
+        let Known { records, docker, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
-        self.feed(Input::Start { boot, records, pools, spooled, adoptees });
+        self.feed(Input::Start { boot, records, docker, spooled, adoptees });
         self.drain();
         self.publisher.sweep();
         for (listener, protocol) in listeners.into_iter().zip(self.places.iter().map(Place::protocol)) {
@@ -459,6 +458,9 @@ impl Driver {
                 }
                 Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
                 Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
+                Effect::Make { op, link } => self.net.make(op, *link),
+                Effect::Unmake { op, owner } => self.net.unmake(op, owner),
+                Effect::ListOwn { op } => self.net.list_own(op),
                 Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
                 Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
                 Effect::Close { exchange } => self.net.close(exchange),

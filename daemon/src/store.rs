@@ -4,6 +4,7 @@
 //! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for
 //! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records.
 
+mod docker;
 mod file;
 pub(crate) mod journal;
 mod lock;
@@ -15,8 +16,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
-use leasehold_core::pool::PoolRecord;
-use leasehold_core::record::{BindingId, Change, Record};
+use leasehold_core::record::{BindingId, Change, DockerRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -91,8 +91,8 @@ enum Job {
 pub(crate) struct Stored {
     /// The bindings.
     pub(crate) records: Vec<(BindingId, Record)>,
-    /// Docker's pools.
-    pub(crate) pools: Vec<PoolRecord>,
+    /// What is kept of Docker's.
+    pub(crate) docker: Vec<DockerRecord>,
 }
 
 /// The open store.

@@ -16,9 +16,7 @@ use leasehold_core::effect::{
 };
 use leasehold_core::grant::Grant;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
-use leasehold_core::link::{
-    ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sighting, Sightings, Sought, Target,
-};
+use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sought, Target};
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::silence::Survey;
@@ -26,7 +24,7 @@ use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Server, Station};
 
-use self::docker::of_docker;
+use self::docker::{Own, of_docker};
 use super::script::Script;
 
 /// Lets a registry live through a script.
@@ -63,6 +61,7 @@ enum Doing {
     Send,
     Survey,
     Seek(Vec<Sought>),
+    Own(Own),
 }
 
 struct Life<'a> {
@@ -99,8 +98,8 @@ impl<'a> Life<'a> {
         let spooled = (0..life.script.u8() % 3).map(|_| (life.request_id(), life.del())).collect();
         let drawn = life.script.u8();
         let adoptees = (0..drawn % 3).map(|_| life.adoptee()).collect();
-        let pools = (0..drawn / 100).map(|_| life.pool()).collect();
-        life.input(Input::Start { boot: BootId("now".to_owned()), records, pools, spooled, adoptees });
+        let docker = (0..drawn / 100).map(|_| life.docker_record()).collect();
+        life.input(Input::Start { boot: BootId("now".to_owned()), records, docker, spooled, adoptees });
         life
     }
 
@@ -200,6 +199,9 @@ impl<'a> Life<'a> {
                 Effect::Publish { .. } => {}
                 Effect::Seek { op, sought, .. } => self.doing.push_back((op, Doing::Seek(sought))),
                 Effect::Survey { op, .. } => self.doing.push_back((op, Doing::Survey)),
+                Effect::Make { op, .. } => self.doing.push_back((op, Doing::Own(Own::Make))),
+                Effect::Unmake { op, .. } => self.doing.push_back((op, Doing::Own(Own::Unmake))),
+                Effect::ListOwn { op } => self.doing.push_back((op, Doing::Own(Own::List))),
                 Effect::Reply { id, answer } => {
                     assert!(self.unanswered.remove(&id), "{id:?} is told, though nobody waits: {answer:?}");
                 }
@@ -249,20 +251,9 @@ impl<'a> Life<'a> {
             (Doing::Seek(sought), true) => Outcome::Sought(Ok(self.sightings(sought))),
             (Doing::Seek(_), false) => Outcome::Sought(Err(self.link_cause())),
             (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
+            (Doing::Own(own), well) => self.own(own, well),
         };
         self.input(Input::Done { op, outcome });
-    }
-
-    /// What is sought, or some of it, wherever.
-    fn sightings(&mut self, mut sought: Vec<Sought>) -> Sightings {
-        sought.retain(|_| self.script.flag());
-        let found = sought.into_iter().map(|sought| {
-            let netns = netns(self.script.u8());
-            let view =
-                view(&Target::Named(ByName { netns: netns.clone(), ifname: "eth0".to_owned(), host_too: false }));
-            Sighting { view: LinkView { mac: sought.mac, ..view }, sought, netns }
-        });
-        Sightings { found: found.collect(), seen: 1, whole: self.script.flag() }
     }
 
     /// Everything under way ends well, and all answers arrive.
@@ -557,9 +548,7 @@ impl<'a> Life<'a> {
             3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address().into() },
             4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address().into() },
             5 => KernelEvent::Ethernet { cookie, ifindex, mac: Mac([2, 0, 0, 0, 1, self.script.u8()]) },
-            _ if cookie.0 == 4 => {
-                KernelEvent::Appeared { number: 1, mac: Mac([2, 0x42, 0, 0, 0, self.script.u8() % 4]) }
-            }
+            _ if cookie.0 > 2 => self.news_for_docker(),
             _ => KernelEvent::Missed,
         }
     }
@@ -587,6 +576,7 @@ fn view(target: &Target) -> LinkView {
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24).into()).to_vec(),
         bridge: false,
         macvlan: false,
+        wireless: false,
         received: 0,
     }
 }

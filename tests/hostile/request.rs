@@ -92,7 +92,8 @@ fn answer(request: &Request) {
         other @ (Call::RequestPool(_)
         | Call::ReleasePool { .. }
         | Call::Reserve { .. }
-        | Call::ReleaseAddress { .. }) => {
+        | Call::ReleaseAddress { .. }
+        | Call::Network(_)) => {
             panic!("CNI has no such call: {other:?}")
         }
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use leasehold_core::effect::{Answer, Failure, RequestId};
 use leasehold_core::link::Step;
-use leasehold_core::record::{Change, RecordState};
+use leasehold_core::record::{Change, DockerKey, RecordState};
 
 use crate::kernel::At;
 use crate::subject::container;
@@ -75,7 +75,7 @@ impl Digest {
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Failed(_) => {}
             Answer::Pool { id, gateway } => self.line(format_args!("{id} {gateway:?}")),
             Answer::Reserved(address) => self.line(format_args!("{address}")),
-            Answer::PoolReleased | Answer::Released => {}
+            Answer::PoolReleased | Answer::Released | Answer::Network(_) => {}
         }
     }
 
@@ -93,8 +93,8 @@ impl Digest {
                     self.line(format_args!("{at} {word} {} {who} {address} {server} {start} {times:?}", id.0));
                 }
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
-                Change::PutPool(record) => self.line(format_args!("{at} pool {}", record.id)),
-                Change::RemovePool(id) => self.line(format_args!("{at} removed pool {id}")),
+                Change::PutDocker(record) => self.line(format_args!("{at} {}", key_of(&record.key()))),
+                Change::RemoveDocker(key) => self.line(format_args!("{at} removed {}", key_of(key))),
                 Change::Note(event) => {
                     let address = event.address.map(|address| address.to_string()).unwrap_or_default();
                     self.line(format_args!("{at} {} {} {address}", event.kind.name(), container(&event.attachment)));
@@ -136,6 +136,7 @@ fn code_of(answer: &Answer) -> u32 {
         Answer::PoolReleased => 8,
         Answer::Reserved(_) => 9,
         Answer::Released => 10,
+        Answer::Network(_) => 11,
         Answer::Failed(failure) => match failure {
             Failure::Link { .. } => 101,
             Failure::NoCarrier { .. } => 102,
@@ -160,6 +161,15 @@ fn code_of(answer: &Answer) -> u32 {
             Failure::NotOnLink { .. } => 121,
             Failure::Unfit { .. } => 122,
             Failure::Pool(_) => 123,
+            Failure::Network(_) => 124,
         },
+    }
+}
+
+fn key_of(key: &DockerKey) -> String {
+    match key {
+        DockerKey::Pool(id) => format!("pool {id}"),
+        DockerKey::Network(id) => format!("network {id}"),
+        DockerKey::Endpoint(id) => format!("endpoint {id}"),
     }
 }

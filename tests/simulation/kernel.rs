@@ -212,6 +212,7 @@ impl Kernel {
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
             bridge: false,
             macvlan: false,
+            wireless: false,
             received: 0,
         })
     }

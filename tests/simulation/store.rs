@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use leasehold_core::effect::OpId;
 use leasehold_core::event::{Event, EventKind};
-use leasehold_core::pool::{PoolId, PoolRecord};
-use leasehold_core::record::{BindingId, Change, Record, RecordState};
+use leasehold_core::record::{BindingId, Change, DockerKey, DockerRecord, Record, RecordState};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
@@ -14,8 +13,8 @@ pub(crate) struct Store {
     pub(crate) durable: BTreeMap<BindingId, Record>,
     /// The last leases of identities that hold none, which are durable too.
     pub(crate) past: BTreeMap<BindingId, Record>,
-    /// Docker's pools, which are durable too.
-    pub(crate) pools: BTreeMap<PoolId, PoolRecord>,
+    /// What is kept of Docker's, which is durable too.
+    pub(crate) docker: BTreeMap<DockerKey, DockerRecord>,
     /// The journal, without its bound.
     pub(crate) events: Vec<Event>,
     /// Transactions in their order.
@@ -46,8 +45,8 @@ impl Store {
                     self.past.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
-                Change::PutPool(record) => _ = self.pools.insert(record.id.clone(), *record),
-                Change::RemovePool(id) => _ = self.pools.remove(&id),
+                Change::PutDocker(record) => _ = self.docker.insert(record.key(), *record),
+                Change::RemoveDocker(key) => _ = self.docker.remove(&key),
             }
         }
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()

@@ -191,7 +191,7 @@ impl Watch {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
-            Call::RequestPool(_) | Call::Reserve { .. } => PATIENCE,
+            Call::RequestPool(_) | Call::Reserve { .. } | Call::Network(_) => PATIENCE,
             Call::List | Call::ReleasePool { .. } | Call::ReleaseAddress { .. } => SLACK,
         };
         if let Call::Del { attachment } = call {
@@ -288,7 +288,7 @@ impl Watch {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
                     // Removed twice is removed: the new holder of an attachment removes its old one's record too.
-                    Change::Remove(_) | Change::Note(_) | Change::PutPool(_) | Change::RemovePool(_) => None,
+                    Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
@@ -296,9 +296,12 @@ impl Watch {
                 self.exchanges.insert(*exchange, false);
                 self.begin(*op, Under::Open(*exchange, link.clone(), *want))
             }
-            Effect::Inspect { op, .. } | Effect::Survey { op, .. } | Effect::Seek { op, .. } => {
-                self.begin(*op, Under::Inspect)
-            }
+            Effect::Inspect { op, .. }
+            | Effect::Survey { op, .. }
+            | Effect::Seek { op, .. }
+            | Effect::Make { op, .. }
+            | Effect::Unmake { op, .. }
+            | Effect::ListOwn { op } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Prepare { op, place, .. } => match place {
                 Place::InNetns(at) => self.begin(*op, Under::Apply(Target::Named(at.clone()))),

@@ -22,8 +22,9 @@ pub use crate::failure::{Failure, StoreCause};
 use crate::grant::{Dns, Grant};
 use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink};
 use crate::pool::{PoolId, PoolRecord};
-use crate::record::{BindingId, Change, Record};
+use crate::record::{BindingId, Change, DockerRecord, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
 use crate::wire::Mac;
@@ -50,8 +51,8 @@ pub enum Input<'a> {
         boot: BootId,
         /// All that the store holds.
         records: Vec<(BindingId, Record)>,
-        /// The pools that it holds.
-        pools: Vec<PoolRecord>,
+        /// What it holds of Docker's.
+        docker: Vec<DockerRecord>,
         /// Calls that were left while no daemon ran. Answered like any other; the shell forgets a call when it is
         /// answered with success.
         spooled: Vec<(RequestId, Call)>,
@@ -130,6 +131,12 @@ pub enum Outcome {
     Surveyed(Survey),
     /// Of [`Effect::Seek`], or why no namespace could be looked at.
     Sought(Result<Sightings, LinkCause>),
+    /// Of [`Effect::Make`]: the link is there.
+    Made(Result<(), LinkCause>),
+    /// Of [`Effect::Unmake`]: the link is not there.
+    Unmade(Result<(), LinkCause>),
+    /// Of [`Effect::ListOwn`]: the owners of the links that are there.
+    OwnLinks(Result<Vec<LinkOwner>, LinkCause>),
 }
 
 /// What is to be done outside.
@@ -201,6 +208,27 @@ pub enum Effect {
         sought: Vec<Sought>,
         /// The number of the one namespace to be looked through; `None`: all are.
         number: Option<i32>,
+    },
+    /// Makes a link in the host's namespace, with an alias that names its owner; that of a VLAN is set up, any other is down.
+    /// One of this owner that is there already is success.
+    Make {
+        /// Answered by [`Outcome::Made`].
+        op: OpId,
+        /// The link.
+        link: Box<OwnLink>,
+    },
+    /// Deletes the link with this owner from the host's namespace. One that is not there is success, and so is one of that name
+    /// whose alias says otherwise, which stays.
+    Unmake {
+        /// Answered by [`Outcome::Unmade`].
+        op: OpId,
+        /// Whose link.
+        owner: LinkOwner,
+    },
+    /// Lists the links in the host's namespace that were made by daemons with this store.
+    ListOwn {
+        /// Answered by [`Outcome::OwnLinks`].
+        op: OpId,
     },
     /// Sends a frame, from its Ethernet header on. A loss is the network's.
     Send {
@@ -313,6 +341,55 @@ pub enum Call {
         /// The address.
         address: Ipv4Addr,
     },
+    /// Something about a network of Docker's whose driver is this one.
+    Network(NetworkCall),
+}
+
+/// What is asked about a network of Docker's whose driver is this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkCall {
+    /// Keep a network, of which dockerd will not tell again.
+    Create(Box<NetworkRecord>),
+    /// Forget a network. One that is not known is success.
+    Delete(DockerId),
+    /// What was said of a network when it was created?
+    Find(DockerId),
+    /// The same of the only network whose addresses come from a pool of ours that is all there is (0.0.0.0/0): Docker names no
+    /// network when it asks for an address.
+    FindByPool,
+    /// Make an endpoint's link, and lease an address where Docker has none.
+    CreateEndpoint(Box<EndpointRequest>),
+    /// Delete an endpoint and its link. One that is not known is success.
+    DeleteEndpoint(DockerId),
+    /// What is an endpoint's link called, and what is to be put on it? Docker is about to move it.
+    Join {
+        /// The network.
+        network: DockerId,
+        /// The endpoint.
+        endpoint: DockerId,
+    },
+}
+
+/// What an endpoint is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointRequest {
+    /// Its name.
+    pub id: DockerId,
+    /// Its network.
+    pub network: DockerId,
+    /// The Ethernet address of its link.
+    pub mac: Mac,
+    /// Its address.
+    pub address: EndpointAddress,
+}
+
+/// Where an endpoint has its address from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndpointAddress {
+    /// From Docker, which had it from an IPAM driver: ours or another.
+    Told(Ipv4Net),
+    /// From a DHCP server, by this ADD.
+    Leased(Box<Add>),
 }
 
 /// What a pool is to be.
@@ -439,8 +516,30 @@ pub enum Answer {
     Reserved(Ipv4Addr),
     /// To `ReleaseAddress`, of whatever address.
     Released,
+    /// To `Network`.
+    Network(NetworkAnswer),
     /// To any: it could not be done.
     Failed(Failure),
+}
+
+/// An answer to a [`NetworkCall`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkAnswer {
+    /// To `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
+    Done,
+    /// To `Find` and `FindByPool`.
+    Found(Box<NetworkRecord>),
+    /// To `CreateEndpoint`: the endpoint, durable, whose link is there.
+    Endpoint(Box<EndpointRecord>),
+    /// To `Join`.
+    Joined {
+        /// The name of the link in the host's namespace.
+        ifname: String,
+        /// What the endpoint's lease gives it, with the default router; `None`: there is no lease.
+        grant: Option<Box<Grant>>,
+        /// The router that the network names, which goes before the lease's.
+        gateway: Option<Ipv4Addr>,
+    },
 }
 
 impl Answer {

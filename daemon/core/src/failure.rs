@@ -9,6 +9,7 @@ use ipnet::Ipv4Net;
 use crate::dhcpv4::Tally;
 use crate::identity::{Attachment, ClientId, Lan};
 use crate::link::LinkCause;
+use crate::network::NetworkFault;
 use crate::pool::{PoolFault, Unfit};
 use crate::silence::Silence;
 use crate::wire::Mac;
@@ -190,6 +191,9 @@ pub enum Failure {
         /// The address that it offered.
         offered: Ipv4Addr,
     },
+    /// A call about a network or an endpoint of Docker's came to nothing.
+    #[error("{0}")]
+    Network(NetworkFault),
     /// An ADD could not be served now.
     #[error("{0}")]
     NotReady(String),

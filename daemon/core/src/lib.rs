@@ -17,7 +17,7 @@
 //! };
 //! let mut registry = Registry::new(Config::default(), 1);
 //! let boot = BootId("2f1c".to_owned());
-//! registry.handle(at(1), Input::Start { boot, records: Vec::new(), pools: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
+//! registry.handle(at(1), Input::Start { boot, records: Vec::new(), docker: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
 //!
 //! // A runtime deletes what nobody knows: that is a success.
 //! let attachment = Attachment::cni("lan", "c1", "eth0");
@@ -54,6 +54,7 @@ pub mod grant;
 pub mod identity;
 mod interface;
 pub mod link;
+pub mod network;
 mod outbox;
 pub mod plan;
 pub mod pool;

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Lan;
+use crate::network::LinkOwner;
 use crate::wire::Mac;
 
 /// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids
@@ -255,6 +256,8 @@ pub struct LinkView {
     pub bridge: bool,
     /// Whether it is a macvlan.
     pub macvlan: bool,
+    /// Whether it is wireless: its access point takes frames of one Ethernet address only.
+    pub wireless: bool,
     /// Frames that came in on it so far.
     pub received: u64,
 }
@@ -538,6 +541,13 @@ pub enum KernelEvent {
         number: i32,
         /// The link's Ethernet address.
         mac: Mac,
+    },
+    /// A link of ours was seen in the host's namespace, or went from there.
+    OwnLink {
+        /// Whose it is.
+        owner: LinkOwner,
+        /// Whether it is there.
+        there: bool,
     },
     /// An address appeared on a link.
     AddressAdded {

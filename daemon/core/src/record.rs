@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
+use crate::network::{DockerId, EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::time::{BootId, Instant, Now, WallTime};
 
@@ -135,8 +136,41 @@ pub enum Change {
     Remove(BindingId),
     /// Adds an event to the journal. The store numbers it.
     Note(Box<Event>),
-    /// Writes a pool, in place of what was there of it.
-    PutPool(Box<PoolRecord>),
-    /// Forgets a pool.
-    RemovePool(PoolId),
+    /// Writes something of Docker's, in place of what was there of it.
+    PutDocker(Box<DockerRecord>),
+    /// Forgets something of Docker's.
+    RemoveDocker(DockerKey),
+}
+
+/// Something of Docker's that survives a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DockerRecord {
+    /// A pool of addresses.
+    Pool(PoolRecord),
+    /// A network of our own driver.
+    Network(NetworkRecord),
+    /// An endpoint of such a network.
+    Endpoint(EndpointRecord),
+}
+
+/// What something of Docker's is known by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DockerKey {
+    /// A pool of addresses.
+    Pool(PoolId),
+    /// A network of our own driver.
+    Network(DockerId),
+    /// An endpoint of such a network.
+    Endpoint(DockerId),
+}
+
+impl DockerRecord {
+    /// Returns what it is known by.
+    pub fn key(&self) -> DockerKey {
+        match self {
+            Self::Pool(record) => DockerKey::Pool(record.id.clone()),
+            Self::Network(record) => DockerKey::Network(record.id.clone()),
+            Self::Endpoint(record) => DockerKey::Endpoint(record.id.clone()),
+        }
+    }
 }

@@ -6,10 +6,10 @@ use tracing::{debug, trace};
 /// Logs an input to the core.
 pub(super) fn input(input: &Input<'_>) {
     match input {
-        Input::Start { boot, records, pools, spooled, adoptees } => {
-            let (records, pools) = (records.len(), pools.len());
+        Input::Start { boot, records, docker, spooled, adoptees } => {
+            let (records, docker) = (records.len(), docker.len());
             let (spooled, adoptees) = (spooled.len(), adoptees.len());
-            debug!(%boot, records, pools, spooled, adoptees, "start");
+            debug!(%boot, records, docker, spooled, adoptees, "start");
         }
         Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),
         Input::HungUp(id) => debug!(request = id.0, "hung up"),
@@ -37,6 +37,9 @@ pub(super) fn effect(effect: &Effect) {
         }
         Effect::Survey { op, link, lan_parent } => debug!(op = op.0, ?link, ?lan_parent, "survey"),
         Effect::Seek { op, sought, number } => debug!(op = op.0, ?sought, ?number, "seek"),
+        Effect::Make { op, link } => debug!(op = op.0, ?link, "make"),
+        Effect::Unmake { op, owner } => debug!(op = op.0, %owner, "unmake"),
+        Effect::ListOwn { op } => debug!(op = op.0, "list own links"),
         Effect::Send { op, exchange, frame } => trace!(?op, exchange = exchange.0, length = frame.len(), "frame out"),
         Effect::Hear { exchange, arp } => debug!(exchange = exchange.0, ?arp, "hear"),
         Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),

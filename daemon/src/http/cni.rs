@@ -146,7 +146,8 @@ impl Form {
             | Answer::Pool { .. }
             | Answer::PoolReleased
             | Answer::Reserved(_)
-            | Answer::Released => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
+            | Answer::Released
+            | Answer::Network(_) => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
         }
     }
 

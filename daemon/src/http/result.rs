@@ -59,6 +59,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::NotWanted { .. }
         | Failure::Unfit { .. }
         | Failure::Pool(_)
+        | Failure::Network(_)
         | Failure::NotCollected(_)
         | Failure::Attached { .. } => Code::TryAgainLater,
         Failure::NotReady(_) => Code::NotAvailable,

@@ -161,9 +161,11 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         Call::Add(_) | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
             Err(Unreadable::NotADel)
         }
-        Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
-            Err(Unreadable::NotADel)
-        }
+        Call::RequestPool(_)
+        | Call::ReleasePool { .. }
+        | Call::Reserve { .. }
+        | Call::ReleaseAddress { .. }
+        | Call::Network(_) => Err(Unreadable::NotADel),
     }
 }
 

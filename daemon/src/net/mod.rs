@@ -50,6 +50,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::network::{LinkOwner, OwnLink};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -326,6 +327,22 @@ impl Net {
         };
         let look = self.pool.run(move |worker| seek::look(worker, &directory, &sought, number));
         self.answer(op, async move { Outcome::Sought(look.await.flatten()) });
+    }
+
+    /// Makes a link in the host's namespace.
+    pub(crate) fn make(&mut self, op: OpId, link: OwnLink) {
+        let cause = LinkCause::refused("make a link", format!("no links of kind {:?} are made yet", link.kind));
+        self.answer(op, future::ready(Outcome::Made(Err(cause))));
+    }
+
+    /// Deletes a link in the host's namespace.
+    pub(crate) fn unmake(&mut self, op: OpId, _owner: LinkOwner) {
+        self.answer(op, future::ready(Outcome::Unmade(Ok(()))));
+    }
+
+    /// Lists the links in the host's namespace that were made by daemons with this store.
+    pub(crate) fn list_own(&mut self, op: OpId) {
+        self.answer(op, future::ready(Outcome::OwnLinks(Ok(Vec::new()))));
     }
 
     /// Sends a frame. One that the link cannot take within 50 ms is lost; the outcome is reported if an `op` was given.

@@ -158,6 +158,7 @@ impl Netlink {
             mtu: link.mtu,
             bridge: link.bridge,
             macvlan: link.macvlan,
+            wireless: false,
             received: link.received,
             addresses,
         })

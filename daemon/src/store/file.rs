@@ -10,21 +10,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
-use leasehold_core::pool::PoolRecord;
 use leasehold_core::record::{BindingId, Change};
 use redb::backends::InMemoryBackend;
-use redb::{
-    Builder, Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
-    TableError,
-};
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
+use super::docker::{self, DockerTable};
 use super::journal::{self, Reading, Runs};
 use super::{StoreError, Stored};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
 /// PoolID to the pool's record as JSON.
-const POOLS: TableDefinition<&str, &[u8]> = TableDefinition::new("pools");
 /// (Unix seconds, binding id) to the bytes of a record that did not parse. Never read by the daemon.
 const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unreadable");
 /// Facts about the file itself.
@@ -51,10 +47,10 @@ pub(super) enum Encoded {
     Remove(u64),
     /// An event.
     Note(Box<Event>),
-    /// A pool.
-    PutPool(String, Vec<u8>),
-    /// A pool is removed.
-    RemovePool(String),
+    /// Something of Docker's.
+    PutDocker(DockerTable, String, Vec<u8>),
+    /// Something of Docker's is removed.
+    RemoveDocker(DockerTable, String),
 }
 
 impl Encoded {
@@ -64,8 +60,14 @@ impl Encoded {
             Change::Put(BindingId(id), record) => Self::Put(id, serde_json::to_vec(&record)?),
             Change::Remove(BindingId(id)) => Self::Remove(id),
             Change::Note(event) => Self::Note(event),
-            Change::PutPool(record) => Self::PutPool(record.id.to_string(), serde_json::to_vec(&record)?),
-            Change::RemovePool(id) => Self::RemovePool(id.to_string()),
+            Change::PutDocker(record) => {
+                let (table, key) = docker::place_of(&record.key());
+                Self::PutDocker(table, key, docker::encode(&record)?)
+            }
+            Change::RemoveDocker(key) => {
+                let (table, key) = docker::place_of(&key);
+                Self::RemoveDocker(table, key)
+            }
         })
     }
 
@@ -77,7 +79,7 @@ impl Encoded {
     fn event(&self) -> Option<&Event> {
         match self {
             Self::Note(event) => Some(event),
-            Self::Put(..) | Self::Remove(_) | Self::PutPool(..) | Self::RemovePool(_) => None,
+            Self::Put(..) | Self::Remove(_) | Self::PutDocker(..) | Self::RemoveDocker(..) => None,
         }
     }
 }
@@ -362,26 +364,8 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
             }
         }
     }
-    let stored = Stored { records, pools: read_pools(&txn)? };
+    let stored = Stored { records, docker: docker::read(&txn)? };
     Ok(Contents { stored, unreadable, last_event: journal::last(database)? })
-}
-
-/// Reads the pools; none where the file is of a daemon that knew of none. One that does not parse is left out: its network goes on
-/// without what was reserved in it.
-fn read_pools(txn: &ReadTransaction) -> Result<Vec<PoolRecord>, redb::Error> {
-    let table = match txn.open_table(POOLS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        table => table?,
-    };
-    let mut pools = Vec::new();
-    for row in table.iter()? {
-        let (id, bytes) = row?;
-        match serde_json::from_slice(bytes.value()) {
-            Ok(record) => pools.push(record),
-            Err(error) => tracing::warn!(pool = id.value(), %error, "pool does not parse: left out"),
-        }
-    }
-    Ok(pools)
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.
@@ -394,17 +378,9 @@ fn transact(database: &Database, changes: &[Encoded], runs: &mut Runs) -> Result
             match change {
                 Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
                 Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-                Encoded::Note(_) | Encoded::PutPool(..) | Encoded::RemovePool(_) => {}
-            }
-        }
-    }
-    if changes.iter().any(|change| matches!(change, Encoded::PutPool(..) | Encoded::RemovePool(_))) {
-        let mut pools = txn.open_table(POOLS)?;
-        for change in changes {
-            match change {
-                Encoded::PutPool(id, json) => pools.insert(id.as_str(), json.as_slice()).map(drop)?,
-                Encoded::RemovePool(id) => pools.remove(id.as_str()).map(drop)?,
-                Encoded::Put(..) | Encoded::Remove(_) | Encoded::Note(_) => {}
+                Encoded::PutDocker(table, key, json) => docker::put(&txn, *table, key, json)?,
+                Encoded::RemoveDocker(table, key) => docker::remove(&txn, *table, key)?,
+                Encoded::Note(_) => {}
             }
         }
     }

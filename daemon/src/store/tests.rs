@@ -8,7 +8,7 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::pool::{PoolId, PoolRecord};
-use leasehold_core::record::RecordState;
+use leasehold_core::record::{DockerKey, DockerRecord, RecordState};
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
 use redb::{Database, TableDefinition};
@@ -188,8 +188,8 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
-    let (file, Stored { records, pools }) = LeaseFile::open(dir.path()).unwrap();
-    assert_eq!((records, pools), (written, Vec::new()));
+    let (file, Stored { records, docker }) = LeaseFile::open(dir.path()).unwrap();
+    assert_eq!((records, docker), (written, Vec::new()));
     assert_eq!((file.last_event(), file.is_whole()), (112, true));
     assert!(damaged_files(dir.path()).is_empty());
 }
@@ -206,13 +206,13 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
         automatic: true,
         since: WallTime::from_epoch(Duration::from_secs(1)),
     };
-    let put = |definition: &str| Change::PutPool(Box::new(pool(definition)));
+    let put = |definition: &str| Change::PutDocker(Box::new(DockerRecord::Pool(pool(definition))));
     let (store, _, _ends) = open(dir.path());
     store.persist(OpId(1), vec![put("a"), put("b")]);
-    store.persist(OpId(2), vec![Change::RemovePool(pool("a").id)]);
+    store.persist(OpId(2), vec![Change::RemoveDocker(DockerKey::Pool(pool("a").id))]);
     store.close();
-    let (_, Stored { records, pools }) = LeaseFile::open(dir.path()).unwrap();
-    assert_eq!((records.len(), pools), (112, vec![pool("b")]));
+    let (_, Stored { records, docker }) = LeaseFile::open(dir.path()).unwrap();
+    assert_eq!((records.len(), docker), (112, vec![DockerRecord::Pool(pool("b"))]));
 }
 
 #[test]

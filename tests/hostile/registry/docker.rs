@@ -4,19 +4,22 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::effect::{Add, Call, PoolRequest};
+use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolRequest};
 use leasehold_core::identity::{Attachment, Lan};
-use leasehold_core::link::Place;
+use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sightings, Sought, Target};
+use leasehold_core::network::{DockerId, LinkOwner, MacvlanMode, Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::{PoolId, PoolRecord};
+use leasehold_core::record::DockerRecord;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
-use super::Life;
+use super::{Life, netns, view};
 
 impl Life<'_> {
     /// A call of a network's, or the end of an endpoint.
     pub(super) fn docker_call(&mut self) -> Call {
-        match self.script.u8() % 4 {
+        match self.script.u8() % 7 {
+            4..=6 => Call::Network(self.network_call()),
             0 => {
                 let (subnet, range) = (self.script.flag(), self.script.flag());
                 let id = self.pool_id();
@@ -40,13 +43,108 @@ impl Life<'_> {
     }
 
     /// A pool such as a store may hold.
-    pub(super) fn pool(&mut self) -> PoolRecord {
+    fn pool(&mut self) -> PoolRecord {
         PoolRecord {
             id: self.pool_id(),
             gateway: self.script.flag().then_some(Ipv4Addr::new(192, 0, 2, 1)),
             reserved: (0..self.script.u8() % 3).map(|_| self.address()).collect(),
             automatic: self.script.flag(),
             since: WallTime::from_epoch(Duration::from_secs(u64::from(self.script.u32()))),
+        }
+    }
+
+    pub(super) fn docker_record(&mut self) -> DockerRecord {
+        DockerRecord::Pool(self.pool())
+    }
+
+    /// What is sought, or some of it, wherever.
+    pub(super) fn sightings(&mut self, mut sought: Vec<Sought>) -> Sightings {
+        sought.retain(|_| self.script.flag());
+        let found = sought.into_iter().map(|sought| {
+            let netns = netns(self.script.u8());
+            let view =
+                view(&Target::Named(ByName { netns: netns.clone(), ifname: "eth0".to_owned(), host_too: false }));
+            Sighting { view: LinkView { mac: sought.mac, ..view }, sought, netns }
+        });
+        Sightings { found: found.collect(), seen: 1, whole: self.script.flag() }
+    }
+
+    /// Ends a change of a link that is made for Docker, or a look at those.
+    pub(super) fn own(&mut self, own: Own, well: bool) -> Outcome {
+        let result = if well { Ok(()) } else { Err(self.link_cause()) };
+        match own {
+            Own::Make => Outcome::Made(result),
+            Own::Unmake => Outcome::Unmade(result),
+            Own::List => Outcome::OwnLinks(result.map(|()| self.owners())),
+        }
+    }
+
+    fn owners(&mut self) -> Vec<LinkOwner> {
+        (0..self.script.u8() % 4).map(|_| self.owner()).collect()
+    }
+
+    /// The owner of a link that was made for Docker.
+    fn owner(&mut self) -> LinkOwner {
+        match self.script.u8() % 4 {
+            3 => LinkOwner::Vlan { on: "br0".to_owned(), vlan: u16::from(self.script.u8() % 2) + 1 },
+            number => LinkOwner::Endpoint(docker_id('e', number)),
+        }
+    }
+
+    /// News of such a link, or of one that Docker moved.
+    pub(super) fn news_for_docker(&mut self) -> KernelEvent {
+        match self.script.flag() {
+            true => KernelEvent::OwnLink { owner: self.owner(), there: self.script.flag() },
+            false => KernelEvent::Appeared { number: 1, mac: mac(self.script.u8() % 4) },
+        }
+    }
+
+    /// A call about a network or an endpoint.
+    fn network_call(&mut self) -> NetworkCall {
+        let network = docker_id('a', self.script.u8() % 2);
+        let endpoint = docker_id('e', self.script.u8() % 3);
+        match self.script.u8() % 8 {
+            0 | 1 => NetworkCall::Create(Box::new(self.network(network))),
+            2 => NetworkCall::Delete(network),
+            3 => {
+                if self.script.flag() {
+                    NetworkCall::Find(network)
+                } else {
+                    NetworkCall::FindByPool
+                }
+            }
+            4 | 5 => {
+                let number = self.script.u8() % 4;
+                let address = match self.script.flag() {
+                    true => EndpointAddress::Told(Ipv4Net::new_assert(self.address(), 24)),
+                    false => {
+                        let (attachment, add) = (self.endpoint(number), self.add());
+                        EndpointAddress::Leased(Box::new(of_docker(Add { attachment, pool: None, ..*add })))
+                    }
+                };
+                let request = EndpointRequest { id: endpoint, network, mac: mac(number), address };
+                NetworkCall::CreateEndpoint(Box::new(request))
+            }
+            6 => NetworkCall::DeleteEndpoint(endpoint),
+            _ => NetworkCall::Join { network, endpoint },
+        }
+    }
+
+    fn network(&mut self, id: DockerId) -> NetworkRecord {
+        let mode = match self.script.u8() % 3 {
+            0 => Mode::Macvlan(MacvlanMode::Bridge),
+            1 => Mode::Ipvlan,
+            _ => Mode::Bridge,
+        };
+        let vlan = u16::from(self.script.u8() % 3);
+        NetworkRecord {
+            id,
+            definition: String::new(),
+            wiring: Wiring { mode, on: "br0".to_owned(), vlan, mtu: None },
+            gateway: self.script.flag().then_some(Ipv4Addr::new(192, 0, 2, 1)),
+            pool: Ipv4Net::default(),
+            leases: self.script.flag(),
+            since: WallTime::from_epoch(Duration::ZERO),
         }
     }
 
@@ -91,4 +189,19 @@ fn lan() -> Lan {
 
 fn mac(number: u8) -> Mac {
     Mac([2, 0x42, 0, 0, 0, number])
+}
+
+fn docker_id(kind: char, number: u8) -> DockerId {
+    DockerId::try_from(format!("{kind}{number}")).expect("an id")
+}
+
+/// What is done with links that are made for Docker.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Own {
+    /// One is made.
+    Make,
+    /// One is deleted.
+    Unmake,
+    /// They are listed.
+    List,
 }

@@ -139,7 +139,11 @@ impl World {
                 self.end_by_del(index);
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
+            Answer::Pool { .. }
+            | Answer::PoolReleased
+            | Answer::Reserved(_)
+            | Answer::Released
+            | Answer::Network(_) => {}
         }
     }
 
@@ -255,7 +259,11 @@ impl World {
                 }
             }
             Answer::Leased { .. } | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
+            Answer::Pool { .. }
+            | Answer::PoolReleased
+            | Answer::Reserved(_)
+            | Answer::Released
+            | Answer::Network(_) => {}
         }
     }
 
@@ -281,7 +289,11 @@ impl World {
                 self.act_after(index, SECOND, patience, Act::Del);
             }
             Answer::Leased { .. } | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
+            Answer::Pool { .. }
+            | Answer::PoolReleased
+            | Answer::Reserved(_)
+            | Answer::Released
+            | Answer::Network(_) => {}
         }
     }
 
@@ -334,5 +346,6 @@ fn attachment_of(call: &Call) -> Option<&Attachment> {
         Call::Del { attachment } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List => None,
         Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
+        Call::Network(_) => None,
     }
 }

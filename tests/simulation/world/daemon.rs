@@ -59,8 +59,8 @@ impl World {
             let client = adoptee.add.client_id.resolve(Mac::default());
             self.watch.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
-        let pools = self.store.pools.values().cloned().collect();
-        self.feed(Input::Start { boot, records, pools, spooled, adoptees });
+        let docker = self.store.docker.values().cloned().collect();
+        self.feed(Input::Start { boot, records, docker, spooled, adoptees });
     }
 
     /// Excuses those whose record says that their lease has ended: an extension that a full disk kept out of it died with the
@@ -102,7 +102,11 @@ impl World {
                 return stale.for_each(|record| self.watch.unhush(record.link.mac()));
             }
             Call::Check { .. } | Call::Status { .. } | Call::List => return,
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
+            Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => {
                 return;
             }
         };
@@ -357,7 +361,7 @@ impl World {
             | KernelEvent::Ethernet { cookie, ifindex, .. }
             | KernelEvent::AddressAdded { cookie, ifindex, .. }
             | KernelEvent::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
-            KernelEvent::Appeared { .. } | KernelEvent::Missed => (HOST, None),
+            KernelEvent::Appeared { .. } | KernelEvent::OwnLink { .. } | KernelEvent::Missed => (HOST, None),
         };
         if let KernelEvent::NetnsDied { cookie } = &event {
             self.pinned.remove(&cookie.0);
@@ -442,8 +446,12 @@ fn kind_of(effect: &Effect) -> EffectKind {
     match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
-        Effect::Inspect { .. } | Effect::Survey { .. } | Effect::Seek { .. } => EffectKind::Inspect,
-        Effect::Apply { .. } | Effect::Prepare { .. } => EffectKind::Apply,
+        Effect::Inspect { .. } | Effect::Survey { .. } | Effect::Seek { .. } | Effect::ListOwn { .. } => {
+            EffectKind::Inspect
+        }
+        Effect::Apply { .. } | Effect::Prepare { .. } | Effect::Make { .. } | Effect::Unmake { .. } => {
+            EffectKind::Apply
+        }
         Effect::Send { .. } | Effect::Hear { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
@@ -461,8 +469,8 @@ fn brief(effect: &Effect) -> String {
                 }
                 Change::Remove(id) => format!("remove {}", id.0),
                 Change::Note(event) => format!("note {} {} ({})", event.kind, event.attachment, event.cause),
-                Change::PutPool(record) => format!("put {record:?}"),
-                Change::RemovePool(id) => format!("remove {id}"),
+                Change::PutDocker(record) => format!("put {record:?}"),
+                Change::RemoveDocker(key) => format!("remove {key:?}"),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }
@@ -484,6 +492,7 @@ fn brief_call(call: &Call) -> String {
         Call::ReleasePool { id } => format!("ReleasePool {id}"),
         Call::Reserve { pool, address } => format!("reserve {address:?} in {pool}"),
         Call::ReleaseAddress { pool, address } => format!("ReleaseAddress {address} of {pool}"),
+        Call::Network(call) => format!("{call:?}"),
     }
 }
 

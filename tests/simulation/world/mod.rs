@@ -32,6 +32,7 @@ use leasehold_core::event::Event as LeaseEvent;
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
+use leasehold_core::network::LinkOwner;
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -181,6 +182,8 @@ pub(crate) struct World {
     speaking: BTreeMap<(usize, ClientKey), Option<u32>>,
     /// The name servers that the host's programs read.
     published: BTreeMap<Attachment, Dns>,
+    /// The links in the host's namespace that were made for Docker.
+    own: BTreeSet<LinkOwner>,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
     /// The Ethernet addresses for which a port of the host's link could not be made.
@@ -270,6 +273,7 @@ impl World {
             timing: Timing::default(),
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
+            own: BTreeSet::new(),
             claimed: BTreeMap::new(),
             portless: BTreeSet::new(),
             declined: BTreeMap::new(),

@@ -80,6 +80,9 @@ impl World {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
+            Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. } => {
+                self.at(self.now + 20, Event::Carry(run, effect));
+            }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
             Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
         }
@@ -162,6 +165,18 @@ impl World {
                     Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
                 };
                 self.report(op, Outcome::Sought(result), None, delay);
+            }
+            Effect::Make { op, link } => {
+                self.own.insert(link.owner.clone());
+                self.report(op, Outcome::Made(Ok(())), None, 0);
+            }
+            Effect::Unmake { op, owner } => {
+                self.own.remove(&owner);
+                self.report(op, Outcome::Unmade(Ok(())), None, 0);
+            }
+            Effect::ListOwn { op } => {
+                let owners = self.own.iter().cloned().collect();
+                self.report(op, Outcome::OwnLinks(Ok(owners)), None, 0);
             }
             Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
             Effect::Hear { exchange, arp } => {

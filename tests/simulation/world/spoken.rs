@@ -71,9 +71,11 @@ impl World {
             Call::Del { attachment: deleted } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
-                false
-            }
+            Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => false,
         };
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
             self.timing.asked(&(actor.lan, actor.client_key()));

@@ -13,6 +13,7 @@ use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreC
 use crate::event::Event;
 use crate::identity::{Attachment, Lan};
 use crate::link::{Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
+use crate::network::{DockerId, LinkOwner, OwnLink};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -32,7 +33,15 @@ pub(crate) enum Waiter {
     Seek(Option<Mac>),
     /// A call about a pool.
     Pool(RequestId),
-    /// Nobody: the journal of events, or a record that goes.
+    /// A call about a network.
+    Network(RequestId),
+    /// An endpoint.
+    Endpoint(DockerId),
+    /// The list of the links that were made for Docker.
+    OwnLinks,
+    /// Nobody.
+    Nobody,
+    /// The journal of events, or a record that goes.
     Journal,
 }
 
@@ -180,9 +189,9 @@ impl Outbox {
         self.effects.push_back(Effect::Persist { op, changes: vec![change] });
     }
 
-    /// Writes what a call about a pool waits for.
-    pub(crate) fn write_for(&mut self, call: RequestId, changes: Vec<Change>) -> OpId {
-        let op = self.mint(Waiter::Pool(call));
+    /// Writes what something of Docker's waits for.
+    pub(crate) fn write_for(&mut self, waiter: Waiter, changes: Vec<Change>) -> OpId {
+        let op = self.mint(waiter);
         self.effects.push_back(Effect::Persist { op, changes });
         op
     }
@@ -312,6 +321,23 @@ impl Outbox {
     pub(crate) fn seek(&mut self, by: Option<Mac>, sought: Vec<Sought>, number: Option<i32>) {
         let op = self.mint(Waiter::Seek(by));
         self.effects.push_back(Effect::Seek { op, sought, number });
+    }
+
+    pub(crate) fn make(&mut self, waiter: Waiter, link: OwnLink) -> OpId {
+        let op = self.mint(waiter);
+        self.effects.push_back(Effect::Make { op, link: Box::new(link) });
+        op
+    }
+
+    pub(crate) fn unmake(&mut self, waiter: Waiter, owner: LinkOwner) -> OpId {
+        let op = self.mint(waiter);
+        self.effects.push_back(Effect::Unmake { op, owner });
+        op
+    }
+
+    pub(crate) fn list_own(&mut self) {
+        let op = self.mint(Waiter::OwnLinks);
+        self.effects.push_back(Effect::ListOwn { op });
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {

@@ -117,7 +117,11 @@ impl Registry {
             }
             Answer::Failed(failure) => self.adoption_failed(now, attachment, &failure),
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Released => {}
+            Answer::Pool { .. }
+            | Answer::PoolReleased
+            | Answer::Reserved(_)
+            | Answer::Released
+            | Answer::Network(_) => {}
         }
     }
 

@@ -21,9 +21,11 @@ impl Registry {
         let ran_with = match call {
             Call::Add(_) | Call::Del { .. } => self.forget_adoption(&attachment),
             Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => None,
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
-                None
-            }
+            Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => None,
         };
         if matches!(call, Call::Del { .. }) {
             return self.delete(now, attachment, id);
@@ -36,9 +38,11 @@ impl Registry {
             Call::Check { .. } | Call::Del { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
                 CHECK_LIMIT
             }
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {
-                CHECK_LIMIT
-            }
+            Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => CHECK_LIMIT,
         };
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
         let slot = self.slot(&attachment);
@@ -71,7 +75,11 @@ impl Registry {
             Call::Del { .. } => self.begin_delete(now, attachment, id),
             Call::Check { expected, .. } => self.begin_check(now, attachment, id, expected),
             Call::Collect { .. } | Call::Status { .. } | Call::List => {}
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {}
+            Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => {}
         }
         true
     }
@@ -111,7 +119,10 @@ impl Registry {
             | Outcome::Opened(_)
             | Outcome::Sent(_)
             | Outcome::Surveyed(_)
-            | Outcome::Sought(_) => return,
+            | Outcome::Sought(_)
+            | Outcome::Made(_)
+            | Outcome::Unmade(_)
+            | Outcome::OwnLinks(_) => return,
         };
         match look {
             Look::Prepare => self.prepared(now, &attachment, view),
@@ -126,7 +137,11 @@ impl Registry {
         if self.collections.remove(&id).is_some() || self.forget_status(id) || self.forget_pool_call(id) {
             return;
         }
-        let Some(attachment) = self.requests.remove(&id) else {
+        if self.forget_network_call(id).is_some() || self.forget_endpoint_call(now, id) {
+            return;
+        }
+        let own = self.errands.end(id).map(|errand| errand.attachment().clone());
+        let Some(attachment) = self.requests.remove(&id).or(own) else {
             self.unknown += 1;
             return;
         };
@@ -152,6 +167,9 @@ impl Registry {
         self.collection_timed_out(id);
         self.status_timed_out(id);
         self.pool_call_timed_out(now, id);
+        if self.network_call_timed_out(id) || self.endpoint_call_timed_out(now, id) {
+            return;
+        }
         let own = self.errands.get(id).map(Errand::attachment);
         let Some(attachment) = self.requests.get(&id).or(own).cloned() else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::{Binding, Leave};
+use crate::binding::Binding;
 use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::{Attachment, Lan};
+use crate::outbox::Waiter;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
-use crate::record::Change;
+use crate::record::{Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
 
 /// How long a call about a pool may wait for the store.
@@ -60,9 +61,9 @@ enum Undo {
 }
 
 impl Docker {
-    /// Takes over what the store holds.
-    pub(super) fn recover(&mut self, pools: Vec<PoolRecord>) {
-        pools.into_iter().for_each(|record| _ = self.pools.add(record));
+    /// Takes over a pool that the store holds.
+    pub(super) fn recover(&mut self, record: PoolRecord) {
+        self.pools.add(record);
     }
 
     /// Returns all pools, in order.
@@ -152,13 +153,13 @@ impl Registry {
         let record = known.map_or(new, |known| PoolRecord { gateway: known.gateway.or(gateway), ..known });
         let gateway = record.gateway;
         let forgotten = self.docker.pools.add(record.clone());
-        let mut changes = vec![Change::PutPool(Box::new(record))];
-        changes.extend(forgotten.map(Change::RemovePool));
+        let mut changes = vec![put(record)];
+        changes.extend(forgotten.map(remove));
         self.await_store(now, id, changes, Answer::Pool { id: pool, gateway }, undo);
     }
 
     fn await_store(&mut self, now: Now, id: RequestId, changes: Vec<Change>, answer: Answer, undo: Undo) {
-        self.out.write_for(id, changes);
+        self.out.write_for(Waiter::Pool(id), changes);
         self.docker.waiting.insert(id, Waiting { answer, undo });
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
     }
@@ -217,7 +218,7 @@ impl Registry {
 
     fn forget_pool(&mut self, pool: &PoolId) {
         if self.docker.pools.remove(pool) {
-            self.out.write_alone(Change::RemovePool(pool.clone()));
+            self.out.write_alone(remove(pool.clone()));
         }
     }
 
@@ -237,7 +238,7 @@ impl Registry {
         if self.docker.pools.get(pool).is_none() {
             let (reserved, since) = (BTreeSet::new(), now.wall);
             let record = PoolRecord { id: pool.clone(), gateway: None, reserved, automatic: false, since };
-            changes.extend(self.docker.pools.add(record).map(Change::RemovePool));
+            changes.extend(self.docker.pools.add(record).map(remove));
         }
         let Some(record) = self.docker.pools.get_mut(pool) else { return };
         if record.reserved.contains(&address) {
@@ -247,7 +248,7 @@ impl Registry {
             return self.out.reply(id, Answer::Failed(Failure::Pool(PoolFault::Full { subnet: pool.subnet })));
         }
         record.reserved.insert(address);
-        changes.push(Change::PutPool(Box::new(record.clone())));
+        changes.push(put(record.clone()));
         let undo = Undo::Reserved(pool.clone(), address);
         self.await_store(now, id, changes, Answer::Reserved(address), undo);
     }
@@ -259,7 +260,7 @@ impl Registry {
             return false;
         }
         let record = record.clone();
-        self.out.write_alone(Change::PutPool(Box::new(record)));
+        self.out.write_alone(put(record));
         true
     }
 
@@ -270,13 +271,8 @@ impl Registry {
             return;
         }
         let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
-        let found = self.endpoints(pool).find(told).map(|binding| (binding.id, binding.attachment.clone()));
-        if let Some((id, attachment)) = found {
-            self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
-            self.slots.vacate(&attachment, id);
-            self.await_interface_no_more(id);
-            self.next_call(now, &attachment);
-        }
+        let found = self.endpoints(pool).find(told).map(|binding| binding.id);
+        found.into_iter().for_each(|id| self.give_back(now, id));
     }
 
     /// Returns the endpoints of a pool that have a lease, or had one and look for another.
@@ -288,4 +284,12 @@ impl Registry {
         });
         holders.filter_map(|id| self.bindings.get(id))
     }
+}
+
+fn put(pool: PoolRecord) -> Change {
+    Change::PutDocker(Box::new(DockerRecord::Pool(pool)))
+}
+
+fn remove(pool: PoolId) -> Change {
+    Change::RemoveDocker(DockerKey::Pool(pool))
 }

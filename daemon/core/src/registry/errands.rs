@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::effect::RequestId;
 use crate::identity::Attachment;
+use crate::network::DockerId;
+use crate::wire::Mac;
 
 /// Their ids begin here: nobody else has made so many.
 const FIRST: u64 = 1 << 63;
@@ -15,6 +17,8 @@ pub(super) enum Errand {
     Collect(RequestId, Attachment),
     /// The ADD of a container that was running before.
     Adopt(Attachment),
+    /// The ADD of an endpoint, in a network, with an Ethernet address.
+    Endpoint(DockerId, DockerId, Mac, Attachment),
 }
 
 /// The errands under way, and those that wait for their time.
@@ -29,6 +33,7 @@ impl Errand {
     pub(super) fn attachment(&self) -> &Attachment {
         match self {
             Self::Collect(_, attachment) | Self::Adopt(attachment) => attachment,
+            Self::Endpoint(.., attachment) => attachment,
         }
     }
 }

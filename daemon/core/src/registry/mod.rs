@@ -8,7 +8,7 @@
 //!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
 //!   `departed` whose interface is on its way out, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
-//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `adopt` takes over what ran before.
+//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver; `adopt` takes over what ran before.
 //! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
@@ -20,10 +20,12 @@ mod collect;
 mod delete;
 mod departed;
 mod docker;
+mod endpoints;
 mod errands;
 mod index;
 mod kept;
 mod looking;
+mod networks;
 mod operation;
 mod orphans;
 mod pacing;
@@ -50,10 +52,12 @@ use self::adopt::Adoptions;
 use self::collect::Collection;
 use self::departed::Departed;
 use self::docker::Docker;
+use self::endpoints::Endpoints;
 use self::errands::{Errand, Errands};
 use self::index::Index;
 pub use self::kept::Kept;
 use self::looking::Looking;
+use self::networks::Wired;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
@@ -114,6 +118,8 @@ pub struct Registry {
     pacing: Pacing,
     departed: Departed,
     docker: Docker,
+    wired: Wired,
+    endpoints: Endpoints,
     looks: BTreeMap<RequestId, Looking>,
     turns: Turns,
     extensions: Turns,
@@ -153,6 +159,8 @@ impl Registry {
             pacing,
             departed: Departed::default(),
             docker: Docker::default(),
+            wired: Wired::default(),
+            endpoints: Endpoints::default(),
             looks: BTreeMap::new(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
@@ -174,8 +182,8 @@ impl Registry {
     /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
         match input {
-            Input::Start { boot, records, pools, spooled, adoptees } => {
-                self.start(now, boot, records, pools, spooled, adoptees);
+            Input::Start { boot, records, docker, spooled, adoptees } => {
+                self.start(now, boot, records, docker, spooled, adoptees);
             }
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => self.hung_up(now, id),
@@ -199,6 +207,7 @@ impl Registry {
                 Key::Carrier => self.look_for_carrier_on_host(),
                 Key::Orphans => {}
                 Key::Seek => self.seek_on_clock(now),
+                Key::Strays => self.end_strays(now),
             }
         }
         self.settle(now);
@@ -246,6 +255,7 @@ impl Registry {
             Call::ReleasePool { id: pool } => return self.release_pool(id, pool),
             Call::Reserve { pool, address } => return self.reserve(now, id, pool, *address),
             Call::ReleaseAddress { pool, address } => return self.release_address(now, id, pool, *address),
+            Call::Network(call) => return self.network_call(now, id, call),
             Call::Add(add) => add.attachment.clone(),
             Call::Del { attachment } | Call::Check { attachment, .. } => attachment.clone(),
         };
@@ -281,7 +291,15 @@ impl Registry {
             Some(Waiter::Status(id)) => self.status_seen(id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Pool(id)) => self.pool_done(now, id, outcome),
+            Some(Waiter::Network(id)) => self.network_done(now, id, outcome),
+            Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
+            Some(Waiter::OwnLinks) => self.own_links(now, outcome),
             Some(Waiter::Journal) => {}
+            Some(Waiter::Nobody) => {
+                if let Outcome::Unmade(Err(cause)) = outcome {
+                    tracing::warn!(%cause, "a link that was made for Docker stays: delete it by hand");
+                }
+            }
             None => {
                 self.unknown += 1;
                 sockets.into_iter().for_each(|exchange| self.out.close(exchange));
@@ -431,6 +449,7 @@ impl Registry {
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, &attachment);
+            self.endpoint_without_lease(now, &attachment);
         }
     }
 
@@ -533,6 +552,9 @@ impl Registry {
         match errand {
             Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
             Errand::Adopt(attachment) => self.adopted(now, attachment, answer),
+            Errand::Endpoint(id, network, mac, attachment) => {
+                self.endpoint_leased(now, (id, network, mac), attachment, answer);
+            }
         }
     }
 

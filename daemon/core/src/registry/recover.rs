@@ -15,8 +15,7 @@ use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::grant::Grant;
 use crate::interface::Work;
-use crate::pool::PoolRecord;
-use crate::record::{BindingId, Record, RecordState};
+use crate::record::{BindingId, DockerRecord, Record, RecordState};
 use crate::time::{BootId, Now};
 
 /// What a restart cut short at interfaces, and goes on a few at a time: ten thousand at once would be as many entries into
@@ -40,7 +39,7 @@ impl Registry {
         now: Now,
         boot: BootId,
         records: Vec<(BindingId, Record)>,
-        pools: Vec<PoolRecord>,
+        docker: Vec<DockerRecord>,
         spooled: Vec<(RequestId, Call)>,
         adoptees: Vec<Adoptee>,
     ) {
@@ -52,7 +51,7 @@ impl Registry {
         for (id, record) in past {
             self.remember(record.identity.key(), Last { record: id, address: record.lease.ip() });
         }
-        self.docker.recover(pools);
+        self.recover_docker(docker);
         let count = records.len();
         // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
         let mut latest_first = records;
@@ -66,6 +65,7 @@ impl Registry {
         let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
         awaited.into_iter().for_each(|id| self.await_interface(now, id));
         self.seek_all();
+        self.list_own_links();
         adoptees.into_iter().for_each(|adoptee| self.adopt(now, adoptee));
     }
 

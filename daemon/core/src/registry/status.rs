@@ -52,7 +52,10 @@ impl Registry {
             | Outcome::Applied { .. }
             | Outcome::Prepared { .. }
             | Outcome::Surveyed(_)
-            | Outcome::Sought(_) => None,
+            | Outcome::Sought(_)
+            | Outcome::Made(_)
+            | Outcome::Unmade(_)
+            | Outcome::OwnLinks(_) => None,
         };
         let Some(check) = self.status.get_mut(&id) else { return };
         check.faults.extend(fault);

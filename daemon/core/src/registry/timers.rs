@@ -23,6 +23,8 @@ pub(super) enum Key {
     Orphans,
     /// All namespaces are looked through for an interface that has not come.
     Seek,
+    /// The next link that was made for Docker has been in the host's namespace for too long.
+    Strays,
 }
 
 /// The deadlines of the registry.

@@ -97,6 +97,7 @@ impl Registry {
                 self.appeared(mac, None);
             }
             KernelEvent::Appeared { number, mac } => self.appeared(mac, Some(number)),
+            KernelEvent::OwnLink { owner, there } => self.own_link(now, owner, there),
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.with_address(cookie, ifindex, address) {
@@ -117,6 +118,7 @@ impl Registry {
                 self.audit_all();
                 self.look_for_carrier();
                 self.seek_all();
+                self.list_own_links();
             }
         }
     }
@@ -289,7 +291,10 @@ impl Registry {
             | Outcome::Applied { .. }
             | Outcome::Prepared { .. }
             | Outcome::Surveyed(_)
-            | Outcome::Sought(_) => {}
+            | Outcome::Sought(_)
+            | Outcome::Made(_)
+            | Outcome::Unmade(_)
+            | Outcome::OwnLinks(_) => {}
         }
         self.audit_next();
     }

@@ -167,9 +167,12 @@ impl Form {
             Answer::Reserved(address) => self.address(Some((*address).into())),
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Failed(failure) => Err(refused(words::of(failure))),
-            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {
-                Err(refused("the daemon answered another question: this is a bug"))
-            }
+            Answer::Deleted
+            | Answer::Checked
+            | Answer::Collected
+            | Answer::Ready
+            | Answer::Bindings { .. }
+            | Answer::Network(_) => Err(refused("the daemon answered another question: this is a bug")),
         }
     }
 

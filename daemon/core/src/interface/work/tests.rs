@@ -62,6 +62,7 @@ impl Host {
             addresses: self.addresses.clone(),
             bridge: false,
             macvlan: false,
+            wireless: false,
             received: 0,
         }
     }

@@ -38,7 +38,13 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
         let before: Vec<_> = rig.rows();
         let (records, sent) = (rig.stored.clone().into_iter().collect(), rig.sent.len());
         rig.reg = Registry::new(Config::default(), 8);
-        rig.input(Input::Start { boot: BootId("b".into()), records, pools: vec![], spooled: vec![], adoptees: vec![] });
+        rig.input(Input::Start {
+            boot: BootId("b".into()),
+            records,
+            docker: vec![],
+            spooled: vec![],
+            adoptees: vec![],
+        });
         assert_eq!(rig.rows(), before, "{seconds}");
         rig.run_until(rig.t1() - 0.1);
         assert_eq!(rig.sent.len(), sent, "{seconds}: a restart sends nothing");

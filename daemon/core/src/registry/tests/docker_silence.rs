@@ -156,7 +156,7 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
     rig.reg = Registry::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
     let records = rig.stored.clone().into_iter().collect();
-    rig.input(Input::Start { boot: BootId("next".into()), records, pools: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
     let add = rig.endpoint(1);
     rig.run_until(24.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);

@@ -4,8 +4,10 @@
 
 mod server;
 mod values;
+mod wired;
 
 pub(super) use self::values::*;
+use self::wired::Wired;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -26,7 +28,7 @@ use crate::link::{
     ByName, Hears, KernelEvent, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
 use crate::pool::{PoolId, PoolRecord};
-use crate::record::{Record, RecordState};
+use crate::record::{DockerKey, DockerRecord, Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -129,6 +131,8 @@ pub(super) struct Rig {
     pub(super) live: BTreeSet<u64>,
     pub(super) stored: BTreeMap<BindingId, Record>,
     pub(super) pools: BTreeMap<PoolId, PoolRecord>,
+    /// Docker's networks of our own driver, and the links that were made for them.
+    pub(super) wired: Wired,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
     pub(super) persists: Vec<Vec<Change>>,
     pub(super) events: Vec<Event>,
@@ -204,6 +208,7 @@ impl Rig {
             live: (1..10).collect(),
             stored: BTreeMap::new(),
             pools: BTreeMap::new(),
+            wired: Wired::default(),
             slow: VecDeque::new(),
             persists: vec![],
             events: vec![],
@@ -224,7 +229,7 @@ impl Rig {
         rig.input(Input::Start {
             boot: BootId("b".into()),
             records: vec![],
-            pools: vec![],
+            docker: vec![],
             spooled: vec![],
             adoptees: vec![],
         });
@@ -300,6 +305,7 @@ impl Rig {
             addresses: self.addresses.clone(),
             bridge: cookie == 99 && self.bridge,
             macvlan: false,
+            wireless: false,
             received: 0,
         }
     }
@@ -366,8 +372,12 @@ impl Rig {
                     self.stored.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
-                Change::PutPool(record) => _ = self.pools.insert(record.id.clone(), *record),
-                Change::RemovePool(id) => _ = self.pools.remove(&id),
+                Change::PutDocker(record) => match *record {
+                    DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
+                    record => self.wired.put(record),
+                },
+                Change::RemoveDocker(DockerKey::Pool(id)) => _ = self.pools.remove(&id),
+                Change::RemoveDocker(key) => self.wired.remove(&key),
             }
         }
     }
@@ -454,6 +464,18 @@ impl Rig {
                         true => self.held_seeks.push_back((op, outcome)),
                         false => self.reg.handle(self.now(), Input::Done { op, outcome }),
                     }
+                }
+                Effect::Make { op, link } => {
+                    let outcome = self.wired.make(*link);
+                    self.link_op(op, outcome);
+                }
+                Effect::Unmake { op, owner } => {
+                    let outcome = self.wired.unmake(&owner);
+                    self.link_op(op, outcome);
+                }
+                Effect::ListOwn { op } => {
+                    let outcome = self.wired.list();
+                    self.reg.handle(self.now(), Input::Done { op, outcome });
                 }
                 Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
                 Effect::Reply { id, answer } => {
@@ -557,8 +579,9 @@ impl Rig {
         self.reg = Registry::new(self.config.clone(), 9);
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         let records = self.stored.clone().into_iter().collect();
-        let pools = self.pools.values().cloned().collect();
-        self.input(Input::Start { boot: BootId("b".into()), records, pools, spooled: vec![], adoptees: vec![] });
+        let pools = self.pools.values().cloned().map(DockerRecord::Pool);
+        let docker = pools.chain(self.wired.stored()).collect();
+        self.input(Input::Start { boot: BootId("b".into()), records, docker, spooled: vec![], adoptees: vec![] });
     }
 
     /// Returns the record of the only binding.

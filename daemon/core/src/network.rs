@@ -1,0 +1,403 @@
+//! Docker's networks of our own driver: what their endpoints' links are made of, and what is kept of each.
+//!
+//! Values and bookkeeping, without DHCP. dockerd tells of a network once, when it is created, and never again: what is not
+//! kept is lost. A link that is made here is known by its alias, which names its owner, and by nothing else.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{Attachment, Lan};
+use crate::time::WallTime;
+use crate::wire::Mac;
+
+/// So many networks are known at most.
+pub const MOST_NETWORKS: usize = 256;
+
+/// So many endpoints are known at most.
+pub const MOST_ENDPOINTS: usize = 16_384;
+
+/// The longest name of a link, in bytes (`IFNAMSIZ` without its end).
+pub const LONGEST_NAME: usize = 15;
+
+/// How much of an id a person is shown, and a link's name bears.
+const SHORT: usize = 12;
+
+/// The name that Docker gives a network or an endpoint: letters and digits, 64 of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct DockerId(String);
+
+/// A text that is no id of Docker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an id of Docker's: up to 64 letters and digits")]
+pub struct BadDockerId;
+
+impl DockerId {
+    /// Returns the part of it that a person is shown.
+    pub fn short(&self) -> &str {
+        self.0.get(..SHORT).unwrap_or(&self.0)
+    }
+
+    /// Returns all of it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DockerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.short())
+    }
+}
+
+impl From<DockerId> for String {
+    fn from(id: DockerId) -> Self {
+        id.0
+    }
+}
+
+impl TryFrom<String> for DockerId {
+    type Error = BadDockerId;
+
+    fn try_from(text: String) -> Result<Self, BadDockerId> {
+        let is_one = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_one { Ok(Self(text)) } else { Err(BadDockerId) }
+    }
+}
+
+/// How the endpoints of a network are joined to its LAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Each is a macvlan of the parent.
+    Macvlan(MacvlanMode),
+    /// Each is an ipvlan of the parent, in L2 mode: all have its Ethernet address.
+    Ipvlan,
+    /// Each is one end of a veth, whose other end is a port of the bridge.
+    Bridge,
+}
+
+/// How macvlans of one parent hear each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MacvlanMode {
+    /// Directly.
+    #[default]
+    Bridge,
+    /// Not at all.
+    Private,
+    /// Through the switch, if that sends back what came from there.
+    Vepa,
+    /// There is one only, which has the parent to itself.
+    Passthru,
+}
+
+/// What the links of a network's endpoints are made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wiring {
+    /// How they are joined to the LAN.
+    pub mode: Mode,
+    /// The host's link: the parent or the bridge.
+    pub on: String,
+    /// The VLAN of the parent that they are in, on a link that is made for it; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub vlan: u16,
+    /// Their MTU, in bytes; `None`: the lease's, else the parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+}
+
+fn is_zero(vlan: &u16) -> bool {
+    *vlan == 0
+}
+
+impl Wiring {
+    /// Returns the LAN.
+    pub fn lan(&self) -> Lan {
+        Lan::Link { parent: self.on.clone(), vlan: self.vlan }
+    }
+
+    /// Returns the link of the VLAN, where there is one.
+    pub fn vlan(&self) -> Option<OwnLink> {
+        let owner = LinkOwner::Vlan { on: self.on.clone(), vlan: self.vlan };
+        let make = LinkKind::Vlan(self.vlan);
+        (self.vlan != 0).then(|| OwnLink { owner, kind: make, on: self.on.clone(), mac: None, mtu: None })
+    }
+
+    /// Returns the link of an endpoint, whose lease may name an MTU.
+    pub fn endpoint(&self, id: &DockerId, mac: Mac, mtu: Option<u32>) -> OwnLink {
+        let kind = match self.mode {
+            Mode::Macvlan(mode) => LinkKind::Macvlan(mode),
+            Mode::Ipvlan => LinkKind::Ipvlan,
+            Mode::Bridge => LinkKind::Port,
+        };
+        let on = self.vlan().map_or_else(|| self.on.clone(), |vlan| vlan.owner.ifname());
+        // An ipvlan has its parent's.
+        let mac = (kind != LinkKind::Ipvlan).then_some(mac);
+        OwnLink { owner: LinkOwner::Endpoint(id.clone()), kind, on, mac, mtu: self.mtu.or(mtu) }
+    }
+}
+
+/// Whose a link is that the daemon made: its alias says so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkOwner {
+    /// An endpoint's.
+    Endpoint(DockerId),
+    /// That of all networks in a VLAN of a parent.
+    Vlan {
+        /// The parent.
+        on: String,
+        /// The VLAN.
+        vlan: u16,
+    },
+}
+
+impl LinkOwner {
+    /// Returns the link's name in the host's namespace.
+    pub fn ifname(&self) -> String {
+        match self {
+            Self::Endpoint(id) => format!("lh{}", id.short()),
+            Self::Vlan { on, vlan } => format!("{on}.{vlan}"),
+        }
+    }
+}
+
+impl fmt::Display for LinkOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endpoint(id) => write!(f, "endpoint {}", id.as_str()),
+            Self::Vlan { on, vlan } => write!(f, "VLAN {vlan} of {on}"),
+        }
+    }
+}
+
+/// A link that the daemon makes in the host's namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnLink {
+    /// Whose it is, and by that its name.
+    pub owner: LinkOwner,
+    /// What it is.
+    pub kind: LinkKind,
+    /// The host's link that it is made on, or whose port its other end is.
+    pub on: String,
+    /// Its Ethernet address; `None`: that of the link that it is made on.
+    pub mac: Option<Mac>,
+    /// Its MTU, in bytes; `None`: that of the link that it is made on.
+    pub mtu: Option<u32>,
+}
+
+/// What a link is that the daemon makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A macvlan.
+    Macvlan(MacvlanMode),
+    /// An ipvlan in L2 mode.
+    Ipvlan,
+    /// One end of a veth, whose other end is a port of a bridge.
+    Port,
+    /// A VLAN (802.1Q).
+    Vlan(u16),
+}
+
+/// A network as the store holds it. JSON there, so that an operator can read a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkRecord {
+    /// Its name.
+    pub id: DockerId,
+    /// The door's spelling of all options.
+    pub definition: String,
+    /// What its endpoints' links are made of.
+    pub wiring: Wiring,
+    /// The router that whoever made the network named, which goes before the lease's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+    /// The subnet that Docker's IPAM driver gave it; 0.0.0.0/0 is all there is.
+    pub pool: Ipv4Net,
+    /// Whether that driver is ours.
+    pub leases: bool,
+    /// When it was created.
+    pub since: WallTime,
+}
+
+/// An endpoint as the store holds it. JSON there, so that an operator can read a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointRecord {
+    /// Its name.
+    pub id: DockerId,
+    /// Its network.
+    pub network: DockerId,
+    /// The Ethernet address of its link.
+    pub mac: Mac,
+    /// Its address, as Docker knows it.
+    pub address: Ipv4Net,
+    /// Where that came from.
+    pub source: Source,
+    /// When it was created.
+    pub since: WallTime,
+}
+
+/// Where the address of an endpoint came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Leased when the endpoint was created, because Docker had none; it goes back with the endpoint.
+    Leased(Attachment),
+    /// Told by Docker's IPAM driver. If that is ours there is a lease, which goes back when Docker says so.
+    Told,
+}
+
+/// Why a call about a network or an endpoint comes to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkFault {
+    /// The network is not known.
+    #[error(
+        "network {0} is not known to leasehold, whose store may have been lost: remove the network and create it again \
+         (docker network rm, docker network create)"
+    )]
+    Unknown(DockerId),
+    /// The endpoint is not known.
+    #[error("endpoint {0} is not known to leasehold: stop its container and start it again")]
+    UnknownEndpoint(DockerId),
+    /// The endpoint is on its way out.
+    #[error("endpoint {0} is being deleted: try again")]
+    Ends(DockerId),
+    /// No network of this driver fits the pool.
+    #[error("no network of driver leasehold has these IPAM options: pass --ipam-opt parent=LINK")]
+    NoneFits,
+    /// Several networks fit the pool.
+    #[error("{0} networks of driver leasehold have these IPAM options: pass --ipam-opt parent=LINK to each")]
+    ManyFit(usize),
+    /// The network is there, and is another.
+    #[error("network {0} exists with other options")]
+    Differs(DockerId),
+    /// No more can be kept.
+    #[error("there are {0} already, which is all that leasehold keeps")]
+    Full(usize),
+    /// The link that its endpoints are to be made on will not do.
+    #[error("-o {option}={value}: {why}")]
+    BadLink {
+        /// The option that names it.
+        option: &'static str,
+        /// Its name.
+        value: String,
+        /// Why not, and the way out.
+        why: String,
+    },
+}
+
+/// All networks that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Networks(BTreeMap<DockerId, NetworkRecord>);
+
+impl Networks {
+    /// Returns all of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &NetworkRecord> {
+        self.0.values()
+    }
+
+    /// Returns a network, or that it is not known.
+    pub(crate) fn get(&self, id: &DockerId) -> Result<&NetworkRecord, NetworkFault> {
+        self.0.get(id).ok_or_else(|| NetworkFault::Unknown(id.clone()))
+    }
+
+    /// Adds a network, unless there are too many.
+    pub(crate) fn add(&mut self, record: NetworkRecord) -> Result<(), NetworkFault> {
+        if self.0.len() >= MOST_NETWORKS && !self.0.contains_key(&record.id) {
+            return Err(NetworkFault::Full(MOST_NETWORKS));
+        }
+        self.0.insert(record.id.clone(), record);
+        Ok(())
+    }
+
+    /// Forgets a network, and returns it.
+    pub(crate) fn remove(&mut self, id: &DockerId) -> Option<NetworkRecord> {
+        self.0.remove(id)
+    }
+
+    /// Returns whether a network is in this VLAN.
+    pub(crate) fn has_vlan(&self, on: &str, vlan: u16) -> bool {
+        self.iter().any(|network| network.wiring.on == on && network.wiring.vlan == vlan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> DockerId {
+        DockerId::try_from(text.to_owned()).expect("an id")
+    }
+
+    fn wiring(mode: Mode, vlan: u16) -> Wiring {
+        Wiring { mode, on: "eth0".to_owned(), vlan, mtu: None }
+    }
+
+    #[test]
+    fn what_could_be_a_path_or_a_line_is_no_id() {
+        for bad in ["", "a/b", "a b", "a\n", "..", &"f".repeat(65)] {
+            assert_eq!(DockerId::try_from(bad.to_owned()), Err(BadDockerId), "{bad:?}");
+        }
+        assert_eq!(id(&"f".repeat(64)).short(), "f".repeat(12));
+        assert_eq!(id("ab").short(), "ab");
+    }
+
+    #[test]
+    fn the_name_of_an_endpoints_link_is_never_too_long() {
+        let owner = LinkOwner::Endpoint(id(&"f".repeat(64)));
+        assert_eq!(owner.ifname(), "lhffffffffffff");
+        assert!(owner.ifname().len() <= LONGEST_NAME);
+    }
+
+    #[test]
+    fn an_endpoint_is_made_on_its_networks_vlan() {
+        let mac = Mac([2, 0, 0, 0, 0, 1]);
+        let flat = wiring(Mode::Macvlan(MacvlanMode::Bridge), 0);
+        assert_eq!(flat.vlan(), None);
+        assert_eq!(flat.endpoint(&id("e1"), mac, None).on, "eth0");
+        let tagged = wiring(Mode::Macvlan(MacvlanMode::Bridge), 10);
+        assert_eq!(tagged.vlan().map(|link| (link.owner.ifname(), link.on)), Some(("eth0.10".into(), "eth0".into())));
+        assert_eq!(tagged.endpoint(&id("e1"), mac, None).on, "eth0.10");
+        assert_eq!(tagged.lan(), Lan::Link { parent: "eth0".to_owned(), vlan: 10 });
+    }
+
+    #[test]
+    fn a_networks_mtu_goes_before_its_leases() {
+        let mac = Mac([2, 0, 0, 0, 0, 1]);
+        let mut wiring = wiring(Mode::Bridge, 0);
+        assert_eq!(wiring.endpoint(&id("e1"), mac, Some(1400)).mtu, Some(1400));
+        wiring.mtu = Some(9000);
+        assert_eq!(wiring.endpoint(&id("e1"), mac, Some(1400)).mtu, Some(9000));
+    }
+
+    #[test]
+    fn an_ipvlan_has_the_ethernet_address_of_its_parent() {
+        let mac = Mac([2, 0, 0, 0, 0, 1]);
+        let link = wiring(Mode::Ipvlan, 0).endpoint(&id("e1"), mac, None);
+        assert_eq!((link.kind, link.mac), (LinkKind::Ipvlan, None));
+    }
+
+    #[test]
+    fn no_network_is_forgotten_for_another() {
+        let mut networks = Networks::default();
+        let record = |n: usize| NetworkRecord {
+            id: id(&format!("n{n}")),
+            definition: String::new(),
+            wiring: wiring(Mode::Bridge, 0),
+            gateway: None,
+            pool: Ipv4Net::default(),
+            leases: false,
+            since: WallTime::from_epoch(std::time::Duration::ZERO),
+        };
+        for n in 0..MOST_NETWORKS {
+            assert_eq!(networks.add(record(n)), Ok(()));
+        }
+        assert_eq!(networks.add(record(3)), Ok(()), "it was there");
+        assert_eq!(networks.add(record(1000)), Err(NetworkFault::Full(MOST_NETWORKS)));
+        assert!(networks.get(&id("n0")).is_ok());
+        assert_eq!(networks.get(&id("n1000")), Err(NetworkFault::Unknown(id("n1000"))));
+    }
+}

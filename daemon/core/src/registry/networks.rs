@@ -1,0 +1,249 @@
+//! Calls about Docker's networks whose driver is this one: what dockerd says once, when it creates them, and never again.
+//!
+//! A network is kept once its host link has been looked at, the link of its VLAN is there, and the store has it. Its end is
+//! answered at once, or when that link has gone with the last network in its VLAN. What its endpoints get is in `endpoints`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::effect::{Answer, Failure, NetworkAnswer, NetworkCall, OpId, Outcome, RequestId, Why};
+use crate::link::{LinkCause, LinkView, Target};
+use crate::network::{DockerId, LinkOwner, Mode, NetworkFault, NetworkRecord, Networks, Wiring};
+use crate::outbox::Waiter;
+use crate::record::{Change, DockerKey, DockerRecord};
+use crate::time::Now;
+
+/// How long a call about a network may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The networks, and the calls about them that are not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Wired {
+    pub(super) networks: Networks,
+    calls: BTreeMap<RequestId, NetworkChange>,
+}
+
+/// A network that comes or goes.
+#[derive(Debug)]
+struct NetworkChange {
+    record: Box<NetworkRecord>,
+    step: Step,
+}
+
+/// How far that is.
+#[derive(Debug)]
+enum Step {
+    /// Its host link is being looked at.
+    Looking(OpId),
+    /// The link of its VLAN is being made.
+    Making(OpId),
+    /// It is being written; it is known already.
+    Writing(OpId),
+    /// It is forgotten, and the link of its VLAN is being deleted.
+    Unmaking(OpId),
+}
+
+impl Wired {
+    /// Returns how many calls are not answered yet.
+    pub(super) fn under_way(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns whether a network, known or about to be, is in this VLAN.
+    fn has_vlan(&self, on: &str, vlan: u16) -> bool {
+        let comes = |call: &NetworkChange| match call.step {
+            Step::Making(_) => call.record.wiring.on == on && call.record.wiring.vlan == vlan,
+            Step::Looking(_) | Step::Writing(_) | Step::Unmaking(_) => false,
+        };
+        self.networks.has_vlan(on, vlan) || self.calls.values().any(comes)
+    }
+
+    /// Returns the only network whose addresses come from a pool of ours that is all there is.
+    fn by_pool(&self) -> Result<&NetworkRecord, NetworkFault> {
+        let mut fit = self.networks.iter().filter(|network| network.leases && network.pool.prefix_len() == 0);
+        match (fit.next(), fit.count()) {
+            (None, _) => Err(NetworkFault::NoneFits),
+            (Some(network), 0) => Ok(network),
+            (Some(_), others) => Err(NetworkFault::ManyFit(others + 1)),
+        }
+    }
+}
+
+impl Registry {
+    /// A call about a network or an endpoint.
+    pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: &NetworkCall) {
+        match call {
+            NetworkCall::Create(record) => self.create_network(now, id, record.clone()),
+            NetworkCall::Delete(network) => self.delete_network(now, id, network),
+            NetworkCall::Find(network) => self.found_network(id, self.wired.networks.get(network).cloned()),
+            NetworkCall::FindByPool => self.found_network(id, self.wired.by_pool().cloned()),
+            NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, request.clone()),
+            NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, endpoint),
+            NetworkCall::Join { network, endpoint } => self.join(now, id, network, endpoint),
+        }
+    }
+
+    pub(super) fn answer_network(&mut self, id: RequestId, answer: Result<NetworkAnswer, NetworkFault>) {
+        let answer = answer.map_or_else(|fault| Answer::Failed(Failure::Network(fault)), Answer::Network);
+        self.out.reply(id, answer);
+    }
+
+    fn found_network(&mut self, id: RequestId, found: Result<NetworkRecord, NetworkFault>) {
+        self.answer_network(id, found.map(|record| NetworkAnswer::Found(Box::new(record))));
+    }
+
+    fn create_network(&mut self, now: Now, id: RequestId, record: Box<NetworkRecord>) {
+        if let Ok(known) = self.wired.networks.get(&record.id) {
+            let same = *known == NetworkRecord { since: known.since, ..(*record).clone() };
+            let answer = if same { Ok(NetworkAnswer::Done) } else { Err(NetworkFault::Differs(record.id.clone())) };
+            return self.answer_network(id, answer);
+        }
+        let op = self.out.inspect(Waiter::Network(id), Target::Host { ifname: record.wiring.on.clone() });
+        self.wired.calls.insert(id, NetworkChange { record, step: Step::Looking(op) });
+        self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
+    }
+
+    /// Forgets a network. dockerd deletes none that has endpoints.
+    fn delete_network(&mut self, now: Now, id: RequestId, network: &DockerId) {
+        let Some(record) = self.forget_network(network) else {
+            return self.answer_network(id, Ok(NetworkAnswer::Done));
+        };
+        match self.unmake_vlan(&record.wiring, Waiter::Network(id)) {
+            Some(op) => {
+                self.wired.calls.insert(id, NetworkChange { record: Box::new(record), step: Step::Unmaking(op) });
+                self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
+            }
+            None => self.answer_network(id, Ok(NetworkAnswer::Done)),
+        }
+    }
+
+    fn forget_network(&mut self, network: &DockerId) -> Option<NetworkRecord> {
+        let record = self.wired.networks.remove(network)?;
+        self.out.write_alone(Change::RemoveDocker(DockerKey::Network(network.clone())));
+        Some(record)
+    }
+
+    /// Deletes the link of a VLAN if no network is in it any more.
+    fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
+        let vlan = wiring.vlan().filter(|_| !self.wired.has_vlan(&wiring.on, wiring.vlan))?;
+        Some(self.out.unmake(waiter, vlan.owner))
+    }
+
+    /// Goes on with a network whose effect is over.
+    pub(super) fn network_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+        let Some(NetworkChange { record, step }) = self.wired.calls.remove(&id) else { return };
+        match (outcome, step) {
+            (Outcome::Inspected(seen), Step::Looking(_)) => match check(&record.wiring, seen) {
+                Ok(()) => match record.wiring.vlan() {
+                    Some(vlan) => {
+                        let op = self.out.make(Waiter::Network(id), vlan);
+                        self.wired.calls.insert(id, NetworkChange { record, step: Step::Making(op) });
+                    }
+                    None => self.keep_network(now, id, record),
+                },
+                Err(fault) => self.end_network_call(id, Err(Failure::Network(fault))),
+            },
+            (Outcome::Made(Ok(())), Step::Making(_)) => self.keep_network(now, id, record),
+            (Outcome::Made(Err(cause)), Step::Making(_)) => {
+                let target = record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
+                self.end_network_call(id, Err(Failure::Link { target, cause }));
+            }
+            (Outcome::Persisted(Ok(())), Step::Writing(_)) => self.end_network_call(id, Ok(())),
+            (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
+                self.take_back(&record);
+                self.end_network_call(id, Err(Failure::Store(cause)));
+            }
+            (Outcome::Unmade(result), Step::Unmaking(_)) => {
+                if let Err(cause) = result {
+                    tracing::warn!(network = %record.id, %cause, "the link of its VLAN stays: delete it by hand");
+                }
+                self.end_network_call(id, Ok(()));
+            }
+            (_, step) => _ = self.wired.calls.insert(id, NetworkChange { record, step }),
+        }
+    }
+
+    /// Makes a network known, and answers when that is durable.
+    fn keep_network(&mut self, _now: Now, id: RequestId, record: Box<NetworkRecord>) {
+        if let Err(fault) = self.wired.networks.add((*record).clone()) {
+            self.unmake_vlan(&record.wiring, Waiter::Nobody);
+            return self.end_network_call(id, Err(Failure::Network(fault)));
+        }
+        let change = Change::PutDocker(Box::new(DockerRecord::Network((*record).clone())));
+        let op = self.out.write_for(Waiter::Network(id), vec![change]);
+        self.wired.calls.insert(id, NetworkChange { record, step: Step::Writing(op) });
+    }
+
+    fn take_back(&mut self, record: &NetworkRecord) {
+        self.forget_network(&record.id);
+        self.unmake_vlan(&record.wiring, Waiter::Nobody);
+    }
+
+    fn end_network_call(&mut self, id: RequestId, result: Result<(), Failure>) {
+        self.timers.set(Key::Call(id), None);
+        self.out.reply(id, result.map_or_else(Answer::Failed, |()| Answer::Network(NetworkAnswer::Done)));
+    }
+
+    /// A call about a network waits no longer; false where it is none.
+    pub(super) fn network_call_timed_out(&mut self, id: RequestId) -> bool {
+        let Some(waiting_for) = self.forget_network_call(id) else { return false };
+        self.out.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
+        true
+    }
+
+    /// Drops a call about a network whose caller went away, and what came of it. Returns what it waited for, if it is one.
+    pub(super) fn forget_network_call(&mut self, id: RequestId) -> Option<&'static str> {
+        let NetworkChange { record, step } = self.wired.calls.remove(&id)?;
+        self.timers.set(Key::Call(id), None);
+        match step {
+            Step::Looking(op) => {
+                self.out.forget(op);
+                Some("a look at the host's link")
+            }
+            // The link may come yet. What deletes it comes after that.
+            Step::Making(op) => {
+                self.out.forget(op);
+                self.unmake_vlan(&record.wiring, Waiter::Nobody);
+                Some("the link of its VLAN")
+            }
+            Step::Writing(op) => {
+                self.out.forget(op);
+                self.take_back(&record);
+                Some("the store to write it down")
+            }
+            Step::Unmaking(op) => {
+                self.out.forget(op);
+                Some("the end of the link of its VLAN")
+            }
+        }
+    }
+
+    /// A VLAN's link is there: without a network it goes.
+    pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
+        if !self.wired.has_vlan(on, vlan) {
+            self.out.unmake(Waiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
+        }
+    }
+}
+
+/// Returns whether endpoints can be made on a host's link, which was looked at.
+fn check(wiring: &Wiring, seen: Result<LinkView, LinkCause>) -> Result<(), NetworkFault> {
+    let option = if wiring.mode == Mode::Bridge { "bridge" } else { "parent" };
+    let bad = |why: String| Err(NetworkFault::BadLink { option, value: wiring.on.clone(), why });
+    let view = match seen {
+        Ok(view) => view,
+        Err(LinkCause::NoLink(_)) => return bad("the host has no such link".to_owned()),
+        Err(cause) => return bad(cause.to_string()),
+    };
+    match wiring.mode {
+        _ if !view.up => bad(format!("the link is down: set it up (ip link set {} up)", wiring.on)),
+        Mode::Bridge if !view.bridge => bad("not a bridge: make one that is on the LAN, or leave -o mode out".to_owned()),
+        Mode::Macvlan(_) if view.wireless => bad(
+            "its access point takes frames of one Ethernet address only, and each macvlan has its own: use -o mode=ipvlan"
+                .to_owned(),
+        ),
+        Mode::Bridge | Mode::Macvlan(_) | Mode::Ipvlan => Ok(()),
+    }
+}
