@@ -165,7 +165,7 @@ impl Registry {
     }
 
     /// CreateEndpoint: one that is there is answered again.
-    pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: Box<EndpointRequest>) {
+    pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) {
         if let Err(fault) = self.wired.networks.get(&request.network) {
             return self.answer_network(id, Err(fault));
         }
@@ -187,7 +187,7 @@ impl Registry {
                 self.forget_endpoint(now, &oldest);
             }
             self.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Writing));
-            self.begin_endpoint(now, *request);
+            self.begin_endpoint(now, request);
         }
         if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);

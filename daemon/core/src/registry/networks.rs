@@ -79,7 +79,7 @@ impl Registry {
             NetworkCall::Delete(network) => self.delete_network(now, id, network),
             NetworkCall::Find(network) => self.found_network(id, self.wired.networks.get(network).cloned()),
             NetworkCall::FindByPool => self.found_network(id, self.wired.by_pool().cloned()),
-            NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, request.clone()),
+            NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, (**request).clone()),
             NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, endpoint),
             NetworkCall::Join { network, endpoint } => self.join(now, id, network, endpoint),
         }

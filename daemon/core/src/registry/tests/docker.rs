@@ -290,10 +290,10 @@ fn a_pool_is_forgotten_when_it_is_given_back_and_nobody_has_a_lease_in_it() {
     rig.server = Server::Up;
     rig.endpoint(1);
     rig.release_pool();
-    assert_eq!(rig.pools.len(), 1);
+    assert_eq!(rig.wired.pools.len(), 1);
     rig.release(FIRST);
     rig.release_pool();
-    assert!(rig.pools.is_empty());
+    assert!(rig.wired.pools.is_empty());
     rig.release_pool();
 }
 
@@ -306,13 +306,13 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
     rig.input(Input::HungUp(RequestId(asked)));
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(rig.pools.is_empty() && !rig.answers.contains_key(&asked));
+    assert!(rig.wired.pools.is_empty() && !rig.answers.contains_key(&asked));
     rig.disk = Disk::Slow;
     let reserved = rig.reserve(Some(NEXT));
     rig.input(Input::HungUp(RequestId(reserved)));
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(rig.pools.values().all(|pool| pool.reserved.is_empty()), "{:?}", rig.pools);
+    assert!(rig.wired.pools.values().all(|pool| pool.reserved.is_empty()), "{:?}", rig.wired.pools);
 }
 
 #[test]
@@ -323,9 +323,9 @@ fn an_address_is_reserved_without_a_word_to_the_server_until_it_is_released() {
     let again = rig.reserve(Some(NEXT));
     assert_eq!((&rig.answers[&first], &rig.answers[&again]), (&Answer::Reserved(NEXT), &Answer::Reserved(NEXT)));
     rig.restart();
-    assert!(rig.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
+    assert!(rig.wired.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
     rig.release(NEXT);
-    assert!(rig.pools[&pool()].reserved.is_empty());
+    assert!(rig.wired.pools[&pool()].reserved.is_empty());
     rig.release(NEXT);
     assert!(rig.sent.is_empty());
 }
@@ -338,7 +338,7 @@ fn a_reservation_that_the_store_does_not_take_is_an_error() {
     assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
     rig.disk = Disk::Good;
     rig.reserve(Some(ROUTER));
-    assert_eq!(rig.pools[&pool()].reserved, [ROUTER].into());
+    assert_eq!(rig.wired.pools[&pool()].reserved, [ROUTER].into());
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_pool_that_the_store_lost_still_serves() {
     rig.pool(Some("192.0.2.0/24"), None);
     rig.run_until(1010.0);
     rig.server = Server::Up;
-    rig.pools.clear();
+    rig.wired.pools.clear();
     rig.restart();
     let add = rig.endpoint(1);
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);

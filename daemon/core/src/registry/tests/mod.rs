@@ -23,6 +23,7 @@ mod loss;
 mod memory;
 mod moves;
 mod mtu;
+mod networks;
 mod on_host;
 mod races;
 mod reach;

@@ -27,8 +27,7 @@ pub(super) use crate::link::Cookie;
 use crate::link::{
     ByName, Hears, KernelEvent, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
-use crate::pool::{PoolId, PoolRecord};
-use crate::record::{DockerKey, DockerRecord, Record, RecordState};
+use crate::record::{Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -130,8 +129,7 @@ pub(super) struct Rig {
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
     pub(super) stored: BTreeMap<BindingId, Record>,
-    pub(super) pools: BTreeMap<PoolId, PoolRecord>,
-    /// Docker's networks of our own driver, and the links that were made for them.
+    /// What is kept of Docker's, and the links that were made for it.
     pub(super) wired: Wired,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
     pub(super) persists: Vec<Vec<Change>>,
@@ -207,7 +205,6 @@ impl Rig {
             looks: VecDeque::new(),
             live: (1..10).collect(),
             stored: BTreeMap::new(),
-            pools: BTreeMap::new(),
             wired: Wired::default(),
             slow: VecDeque::new(),
             persists: vec![],
@@ -305,7 +302,7 @@ impl Rig {
             addresses: self.addresses.clone(),
             bridge: cookie == 99 && self.bridge,
             macvlan: false,
-            wireless: false,
+            wireless: self.wired.wireless,
             received: 0,
         }
     }
@@ -372,11 +369,7 @@ impl Rig {
                     self.stored.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
-                Change::PutDocker(record) => match *record {
-                    DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
-                    record => self.wired.put(record),
-                },
-                Change::RemoveDocker(DockerKey::Pool(id)) => _ = self.pools.remove(&id),
+                Change::PutDocker(record) => self.wired.put(*record),
                 Change::RemoveDocker(key) => self.wired.remove(&key),
             }
         }
@@ -465,18 +458,7 @@ impl Rig {
                         false => self.reg.handle(self.now(), Input::Done { op, outcome }),
                     }
                 }
-                Effect::Make { op, link } => {
-                    let outcome = self.wired.make(*link);
-                    self.link_op(op, outcome);
-                }
-                Effect::Unmake { op, owner } => {
-                    let outcome = self.wired.unmake(&owner);
-                    self.link_op(op, outcome);
-                }
-                Effect::ListOwn { op } => {
-                    let outcome = self.wired.list();
-                    self.reg.handle(self.now(), Input::Done { op, outcome });
-                }
+                effect @ (Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. }) => self.wire(effect),
                 Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
@@ -579,8 +561,7 @@ impl Rig {
         self.reg = Registry::new(self.config.clone(), 9);
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         let records = self.stored.clone().into_iter().collect();
-        let pools = self.pools.values().cloned().map(DockerRecord::Pool);
-        let docker = pools.chain(self.wired.stored()).collect();
+        let docker = self.wired.stored().collect();
         self.input(Input::Start { boot: BootId("b".into()), records, docker, spooled: vec![], adoptees: vec![] });
     }
 

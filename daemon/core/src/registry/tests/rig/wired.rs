@@ -1,17 +1,22 @@
-//! What the store holds of Docker's networks whose driver is this one, and the links that were made for them.
+//! What the store holds of Docker's, and the links in the host's namespace that were made for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink};
+use crate::pool::{PoolId, PoolRecord};
+use crate::record::{DockerKey, DockerRecord};
 
 /// Both.
 #[derive(Default)]
 pub(in super::super) struct Wired {
+    pub(in super::super) pools: BTreeMap<PoolId, PoolRecord>,
     pub(in super::super) networks: BTreeMap<DockerId, NetworkRecord>,
     pub(in super::super) endpoints: BTreeMap<DockerId, EndpointRecord>,
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
+    /// Whether host links are wireless.
+    pub(in super::super) wireless: bool,
     /// Why links can neither be made nor deleted.
     pub(in super::super) refuses: Option<LinkCause>,
     /// Whether the ends of such changes are held back.
@@ -22,7 +27,7 @@ pub(in super::super) struct Wired {
 impl Wired {
     pub(super) fn put(&mut self, record: DockerRecord) {
         match record {
-            DockerRecord::Pool(_) => unreachable!("pools are kept beside"),
+            DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
             DockerRecord::Network(record) => _ = self.networks.insert(record.id.clone(), record),
             DockerRecord::Endpoint(record) => _ = self.endpoints.insert(record.id.clone(), record),
         }
@@ -30,42 +35,38 @@ impl Wired {
 
     pub(super) fn remove(&mut self, key: &DockerKey) {
         match key {
-            DockerKey::Pool(_) => unreachable!("pools are kept beside"),
+            DockerKey::Pool(id) => _ = self.pools.remove(id),
             DockerKey::Network(id) => _ = self.networks.remove(id),
             DockerKey::Endpoint(id) => _ = self.endpoints.remove(id),
         }
     }
 
     pub(super) fn stored(&self) -> impl Iterator<Item = DockerRecord> {
+        let pools = self.pools.values().cloned().map(DockerRecord::Pool);
         let networks = self.networks.values().cloned().map(DockerRecord::Network);
-        networks.chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint))
-    }
-
-    pub(super) fn make(&mut self, link: OwnLink) -> Outcome {
-        if let Some(cause) = self.refuses.clone() {
-            return Outcome::Made(Err(cause));
-        }
-        self.links.insert(link.owner.clone(), link);
-        Outcome::Made(Ok(()))
-    }
-
-    pub(super) fn unmake(&mut self, owner: &LinkOwner) -> Outcome {
-        if let Some(cause) = self.refuses.clone() {
-            return Outcome::Unmade(Err(cause));
-        }
-        self.links.remove(owner);
-        Outcome::Unmade(Ok(()))
-    }
-
-    pub(super) fn list(&self) -> Outcome {
-        Outcome::OwnLinks(Ok(self.links.keys().cloned().collect()))
+        pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint))
     }
 }
 
 impl Rig {
-    pub(super) fn link_op(&mut self, op: OpId, outcome: Outcome) {
-        match self.wired.hold {
-            true => self.wired.held.push_back((op, outcome)),
+    /// Makes a link, deletes it, or lists all.
+    pub(super) fn wire(&mut self, effect: Effect) {
+        let wired = &mut self.wired;
+        let result = wired.refuses.clone().map_or(Ok(()), Err);
+        let (op, outcome) = match effect {
+            Effect::Make { op, link } => {
+                let made = result.map(|()| drop(wired.links.insert(link.owner.clone(), *link)));
+                (op, Outcome::Made(made))
+            }
+            Effect::Unmake { op, owner } => {
+                let unmade = result.map(|()| drop(wired.links.remove(&owner)));
+                (op, Outcome::Unmade(unmade))
+            }
+            Effect::ListOwn { op } => (op, Outcome::OwnLinks(Ok(wired.links.keys().cloned().collect()))),
+            other => panic!("{other:?}"),
+        };
+        match wired.hold {
+            true => wired.held.push_back((op, outcome)),
             false => self.reg.handle(self.now(), Input::Done { op, outcome }),
         }
     }

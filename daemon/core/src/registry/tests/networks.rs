@@ -1,0 +1,413 @@
+//! Docker's networks whose driver is this one, and their endpoints: what is kept, which links are made, and that none is left.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::{ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, StoreCause};
+use crate::identity::ClientId;
+use crate::link::{KernelEvent, Place};
+use crate::network::{
+    DockerId, LinkKind, LinkOwner, MacvlanMode, Mode, NetworkFault, NetworkRecord, OwnLink, Source, Wiring,
+};
+use crate::time::WallTime;
+use crate::wire::Mac;
+
+const OWN: Mac = Mac([2, 0x42, 0, 0, 0, 7]);
+const LEASED: &str = "192.0.2.50/24";
+/// For how long a link may be in the host's namespace, in seconds.
+const STRAY: f64 = 60.0;
+
+pub(super) fn id(text: &str) -> DockerId {
+    DockerId::try_from(text.to_owned()).unwrap()
+}
+
+pub(super) fn network(name: &str) -> NetworkRecord {
+    NetworkRecord {
+        id: id(name),
+        definition: "parent=br0".into(),
+        wiring: Wiring { mode: Mode::Macvlan(MacvlanMode::Bridge), on: "br0".into(), vlan: 0, mtu: None },
+        gateway: None,
+        pool: "0.0.0.0/0".parse().unwrap(),
+        leases: false,
+        since: WallTime::from_epoch(Duration::ZERO),
+    }
+}
+
+fn in_vlan(name: &str) -> NetworkRecord {
+    let network = network(name);
+    NetworkRecord { wiring: Wiring { vlan: 10, ..network.wiring }, ..network }
+}
+
+fn vlan() -> LinkOwner {
+    LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
+}
+
+fn endpoint() -> LinkOwner {
+    LinkOwner::Endpoint(id("e1"))
+}
+
+impl Rig {
+    pub(super) fn network_call(&mut self, call: NetworkCall) -> u64 {
+        self.request(Call::Network(call))
+    }
+
+    fn create(&mut self, record: NetworkRecord) -> u64 {
+        self.network_call(NetworkCall::Create(Box::new(record)))
+    }
+
+    /// Asks for an endpoint with a lease.
+    fn create_endpoint(&mut self, name: &str, mac: Mac) -> u64 {
+        let mut add = self.call("", 1, "docker");
+        add.attachment = Attachment::Docker { pool: "network n1".into(), endpoint: mac.to_string() };
+        add.place = Place::Parent { ifname: "br0".into(), mac };
+        add.client_id = ClientIdRule::Bytes(ClientId::ethernet(mac));
+        let address = EndpointAddress::Leased(add);
+        let request = EndpointRequest { id: id(name), network: id("n1"), mac, address };
+        self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
+    }
+
+    fn delete_endpoint(&mut self, name: &str) -> u64 {
+        self.network_call(NetworkCall::DeleteEndpoint(id(name)))
+    }
+
+    fn join(&mut self, name: &str) -> Answer {
+        let call = NetworkCall::Join { network: id("n1"), endpoint: id(name) };
+        let join = self.network_call(call);
+        self.answers[&join].clone()
+    }
+
+    fn is_done(&self, id: u64) -> bool {
+        self.answers.get(&id) == Some(&Answer::Network(NetworkAnswer::Done))
+    }
+
+    fn fault(&self, id: u64) -> &NetworkFault {
+        match self.failure(id) {
+            Failure::Network(fault) => fault,
+            failure => panic!("{failure:?}"),
+        }
+    }
+
+    fn link_of(&self, owner: &LinkOwner) -> Option<&OwnLink> {
+        self.wired.links.get(owner)
+    }
+}
+
+/// A network.
+fn with_network() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    let create = rig.create(network("n1"));
+    assert!(rig.is_done(create), "{:?}", rig.answers);
+    rig
+}
+
+/// A network with an endpoint.
+fn with_endpoint() -> Rig {
+    let mut rig = with_network();
+    let create = rig.create_endpoint("e1", OWN);
+    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
+    assert_eq!((record.mac, record.address.to_string()), (OWN, LEASED.to_owned()));
+    rig
+}
+
+#[test]
+fn a_network_is_kept_and_found_again_by_the_next_daemon() {
+    let mut rig = with_network();
+    assert_eq!(rig.wired.networks[&id("n1")], network("n1"));
+    for restarts in [false, true] {
+        if restarts {
+            rig.restart();
+        }
+        let find = rig.network_call(NetworkCall::Find(id("n1")));
+        let found = Answer::Network(NetworkAnswer::Found(Box::new(network("n1"))));
+        assert_eq!(rig.answers[&find], found);
+        let again = rig.create(network("n1"));
+        assert!(rig.is_done(again), "the same again");
+        let other = rig.create(NetworkRecord { definition: "parent=br0,mtu=1400".into(), ..network("n1") });
+        assert_eq!(*rig.fault(other), NetworkFault::Differs(id("n1")));
+    }
+    for _ in 0..2 {
+        let delete = rig.network_call(NetworkCall::Delete(id("n1")));
+        assert!(rig.is_done(delete) && rig.wired.networks.is_empty());
+    }
+    let find = rig.network_call(NetworkCall::Find(id("n1")));
+    assert_eq!(*rig.fault(find), NetworkFault::Unknown(id("n1")));
+}
+
+#[test]
+fn a_network_whose_host_link_will_not_do_is_not_made_and_the_option_is_named() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    let wanting = |mode| NetworkRecord { wiring: Wiring { mode, ..network("n1").wiring }, ..network("n1") };
+    let bridge = rig.create(wanting(Mode::Bridge));
+    assert!(matches!(rig.fault(bridge), NetworkFault::BadLink { option: "bridge", .. }), "{:?}", rig.answers);
+    rig.wired.wireless = true;
+    let macvlan = rig.create(wanting(Mode::Macvlan(MacvlanMode::Bridge)));
+    assert!(matches!(rig.fault(macvlan), NetworkFault::BadLink { option: "parent", .. }), "{:?}", rig.answers);
+    let ipvlan = rig.create(wanting(Mode::Ipvlan));
+    assert!(rig.is_done(ipvlan), "all have its Ethernet address");
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.blind = Some(LinkCause::NoLink("br0".into()));
+    let missing = rig.create(wanting(Mode::Ipvlan));
+    assert!(rig.failure(missing).to_string().starts_with("-o parent=br0: "), "{:?}", rig.answers);
+    assert!(rig.wired.networks.is_empty());
+}
+
+#[test]
+fn the_link_of_a_vlan_comes_with_its_first_network_and_goes_with_its_last() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    for name in ["n1", "n2"] {
+        let create = rig.create(in_vlan(name));
+        assert!(rig.is_done(create));
+        assert_eq!(rig.link_of(&vlan()).map(|link| (link.kind, link.on.as_str())), Some((LinkKind::Vlan(10), "br0")));
+    }
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    assert!(rig.link_of(&vlan()).is_some());
+    rig.wired.hold = true;
+    let delete = rig.network_call(NetworkCall::Delete(id("n2")));
+    assert!(!rig.is_done(delete), "its link is still to go");
+    rig.end_link_ops();
+    assert!(rig.is_done(delete) && rig.link_of(&vlan()).is_none());
+}
+
+#[test]
+fn what_a_network_that_is_not_kept_has_made_goes_again() {
+    for hangs_up in [false, true] {
+        let mut rig = Rig::new(8);
+        rig.bridge = false;
+        rig.disk = if hangs_up { Disk::Slow } else { Disk::Full };
+        let create = rig.create(in_vlan("n1"));
+        match hangs_up {
+            true => rig.input(Input::HungUp(RequestId(create))),
+            false => assert_eq!(*rig.failure(create), Failure::Store(StoreCause::Full)),
+        }
+        rig.disk = Disk::Good;
+        rig.flush();
+        assert!(rig.link_of(&vlan()).is_none() && rig.wired.networks.is_empty(), "{hangs_up}");
+        let find = rig.network_call(NetworkCall::Find(id("n1")));
+        assert_eq!(*rig.fault(find), NetworkFault::Unknown(id("n1")));
+    }
+}
+
+#[test]
+fn a_pool_that_is_all_there_is_belongs_to_the_only_network_that_has_one() {
+    let mut rig = with_network();
+    let find = rig.network_call(NetworkCall::FindByPool);
+    assert_eq!(*rig.fault(find), NetworkFault::NoneFits, "its addresses come from no pool of ours");
+    let record = NetworkRecord { leases: true, ..network("n2") };
+    rig.create(record.clone());
+    let find = rig.network_call(NetworkCall::FindByPool);
+    assert_eq!(rig.answers[&find], Answer::Network(NetworkAnswer::Found(Box::new(record.clone()))));
+    rig.create(NetworkRecord { id: id("n3"), ..record });
+    let find = rig.network_call(NetworkCall::FindByPool);
+    assert_eq!(*rig.fault(find), NetworkFault::ManyFit(2));
+}
+
+#[test]
+fn an_endpoint_has_its_lease_before_its_link_and_both_are_durable() {
+    let mut rig = with_network();
+    rig.disk = Disk::Slow;
+    let create = rig.create_endpoint("e1", OWN);
+    assert!(rig.link_of(&endpoint()).is_none(), "the lease is not written");
+    rig.flush();
+    assert!(rig.link_of(&endpoint()).is_none() && !rig.answers.contains_key(&create), "nor is the endpoint");
+    rig.flush();
+    let link = rig.link_of(&endpoint()).expect("its link");
+    assert_eq!((link.kind, link.on.as_str(), link.mac), (LinkKind::Macvlan(MacvlanMode::Bridge), "br0", Some(OWN)));
+    assert!(matches!(rig.answers[&create], Answer::Network(NetworkAnswer::Endpoint(_))));
+    let again = rig.create_endpoint("e1", OWN);
+    assert_eq!(rig.answers[&again], rig.answers[&create], "dockerd asks again");
+    assert_eq!((rig.sends(1), rig.wired.links.len()), (1, 1));
+}
+
+#[test]
+fn an_endpoint_of_an_unknown_network_is_refused_with_the_way_out() {
+    let mut rig = Rig::new(8);
+    let create = rig.create_endpoint("e1", OWN);
+    assert_eq!(*rig.fault(create), NetworkFault::Unknown(id("n1")));
+    assert!(rig.failure(create).to_string().contains("create it again"));
+    let delete = rig.delete_endpoint("e1");
+    assert!(rig.is_done(delete) && rig.sent.is_empty());
+}
+
+#[test]
+fn an_endpoint_without_an_offer_leaves_nothing_behind() {
+    let mut rig = with_network();
+    rig.server = Server::Silent;
+    let create = rig.create_endpoint("e1", OWN);
+    rig.run_until(rig.at.as_secs_f64() + 120.0);
+    assert!(matches!(rig.failure(create), Failure::NoOffer { .. }), "{:?}", rig.answers);
+    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty() && rig.rows().is_empty());
+}
+
+#[test]
+fn an_endpoint_whose_link_cannot_be_made_gives_its_lease_back() {
+    let mut rig = with_network();
+    rig.wired.refuses = Some(LinkCause::MacTaken(OWN));
+    let create = rig.create_endpoint("e1", OWN);
+    assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::MacTaken(_), .. }), "{:?}", rig.answers);
+    rig.run_until(10.0);
+    assert_eq!((rig.sends(7), rig.wired.endpoints.len(), rig.stored.len()), (1, 0, 0));
+}
+
+#[test]
+fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
+    for step in ["lease", "store", "link"] {
+        let mut rig = with_network();
+        match step {
+            "lease" => rig.server = Server::Silent,
+            "store" => rig.disk = Disk::Slow,
+            _ => rig.wired.hold = true,
+        }
+        let create = rig.create_endpoint("e1", OWN);
+        if step == "store" {
+            rig.flush();
+        }
+        rig.input(Input::HungUp(RequestId(create)));
+        (rig.disk, rig.wired.hold) = (Disk::Good, false);
+        rig.flush();
+        rig.end_link_ops();
+        rig.run_until(10.0);
+        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty(), "{step}: {:?}", rig.wired.endpoints);
+        assert!(rig.stored.is_empty() && rig.rows().is_empty(), "{step}");
+        assert_eq!(rig.sends(7), usize::from(step != "lease"), "{step}");
+        assert!(!rig.answers.contains_key(&create), "{step}");
+    }
+}
+
+#[test]
+fn join_says_what_the_lease_gives_with_its_default_router() {
+    let mut rig = with_network();
+    rig.profile = crate::dhcpv4::profile::Profile { suppress_default_route: true, ..Default::default() };
+    rig.options = vec![3, 4, 192, 0, 2, 254];
+    rig.create_endpoint("e1", OWN);
+    let Answer::Network(NetworkAnswer::Joined { ifname, grant: Some(grant), gateway: None }) = rig.join("e1") else {
+        panic!("{:?}", rig.join("e1"))
+    };
+    assert_eq!((ifname.as_str(), grant.gateway), ("lhe1", Some(Ipv4Addr::new(192, 0, 2, 254).into())));
+    let Answer::Failed(Failure::Network(fault)) = rig.join("e2") else { panic!() };
+    assert_eq!(fault, NetworkFault::UnknownEndpoint(id("e2")));
+}
+
+#[test]
+fn an_endpoint_that_docker_has_an_address_for_gets_a_link_and_the_lease_with_that_address() {
+    let mut rig = with_network();
+    for (name, address, leased) in [("e1", LEASED, true), ("e2", "192.0.2.99/24", false)] {
+        let last = OWN.0[5];
+        if leased {
+            rig.endpoint(last);
+        }
+        let address = EndpointAddress::Told(address.parse().unwrap());
+        let request = EndpointRequest { id: id(name), network: id("n1"), mac: OWN, address };
+        let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+        let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!() };
+        assert_eq!(record.source, Source::Told);
+        let Answer::Network(NetworkAnswer::Joined { grant, .. }) = rig.join(name) else { panic!() };
+        assert_eq!(grant.is_some(), leased, "{name}");
+    }
+    assert_eq!(rig.sends(1), 1, "an address of another IPAM driver needs no DHCP");
+    rig.delete_endpoint("e1");
+    rig.run_until(10.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "Docker gives that back itself");
+}
+
+#[test]
+fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
+    let mut rig = with_endpoint();
+    rig.wired.hold = true;
+    let delete = rig.delete_endpoint("e1");
+    assert!(!rig.answers.contains_key(&delete));
+    let create = rig.create_endpoint("e1", OWN);
+    assert_eq!(*rig.fault(create), NetworkFault::Ends(id("e1")));
+    rig.end_link_ops();
+    assert!(rig.is_done(delete) && rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+    let again = rig.delete_endpoint("e1");
+    rig.run_until(10.0);
+    assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.stored.is_empty());
+}
+
+#[test]
+fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_a_minute_with_its_lease() {
+    for restarts in [false, true] {
+        let mut rig = with_endpoint();
+        let mut from = rig.at.as_secs_f64();
+        if restarts {
+            rig.run_until(from + 50.0);
+            from = rig.at.as_secs_f64();
+            rig.restart();
+        }
+        rig.run_until(from + STRAY - 0.1);
+        assert!(rig.link_of(&endpoint()).is_some(), "{restarts}");
+        rig.run_until(from + STRAY + 0.1);
+        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty(), "{restarts}");
+        rig.run_until(from + STRAY + 10.0);
+        assert_eq!((rig.sends(7), rig.stored.len()), (1, 0), "{restarts}");
+    }
+}
+
+#[test]
+fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
+    let mut rig = with_endpoint();
+    rig.inside.insert(OWN, 1);
+    let link = rig.link_of(&endpoint()).cloned().unwrap();
+    rig.link_leaves(&endpoint());
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.run_until(200.0);
+    assert_eq!(rig.wired.endpoints.len(), 1);
+    rig.inside.remove(&OWN);
+    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    let back = rig.at.as_secs_f64();
+    rig.link_returns(link);
+    rig.run_until(back + STRAY - 0.1);
+    assert!(rig.link_of(&endpoint()).is_some());
+    rig.run_until(back + STRAY + 0.1);
+    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+}
+
+#[test]
+fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() {
+    let mut rig = with_endpoint();
+    let stranger = OwnLink { owner: LinkOwner::Endpoint(id("e9")), ..rig.link_of(&endpoint()).cloned().unwrap() };
+    rig.link_returns(stranger.clone());
+    assert!(rig.link_of(&stranger.owner).is_none(), "as it is heard of");
+    rig.wired.links.insert(stranger.owner.clone(), stranger.clone());
+    rig.restart();
+    assert!(rig.link_of(&stranger.owner).is_none() && rig.link_of(&endpoint()).is_some(), "at the start");
+    rig.wired.refuses = Some(LinkCause::TimedOut);
+    let delete = rig.delete_endpoint("e1");
+    assert!(matches!(rig.failure(delete), Failure::Link { .. }) && rig.wired.endpoints.len() == 1);
+    rig.wired.refuses = None;
+    rig.run_until(rig.at.as_secs_f64() + STRAY + 0.1);
+    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+}
+
+#[test]
+fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_lease() {
+    let mut rig = with_endpoint();
+    rig.inside.insert(OWN, 1);
+    rig.link_leaves(&endpoint());
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.inside.remove(&OWN);
+    rig.live.remove(&1);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.run_until(rig.at.as_secs_f64() + 120.0);
+    assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (0, 0, 1));
+}
+
+#[test]
+fn an_identity_that_returns_has_its_address_again_by_another_network_too() {
+    let mut rig = with_network();
+    rig.profile.grace = Some(60);
+    rig.create_endpoint("e1", OWN);
+    rig.delete_endpoint("e1");
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    rig.run_until(rig.at.as_secs_f64() + 30.0);
+    assert_eq!(rig.sends(7), 0);
+    rig.create(network("n1"));
+    let create = rig.create_endpoint("e2", OWN);
+    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
+    assert_eq!((record.address.to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "by INIT-REBOOT");
+}
