@@ -82,30 +82,31 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 19] = [
+const LAYERS: [(&str, &str); 20] = [
     (
         "registry",
-        "registry binding interface outbox backoff conflict grant dhcpv4 wire effect silence event record pool identity link time",
+        "registry binding interface outbox backoff conflict grant dhcpv4 wire effect silence event record network pool identity link time",
     ),
     (
         "binding",
         "binding interface outbox backoff plan conflict grant dhcpv4 wire effect silence event record pool identity link time",
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
-    ("outbox", "outbox dhcpv4 wire effect event record identity link time"),
+    ("outbox", "outbox dhcpv4 wire effect event record network identity link time"),
     ("plan", "grant dhcpv4 link"),
     ("grant", "dhcpv4 time"),
-    ("failure", "dhcpv4 wire silence identity link pool"),
-    ("effect", "failure grant dhcpv4 wire silence record pool identity link time"),
+    ("failure", "dhcpv4 wire silence identity link network pool"),
+    ("effect", "failure grant dhcpv4 wire silence record network pool identity link time"),
     ("event", "identity time"),
     ("silence", "identity"),
-    ("record", "grant dhcpv4 event pool identity link time"),
+    ("record", "grant dhcpv4 event network pool identity link time"),
     ("dhcpv4", "dhcpv4 backoff wire identity time"),
     ("conflict", "conflict wire identity time"),
-    ("link", "wire identity"),
+    ("link", "wire network identity"),
     ("identity", "wire"),
     ("wire", "wire"),
     ("pool", "identity time"),
+    ("network", "wire identity time"),
     ("time", ""),
     ("backoff", ""),
 ];
