@@ -463,7 +463,7 @@ impl Driver {
                 Effect::ListOwn { op } => self.net.list_own(op),
                 Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
                 Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
-                Effect::Close { exchange } => self.net.close(exchange),
+                Effect::Close { op, exchange } => self.net.close(op, exchange),
                 Effect::Reply { id, answer } => self.reply(id, answer),
                 Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
             }

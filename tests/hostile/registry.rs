@@ -60,6 +60,7 @@ enum Doing {
     Prepare(Target, ExchangeId),
     Send,
     Survey,
+    Close,
     Seek(Vec<Sought>),
     Own(Own),
 }
@@ -192,7 +193,8 @@ impl<'a> Life<'a> {
                 Effect::Hear { exchange, .. } => {
                     assert_eq!(self.sockets.get(&exchange), Some(&Socket::Open), "to hear over {exchange:?}");
                 }
-                Effect::Close { exchange } => {
+                Effect::Close { op, exchange } => {
+                    self.doing.extend(op.map(|op| (op, Doing::Close)));
                     let before = self.sockets.insert(exchange, Socket::Closed);
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
                 }
@@ -252,6 +254,7 @@ impl<'a> Life<'a> {
             (Doing::Seek(_), false) => Outcome::Sought(Err(self.link_cause())),
             (Doing::Survey, _) => Outcome::Surveyed(self.survey()),
             (Doing::Own(own), well) => self.own(own, well),
+            (Doing::Close, _) => Outcome::Closed,
         };
         self.input(Input::Done { op, outcome });
     }

@@ -84,6 +84,30 @@ fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
 }
 
 #[test]
+fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
+    let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
+    for release in RELEASES {
+        let docker = play(&lab, release)?;
+        let network = docker.network_create(&NetworkPlan { subnet: None, gateway: Some(Lan::SERVER), ..macvlan() })?;
+        assert_eq!(network.pool, Lan::SUBNET);
+        // The kernel sets no second macvlan of its Ethernet address up.
+        let web = docker.run(&network, "web", RunPlan::default())?;
+        let lease = server.lease_of(&mac_text(web.container.mac))?.expect("a lease");
+        assert_eq!(web.address, Lan::on_lan(lease.address));
+        let again = docker.run(&network, "db", RunPlan { mac: Some(mac(77)), ..RunPlan::default() })?;
+        docker.stop(again)?;
+        docker.stop(web)?;
+        server.wait_until_free()?;
+        lab.daemon().wait_until_empty()?;
+        docker.network_rm(network)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;

@@ -259,7 +259,7 @@ impl Plan {
         // To a server that knows clients by chaddr the next container of a name is another client.
         self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows == Knows::ClientId;
         if self.docker {
-            (self.promiscuous, self.beside, self.damages) = (true, false, 0);
+            (self.promiscuous, self.damages) = (true, 0);
             // One whose interface is nowhere loses its identity to whoever asks for it.
             self.sharers = 1;
         }

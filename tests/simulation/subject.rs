@@ -255,12 +255,12 @@ impl Subject {
                 self.held.insert(exchange, (address, vec![Effect::Send { op, exchange, frame }]));
                 None
             }
-            (Mutation::ReleaseUnderHolder, Effect::Close { exchange }) => match self.held.get_mut(&exchange) {
+            (Mutation::ReleaseUnderHolder, Effect::Close { op, exchange }) => match self.held.get_mut(&exchange) {
                 Some((_, effects)) => {
-                    effects.push(Effect::Close { exchange });
+                    effects.push(Effect::Close { op, exchange });
                     None
                 }
-                None => Some(Effect::Close { exchange }),
+                None => Some(Effect::Close { op, exchange }),
             },
             (Mutation::ClaimantsForgiven, Effect::Send { op, exchange, frame }) => {
                 let question = arp_of(&frame).filter(|arp| arp.request && is_nobodys(arp.target));

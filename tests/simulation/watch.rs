@@ -45,6 +45,8 @@ pub(crate) enum Rule {
     Unbounded,
     /// 6: the daemon keeps a namespace alive.
     PinnedNamespace,
+    /// A macvlan of the daemon's has the Ethernet address of an interface that is to come.
+    InTheWay,
     /// 7: a packet after a restart, before T1 and without cause.
     Chatty,
     /// 9: a call is not answered by its time-out.
@@ -138,6 +140,7 @@ enum Under {
     Inspect,
     Apply(Target),
     Send(ExchangeId),
+    Close,
 }
 
 impl Under {
@@ -315,12 +318,14 @@ impl Watch {
                 let open = self.exchanges.get(exchange).is_some_and(|open| *open);
                 (!open).then(|| breach(Rule::SendUnopened, format!("Hear on {exchange:?}, which is not open")))
             }
-            Effect::Close { exchange } => {
+            Effect::Close { op, exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
                 // A Close recalls an Open that is under way, and of what was to be sent nobody may hear any more.
                 self.under_way.retain(|_, under| !matches!(under, Under::Send(id) if id == exchange));
                 self.under_way.values_mut().for_each(|under| under.recall(*exchange));
-                (!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed")))
+                let found = op.and_then(|op| self.begin(op, Under::Close));
+                found
+                    .or((!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed"))))
             }
             Effect::Reply { id, answer } => self.reply(*id, answer, store),
             Effect::Publish { .. } => None,

@@ -20,7 +20,8 @@ use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::{Dns, Grant};
-use crate::identity::{Attachment, ClientId, Identity, Lan};
+pub use crate::identity::ClientIdRule;
+use crate::identity::{Attachment, Identity, Lan};
 use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
 use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink};
 use crate::pool::{PoolId, PoolRecord};
@@ -137,6 +138,8 @@ pub enum Outcome {
     Unmade(Result<(), LinkCause>),
     /// Of [`Effect::ListOwn`]: the owners of the links that are there.
     OwnLinks(Result<Vec<LinkOwner>, LinkCause>),
+    /// Of [`Effect::Close`]: the exchange is closed, and no link is left that was made for it.
+    Closed,
 }
 
 /// What is to be done outside.
@@ -246,8 +249,10 @@ pub enum Effect {
         /// What it hears from here on.
         arp: Hears,
     },
-    /// Closes an exchange, opened or still opening.
+    /// Closes an exchange, opened or still opening, once what was to be sent over it is out.
     Close {
+        /// Answered by [`Outcome::Closed`], if anybody waits for that.
+        op: Option<OpId>,
         /// The exchange.
         exchange: ExchangeId,
     },
@@ -440,25 +445,6 @@ impl Add {
         match self.place {
             Place::InNetns(_) => !self.profile.on_parent,
             Place::Parent { .. } => true,
-        }
-    }
-}
-
-/// How an attachment's client identifier is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientIdRule {
-    /// These bytes.
-    Bytes(ClientId),
-    /// 1 and the hardware address (RFC 2132 §9.14).
-    Mac,
-}
-
-impl ClientIdRule {
-    /// Returns the client identifier of a client with this hardware address.
-    pub fn resolve(&self, chaddr: Mac) -> ClientId {
-        match self {
-            Self::Bytes(id) => id.clone(),
-            Self::Mac => ClientId::ethernet(chaddr),
         }
     }
 }

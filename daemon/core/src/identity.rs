@@ -203,6 +203,25 @@ impl Identity {
     }
 }
 
+/// How an attachment's client identifier is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientIdRule {
+    /// These bytes.
+    Bytes(ClientId),
+    /// 1 and the hardware address (RFC 2132 §9.14).
+    Mac,
+}
+
+impl ClientIdRule {
+    /// Returns the client identifier of a client with this hardware address.
+    pub fn resolve(&self, chaddr: Mac) -> ClientId {
+        match self {
+            Self::Bytes(id) => id.clone(),
+            Self::Mac => ClientId::ethernet(chaddr),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

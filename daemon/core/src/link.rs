@@ -88,6 +88,12 @@ impl Link {
         if found.has_ports_for(mac) { link.by_port() } else { link }
     }
 
+    /// Returns whether there can be macvlans beside it that reach more than it does: on a link of the host that is no bridge. What
+    /// is tagged there none of them hears.
+    pub fn has_beside(&self, found: &LinkView) -> bool {
+        matches!(self, Self::Parent { vlan: 0, port: false, .. }) && !found.bridge
+    }
+
     /// Returns the Ethernet address that frames of this link bear.
     pub fn mac(&self) -> Mac {
         match self {

@@ -42,7 +42,7 @@ pub(super) fn effect(effect: &Effect) {
         Effect::ListOwn { op } => debug!(op = op.0, "list own links"),
         Effect::Send { op, exchange, frame } => trace!(?op, exchange = exchange.0, length = frame.len(), "frame out"),
         Effect::Hear { exchange, arp } => debug!(exchange = exchange.0, ?arp, "hear"),
-        Effect::Close { exchange } => debug!(exchange = exchange.0, "close"),
+        Effect::Close { op, exchange } => debug!(?op, exchange = exchange.0, "close"),
         Effect::Reply { id, answer: Answer::Failed(failure) } => debug!(request = id.0, %failure, "failed"),
         Effect::Reply { id, .. } => debug!(request = id.0, "answered"),
         Effect::Publish { attachment, dns } => debug!(%attachment, ?dns, "publish"),

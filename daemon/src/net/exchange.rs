@@ -18,6 +18,8 @@ use tracing::{debug, trace};
 use super::opened::Opened;
 use super::outbox::{Order, Outbox, Outgoing};
 use super::packet::{PacketSocket, Receiver, Sent};
+use super::pool::Pool;
+use super::port::Port;
 use super::process::Process;
 use super::ready::Ready;
 use super::{Alarm, NetEvent, Received, failed};
@@ -31,13 +33,14 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The pause between the first try and the second; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The exchange's number.
+/// The exchange's number, and what it works with.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) id: ExchangeId,
     pub(super) events: UnboundedSender<NetEvent>,
     /// What all exchanges receive into, one frame after the other.
     pub(super) into: Arc<Mutex<Receiver>>,
+    pub(super) pool: Pool,
 }
 
 /// Counts of what went through, for the log.
@@ -81,11 +84,14 @@ impl Exchange {
             // It was closed while it waited for others to close. Nobody sends before it is open.
             _ = outbox.next() => Err(LinkCause::TimedOut),
         };
+        let mut port = None;
         let opened = match opened {
-            Ok(opened) => forwarding(opened, &mut outbox).await,
+            Ok(mut opened) => {
+                port = opened.port.take();
+                forwarding(port.as_deref(), &mut outbox).await.and_then(|()| ready(opened))
+            }
             Err(cause) => Err(cause),
         };
-        let opened = opened.and_then(ready);
         let (outcome, sockets) = match opened {
             Ok(sockets) => (Ok(()), Some(sockets)),
             Err(cause) => (Err(cause), None),
@@ -93,10 +99,10 @@ impl Exchange {
         debug!(exchange = self.id.0, ?outcome, "exchange opened");
         self.tell(NetEvent::Done { op, outcome: Outcome::Opened(outcome) });
         let Some((packet, hold, process)) = sockets else {
-            return;
+            return self.end(port, outbox).await;
         };
         // A task of its own: it may listen for a while, and opening takes more room.
-        tokio::spawn(self.serve(packet, hold, process, outbox));
+        tokio::spawn(self.serve(packet, hold, process, port, outbox));
     }
 
     /// Waits for a visit to a link, reports what was found and whether sockets, for which there are `places`, were
@@ -124,7 +130,7 @@ impl Exchange {
         }
         self.tell(NetEvent::Done { op, outcome: Outcome::Prepared { result, exchange } });
         if let Some((packet, hold, process)) = sockets {
-            tokio::spawn(self.serve(packet, hold, process, outbox));
+            tokio::spawn(self.serve(packet, hold, process, None, outbox));
         }
     }
 
@@ -134,6 +140,7 @@ impl Exchange {
         packet: Ready<PacketSocket>,
         _hold: Option<Socket>,
         process: Option<Box<Ready<Process>>>,
+        port: Option<Box<Port>>,
         mut outbox: Outbox,
     ) {
         let _alarm = Alarm::new(TASK, &self.events);
@@ -145,6 +152,23 @@ impl Exchange {
             self.tell(NetEvent::Broken { exchange: self.id, cause });
         }
         debug!(exchange = self.id.0, ?tally, overflowed = packet.overflowed(), "exchange closed");
+        // Boxed, because it is short.
+        Box::pin(self.end(port, outbox)).await;
+    }
+
+    /// Ends the exchange, and tells who waits for that. Its port is removed before where somebody does; else it goes by itself.
+    async fn end(&self, port: Option<Box<Port>>, mut outbox: Outbox) {
+        if let Some(port) = port {
+            // One that failed is closed yet.
+            while outbox.next().await.is_some() {}
+            if outbox.is_waited_for() {
+                let removed = self.pool.run(move |_| port.remove()).await;
+                debug!(exchange = self.id.0, ?removed, "port removed");
+            }
+        }
+        if let Some(op) = outbox.end() {
+            self.tell(NetEvent::Done { op, outcome: Outcome::Closed });
+        }
     }
 
     async fn pump(
@@ -277,11 +301,11 @@ fn unsent(errno: Errno) -> LinkCause {
     }
 }
 
-/// Waits until what the sockets send gets through, or until the exchange is closed.
-async fn forwarding(mut opened: Opened, outbox: &mut Outbox) -> Result<Opened, LinkCause> {
-    let Some(port) = opened.port.take() else { return Ok(opened) };
+/// Waits until what is sent by a port gets through, or until the exchange is closed.
+async fn forwarding(port: Option<&Port>, outbox: &mut Outbox) -> Result<(), LinkCause> {
+    let Some(port) = port else { return Ok(()) };
     tokio::select! {
-        forwards = port.forwards() => forwards.map(|()| opened),
+        forwards = port.forwards() => forwards,
         // Nobody sends before it is open.
         _ = outbox.next() => Err(LinkCause::TimedOut),
     }

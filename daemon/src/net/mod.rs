@@ -264,7 +264,7 @@ impl Net {
         let places = Arc::clone(&self.sockets).acquire_many_owned(descriptors(&link, want));
         let pool = self.pool.clone();
         let opening = move || pool.run(move |worker| worker.open(&link, want));
-        let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };
+        let exchange = self.exchange(exchange);
         self.runtime.spawn(exchange.run(op, places, opening, outbox));
     }
 
@@ -303,7 +303,7 @@ impl Net {
         let visit = self.pool.run(move |worker| worker.prepare(&visit, opens, |_| !is_over.load(Ordering::Relaxed)));
         let (frames, outbox) = outbox(UNSENT);
         self.exchanges.insert(exchange, frames);
-        let exchange = Exchange { id: exchange, events: self.events.clone(), into: Arc::clone(&self.into) };
+        let exchange = self.exchange(exchange);
         self.runtime.spawn(async move {
             let visit = async {
                 let visited = visit.await.flatten();
@@ -369,9 +369,18 @@ impl Net {
         }
     }
 
-    /// Closes an exchange, opened or still opening. Frames already sent on it still go out; nothing more comes in.
-    pub(crate) fn close(&mut self, exchange: ExchangeId) {
-        self.exchanges.remove(&exchange);
+    /// Closes an exchange, opened or still opening. Frames already sent on it still go out; nothing more comes in. Where an `op` was
+    /// given, the port that was made for it is removed, and that is reported.
+    pub(crate) fn close(&mut self, op: Option<OpId>, exchange: ExchangeId) {
+        let frames = self.exchanges.remove(&exchange);
+        if let Some(op) = frames.map_or(op, |frames| frames.close(op)) {
+            self.answer(op, future::ready(Outcome::Closed));
+        }
+    }
+
+    fn exchange(&self, id: ExchangeId) -> Exchange {
+        let (events, into, pool) = (self.events.clone(), Arc::clone(&self.into), self.pool.clone());
+        Exchange { id, events, into, pool }
     }
 
     fn answer(&self, op: OpId, outcome: impl Future<Output = Outcome> + Send + 'static) {

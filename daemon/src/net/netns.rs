@@ -214,8 +214,14 @@ impl Worker {
         let place = port::Place { netlink, ns: self.host.ns.as_fd() };
         let opened = Port::make(place, on, vlan, mac, news).and_then(|(port, inside)| {
             let link = Link::parent(inside, mac);
-            let opened = Opened::new(&link, want, self.host.reaper.clone())?.bind(&link, want)?;
-            Ok(Opened { port: Some(port), ..opened })
+            let opened = Opened::new(&link, want, self.host.reaper.clone()).and_then(|opened| opened.bind(&link, want));
+            match opened {
+                Ok(opened) => Ok(Opened { port: Some(Box::new(port)), ..opened }),
+                Err(cause) => {
+                    port.remove();
+                    Err(cause)
+                }
+            }
         });
         drop(back);
         opened

@@ -22,7 +22,7 @@ pub(super) struct Opened {
     /// Holds port 68 and is never read.
     pub(super) hold: Option<Socket>,
     /// The port that it sends by, if one was made for it.
-    pub(super) port: Option<Port>,
+    pub(super) port: Option<Box<Port>>,
     /// The process that its namespace is known by, if one is.
     pub(super) process: Option<Process>,
 }

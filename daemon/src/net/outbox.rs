@@ -56,6 +56,8 @@ struct Queue {
     closed: bool,
     /// Nobody takes orders any more.
     abandoned: bool,
+    /// Who waits for the end.
+    told: Option<OpId>,
 }
 
 impl Sender {
@@ -68,6 +70,16 @@ impl Sender {
             self.0.news.notify_one();
         }
         fits
+    }
+
+    /// Closes the exchange once its orders are carried out; its end is told to `told`. Returns that where it has ended already.
+    pub(super) fn close(self, told: Option<OpId>) -> Option<OpId> {
+        let mut queue = self.0.queue();
+        if queue.abandoned {
+            return told;
+        }
+        queue.told = told;
+        None
     }
 
     /// Returns whether the exchange is over.
@@ -93,6 +105,18 @@ impl Outbox {
             }
             self.0.news.notified().await;
         }
+    }
+
+    /// Returns whether somebody waits for the end.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.0.queue().told.is_some()
+    }
+
+    /// Takes no orders any more. Returns who is to be told.
+    pub(super) fn end(self) -> Option<OpId> {
+        let mut queue = self.0.queue();
+        queue.abandoned = true;
+        queue.told.take()
     }
 
     /// Returns whether no more orders come; those that came are still to be carried out.

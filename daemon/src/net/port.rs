@@ -9,6 +9,9 @@
 //! answer ARP for the host's addresses on the whole LAN. It also needs no cleaning up: when the socket closes, even
 //! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, go with it.
 //!
+//! Cleaning up takes the kernel a while, though, and the socket has to be closed before. Where somebody waits for its Ethernet
+//! address, the port is removed.
+//!
 //! The bridge must not change because of it. A bridge takes on the lowest Ethernet address and the smallest MTU of its
 //! ports: this one's address is high, and its MTU is the bridge's. A parent is not affected by a macvlan.
 
@@ -45,7 +48,7 @@ const OUTSIDE: &str = "lh-%d";
 /// What an operator who finds the bridge's end gets to read.
 const ALIAS: &str = "leasehold: gives a lease back, and goes by itself";
 
-/// A port that may not forward yet.
+/// A port, which may not forward yet.
 #[derive(Debug)]
 pub(super) struct Port {
     /// The link whose state says whether it does.
@@ -134,15 +137,26 @@ impl Port {
         Ok((Self { index, news, forwards: LinkAnswer::has_carrier }, index))
     }
 
+    /// Removes it. When this returns the kernel has done so, and its Ethernet address is free.
+    pub(super) fn remove(&self) {
+        let mut request = LinkMessage::default();
+        request.header.index = self.index;
+        let bytes = encode(RouteNetlinkMessage::DelLink(request), NLM_F_REQUEST, 1);
+        // The kernel carries out a request while it is sent. Nothing is there any more where the parent went.
+        if let Err(error) = self.news.send_to(&bytes, &SocketAddr::new(0, 0), 0) {
+            debug!(index = self.index, %error, "cannot remove a port");
+        }
+    }
+
     /// Waits until the port forwards.
-    pub(super) async fn forwards(self) -> Result<(), LinkCause> {
+    pub(super) async fn forwards(&self) -> Result<(), LinkCause> {
         let waited = timeout(FORWARDS_WITHIN, self.hear_of_it()).await;
         let heard = waited.map_err(|_| LinkCause::TimedOut)?;
         heard.map_err(|error| LinkCause::refused("wait for the port to forward", error))
     }
 
-    async fn hear_of_it(self) -> io::Result<()> {
-        let news = Ready::new(self.news)?;
+    async fn hear_of_it(&self) -> io::Result<()> {
+        let news = Ready::new(Arc::clone(&self.news))?;
         ask(&news, self.index)?;
         let mut buffer = Vec::with_capacity(LONGEST);
         loop {

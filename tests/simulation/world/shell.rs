@@ -1,6 +1,6 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
-use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
@@ -64,7 +64,7 @@ impl World {
                 self.socks.insert(exchange, sock);
                 self.at(ready, Event::Carry(run, effect));
             }
-            Effect::Send { exchange, .. } | Effect::Hear { exchange, .. } | Effect::Close { exchange } => {
+            Effect::Send { exchange, .. } | Effect::Hear { exchange, .. } | Effect::Close { exchange, .. } => {
                 // Before any answer reaches its caller: the shell sends while it drains, an answer has a way to go.
                 let delay = self.rng.u64(1..10);
                 let Some(sock) = self.socks.get_mut(&exchange) else { return };
@@ -184,7 +184,13 @@ impl World {
                     (sock.want.arp, sock.speaks) = (arp, false);
                 }
             }
-            Effect::Close { exchange } => self.close(exchange),
+            Effect::Close { op, exchange } => {
+                self.close(exchange);
+                if let Some(op) = op {
+                    self.stats.count("macvlans beside the host's link");
+                    self.report(op, Outcome::Closed, None, 0);
+                }
+            }
             Effect::Reply { id, answer } => self.reply(id, answer),
         }
     }
@@ -326,6 +332,9 @@ impl World {
 
     /// Lets an answer go to its caller.
     fn reply(&mut self, id: RequestId, answer: Answer) {
+        if let Answer::Leased { .. } = &answer {
+            self.judge_way(id);
+        }
         let Some(asked) = self.requests.get_mut(&id) else { return };
         asked.answered = true;
         self.digest.answer(self.now, id, &answer);
@@ -334,6 +343,16 @@ impl World {
             self.spool.retain(|spooled| spooled.attachment != attachment);
         }
         self.after(10, MILLI, Event::Answer(id, Box::new(answer)));
+    }
+
+    /// When an ADD has its lease, nothing has the Ethernet address of the interface that is to come.
+    fn judge_way(&mut self, id: RequestId) {
+        let Some(Call::Add(add)) = self.requests.get(&id).map(|asked| &asked.call) else { return };
+        let Place::Parent { mac, .. } = add.place else { return };
+        let is_its = |sock: &Sock| matches!(sock.link, Link::Parent { port: true, .. }) && sock.link.mac() == mac;
+        if self.socks.values().any(|sock| is_its(sock) && sock.open_at.is_some()) {
+            self.fail(Rule::InTheWay, format!("{mac} is in use when {id:?} is answered"));
+        }
     }
 
     /// Commits a group of the waiting transactions, one after the other.

@@ -248,6 +248,28 @@ impl Common {
             (Some(_), Some(link)) => self.exchange.open(self.id, link, want, cx),
             (Some(ifname), None) => self.exchange.find(self.id, ifname, cx),
         }
+        if self.is_aside() {
+            self.exchange.is_told_of(self.id, cx);
+        }
+    }
+
+    /// Closes the sockets on the LAN's link. The next are on a macvlan beside it, until [`Common::come_back`].
+    pub(super) fn go_aside(&mut self, cx: &mut Cx<'_>) {
+        self.exchange.close(cx);
+        self.parent = Some(Box::new(self.link.clone().by_port()));
+    }
+
+    /// Goes on over the LAN's link itself.
+    pub(super) fn come_back(&mut self) {
+        if self.is_aside() {
+            self.parent = Some(Box::new(self.link.clone()));
+        }
+    }
+
+    /// Returns whether it lives on the LAN's link, and speaks from a macvlan beside.
+    pub(super) fn is_aside(&self) -> bool {
+        let by_port = |link: &Link| matches!(link, Link::Parent { port: true, .. });
+        !by_port(&self.link) && self.is_on_host() && self.parent.as_deref().is_some_and(by_port)
     }
 
     /// Records the LAN's link that was looked for.

@@ -128,6 +128,11 @@ pub(super) trait Living {
         SAME
     }
 
+    /// Goes on after a link is gone that was made for its exchange.
+    fn on_parted(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
+        SAME
+    }
+
     /// Goes on with what is to be done at the interface, which another change may have kept from that.
     fn on_interface_free(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
         SAME

@@ -67,7 +67,7 @@ impl Binding {
         predecessors: Box<[Mac]>,
         (now, rng): (Instant, Rng),
     ) -> Self {
-        let acquire = Acquire::new(holder.sender(), known, now, rng);
+        let acquire = Acquire::new(&holder, known, now, rng);
         let common = Common::new(id, holder, predecessors).found();
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
@@ -204,6 +204,7 @@ impl Binding {
                 self.gives_back(cx, |release, common, cx| release.on_parent(common, result, cx));
             }
             (Task::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
+            (Task::Close(_), Outcome::Closed) => self.happens(cx, |life, common, cx| life.on_parted(common, cx)),
             (task, outcome) => {
                 tracing::warn!(?task, ?outcome, "outcome of another kind of effect")
             }

@@ -52,6 +52,11 @@ impl Look {
         Some(self.sender.discover(self.xid, timing::secs(self.began, now), None))
     }
 
+    /// Returns whether a DISCOVER is due that is not the first.
+    pub fn asks_again(&self, now: Instant) -> bool {
+        self.tally.discovers > 0 && now >= self.next
+    }
+
     /// Returns when DISCOVER leaves again.
     pub fn deadline(&self) -> Instant {
         self.next

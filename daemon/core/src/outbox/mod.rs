@@ -62,6 +62,8 @@ pub(crate) enum Task {
     FindLine,
     /// The link's taking a RELEASE.
     Release,
+    /// The end of this exchange, and of the link that was made for it.
+    Close(ExchangeId),
 }
 
 /// What an operation looks at.
@@ -131,6 +133,8 @@ pub(crate) struct Outbox {
     pub(crate) reports: VecDeque<(BindingId, Report)>,
     ops: BTreeMap<OpId, Waiter>,
     exchanges: BTreeMap<ExchangeId, BindingId>,
+    /// The exchanges over links that were made for them and bear a container's Ethernet address, until these are gone. By whom.
+    aside: BTreeMap<ExchangeId, BindingId>,
     last_op: u64,
     last_exchange: u64,
     refusals: BTreeMap<String, u64>,
@@ -158,7 +162,11 @@ impl Outbox {
 
     /// Takes out who waits for an outcome; `None` for an id that is no longer known.
     pub(crate) fn take(&mut self, op: OpId) -> Option<Waiter> {
-        self.ops.remove(&op)
+        let waiter = self.ops.remove(&op);
+        if let Some(Waiter::Binding(_, Task::Close(exchange))) = &waiter {
+            self.aside.remove(exchange);
+        }
+        waiter
     }
 
     /// Makes the outcome of an effect count for nothing.
@@ -292,9 +300,21 @@ impl Outbox {
         (op, exchange)
     }
 
+    /// Has the end of an exchange told: the link that is made for it has the Ethernet address of an interface that is to come.
+    pub(crate) fn goes_aside(&mut self, owner: BindingId, exchange: ExchangeId) {
+        self.aside.insert(exchange, owner);
+    }
+
+    /// Returns whether a binding has such an exchange, or had one whose link is not gone yet.
+    pub(crate) fn is_aside(&self, owner: BindingId) -> bool {
+        self.aside.values().any(|other| *other == owner)
+    }
+
     pub(crate) fn close(&mut self, exchange: ExchangeId) {
         self.exchanges.remove(&exchange);
-        self.effects.push_back(Effect::Close { exchange });
+        let owner = self.aside.get(&exchange).copied();
+        let op = owner.map(|owner| self.mint(Waiter::Binding(owner, Task::Close(exchange))));
+        self.effects.push_back(Effect::Close { op, exchange });
     }
 
     pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
@@ -367,12 +387,13 @@ impl Outbox {
     }
 
     /// Returns how much is under way, by kind.
-    pub(crate) fn sizes(&self) -> [(&'static str, usize); 4] {
+    pub(crate) fn sizes(&self) -> [(&'static str, usize); 5] {
         [
             ("effects", self.effects.len()),
             ("reports", self.reports.len()),
             ("operations", self.ops.len()),
             ("exchanges", self.exchanges.len()),
+            ("links made for exchanges", self.aside.len()),
         ]
     }
 

@@ -461,8 +461,22 @@ impl Registry {
         if let (Failure::NoOffer { lan, .. }, Attachment::Docker { .. }) = (&failure, &*attachment) {
             self.docker.fell_silent(lan, now.boot);
         }
-        self.reply(now, request, Answer::Failed(failure));
+        let answer = Answer::Failed(failure);
+        match self.out.is_aside(id) {
+            true => _ = self.withheld.insert(id, (request, answer)),
+            false => self.reply(now, request, answer),
+        }
         self.begin(&attachment, Operation::Ending(id));
+    }
+
+    /// Fails an ADD whose binding has no link any more that was made for its exchange.
+    pub(super) fn answer_withheld(&mut self, now: Now, id: BindingId) {
+        if self.withheld.contains_key(&id)
+            && !self.out.is_aside(id)
+            && let Some((request, answer)) = self.withheld.remove(&id)
+        {
+            self.reply(now, request, answer);
+        }
     }
 
     /// Fails an ADD that has no binding.

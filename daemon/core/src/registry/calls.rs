@@ -120,6 +120,7 @@ impl Registry {
             | Outcome::Sent(_)
             | Outcome::Surveyed(_)
             | Outcome::Sought(_)
+            | Outcome::Closed
             | Outcome::Made(_)
             | Outcome::Unmade(_)
             | Outcome::OwnLinks(_) => return,

@@ -42,6 +42,7 @@ impl Registry {
             under_way("STATUS", self.status.len()),
             under_way("calls about pools", self.docker.under_way() + self.looks.len()),
             under_way("calls about networks", self.wired.under_way() + self.endpoints.under_way()),
+            under_way("answers that wait for a link to go", self.withheld.len()),
             under_way("errands", self.errands.len().saturating_sub(adoptions)),
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("LANs with permits", self.pacing.len()),

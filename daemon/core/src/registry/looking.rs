@@ -1,10 +1,13 @@
 //! Looking at a LAN for Docker, which wants to know subnet and router of it before any container is there.
 //!
-//! A look speaks from the LAN's link like any ADD over it, but takes nothing: see `dhcpv4::look`. It ends with the first offer
-//! that is believed, or after a few seconds.
+//! A look speaks from the LAN's link like any ADD over it, and after a second from a macvlan beside it, but takes nothing: see
+//! `dhcpv4::look`. It ends with the first offer that is believed, or after a few seconds. Nobody is to have its Ethernet
+//! address, so that the end of the macvlan need not be waited for.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use fastrand::Rng;
 
 use super::Registry;
 use super::add::CARRIER_PAUSE;
@@ -14,8 +17,8 @@ use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::ClientId;
-use crate::link::{Hears, LinkCause, LinkView, Place, Sockets};
-use crate::outbox::Waiter;
+use crate::link::{Hears, Link, LinkCause, LinkView, Place, Sockets};
+use crate::outbox::{Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId};
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
@@ -31,6 +34,12 @@ pub(super) struct Looking {
     limit: Instant,
     began: Instant,
     stage: Stage,
+    /// What is asked, from the moment when the first sockets are open.
+    look: Option<Box<Look>>,
+    /// The LAN's link, until it is gone back to.
+    link: Option<Link>,
+    /// A macvlan beside it is to ask on.
+    goes_aside: bool,
 }
 
 /// How far a look is.
@@ -43,7 +52,7 @@ enum Stage {
     /// Sockets are being opened.
     Opening(OpId, ExchangeId),
     /// Servers are asked.
-    Asking(ExchangeId, Box<Look>),
+    Asking(ExchangeId),
 }
 
 impl Looking {
@@ -56,15 +65,8 @@ impl Looking {
 
     fn exchange(&self) -> Option<ExchangeId> {
         match &self.stage {
-            Stage::Opening(_, exchange) | Stage::Asking(exchange, _) => Some(*exchange),
+            Stage::Opening(_, exchange) | Stage::Asking(exchange) => Some(*exchange),
             Stage::Finding(_) | Stage::AwaitingCarrier(_) => None,
-        }
-    }
-
-    fn look_mut(&mut self) -> Option<&mut Look> {
-        match &mut self.stage {
-            Stage::Asking(_, look) => Some(look),
-            Stage::Finding(_) | Stage::AwaitingCarrier(_) | Stage::Opening(..) => None,
         }
     }
 
@@ -77,16 +79,42 @@ impl Looking {
         Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(profile))
     }
 
+    /// Opens sockets, in the place of those that there are.
+    fn open(&mut self, id: RequestId, link: Link, out: &mut Outbox) {
+        self.exchange().into_iter().for_each(|before| out.close(before));
+        let want = Sockets { chaddr: self.sender().chaddr, arp: Hears::Answers, hold_port: None };
+        let (op, exchange) = out.open_for(Waiter::Pool(id), link, want);
+        self.stage = Stage::Opening(op, exchange);
+    }
+
+    /// Asks over sockets that are open.
+    fn asks(&mut self, now: Instant, rng: &mut Rng) {
+        let Stage::Opening(_, exchange) = self.stage else { return };
+        self.stage = Stage::Asking(exchange);
+        if self.look.is_some() {
+            return;
+        }
+        self.look = Some(Box::new(Look::new(self.sender(), now, rng.fork())));
+        self.limit = (now + SILENCE).min(self.began + self.request.timeout);
+    }
+
+    /// Returns the link to go back to where the macvlan beside it cannot be had.
+    fn back_to(&self) -> Option<Link> {
+        self.link.clone().filter(|_| self.look.is_some())
+    }
+
     /// Returns why it came to nothing by now.
     fn failure(&self, now: Instant) -> Failure {
         let (lan, waited) = (self.request.lan.clone(), whole_millis(now.saturating_since(self.began)));
+        if let Some(look) = &self.look {
+            let (tally, sent) = (Box::new(look.tally().clone()), look.tally().discovers);
+            return Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None };
+        }
         match &self.stage {
-            Stage::Finding(_) => Failure::TimedOut { waiting_for: "a look at the LAN's link", waited },
             Stage::AwaitingCarrier(view) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
-            Stage::Opening(..) => Failure::TimedOut { waiting_for: "sockets on the LAN's link", waited },
-            Stage::Asking(_, look) => {
-                let (tally, sent) = (Box::new(look.tally().clone()), look.tally().discovers);
-                Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None }
+            Stage::Finding(_) => Failure::TimedOut { waiting_for: "a look at the LAN's link", waited },
+            Stage::Opening(..) | Stage::Asking(_) => {
+                Failure::TimedOut { waiting_for: "sockets on the LAN's link", waited }
             }
         }
     }
@@ -96,8 +124,10 @@ impl Registry {
     /// Begins a look for a pool that is not known.
     pub(super) fn look(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) {
         let limit = now.boot + request.timeout.min(SILENCE);
-        let op = self.out.inspect(Waiter::Pool(id), request.place.target());
-        self.looks.insert(id, Looking { request, limit, began: now.boot, stage: Stage::Finding(op) });
+        let stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), request.place.target()));
+        let (look, link, goes_aside) = (None, None, false);
+        let looking = Looking { request, limit, began: now.boot, stage, look, link, goes_aside };
+        self.looks.insert(id, looking);
         self.timers.set(Key::Call(id), Some((limit, Why::Call)));
     }
 
@@ -112,16 +142,19 @@ impl Registry {
                 self.timers.set(Key::Call(id), Some((at, Why::Call)));
             }
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
-                let want = Sockets { chaddr: looking.sender().chaddr, arp: Hears::Answers, hold_port: None };
                 let link = looking.request.place.link(&view, &looking.request.lan);
-                let (op, exchange) = self.out.open_for(Waiter::Pool(id), link, want);
-                looking.stage = Stage::Opening(op, exchange);
+                looking.goes_aside = link.has_beside(&view) && !looking.request.profile.on_parent;
+                looking.link = Some(link.clone());
+                looking.open(id, link, &mut self.out);
             }
-            (Outcome::Opened(Ok(())), Stage::Opening(_, exchange)) => {
-                let look = Look::new(looking.sender(), now.boot, self.rng.fork());
-                looking.stage = Stage::Asking(*exchange, Box::new(look));
-                looking.limit = (now.boot + SILENCE).min(looking.began + looking.request.timeout);
+            (Outcome::Opened(Ok(())), Stage::Opening(..)) => {
+                looking.asks(now.boot, &mut self.rng);
                 self.look_goes_on(now, id);
+            }
+            (Outcome::Opened(Err(cause)), Stage::Opening(..)) if let Some(link) = looking.back_to() => {
+                tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
+                looking.link = None;
+                looking.open(id, link, &mut self.out);
             }
             (Outcome::Inspected(Err(cause)), Stage::Finding(_)) | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
                 self.end_look(now, id, Err(Failure::Link { target, cause }));
@@ -139,15 +172,20 @@ impl Registry {
             return true;
         }
         let mut next = looking.limit;
-        match &mut looking.stage {
-            Stage::AwaitingCarrier(_) => {
+        match (&looking.stage, &mut looking.look) {
+            (Stage::AwaitingCarrier(_), _) => {
                 looking.stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), looking.request.place.target()));
             }
-            Stage::Asking(exchange, look) => {
+            (Stage::Asking(_), Some(look)) if looking.goes_aside && look.asks_again(now.boot) => {
+                looking.goes_aside = false;
+                let aside = looking.link.clone().map(Link::by_port);
+                aside.into_iter().for_each(|link| looking.open(id, link, &mut self.out));
+            }
+            (Stage::Asking(exchange), Some(look)) => {
                 look.on_clock(now.boot).into_iter().for_each(|frame| self.out.send(*exchange, frame));
                 next = next.min(look.deadline());
             }
-            Stage::Finding(_) | Stage::Opening(..) => {}
+            (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
         }
         self.timers.set(Key::Call(id), Some((next, Why::Call)));
         true
@@ -156,7 +194,7 @@ impl Registry {
     /// Takes in a frame of a look's exchange; false where it is no look's.
     pub(super) fn look_hears(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) -> bool {
         let Some(id) = self.look_of(exchange) else { return false };
-        let Some(look) = self.looks.get_mut(&id).and_then(Looking::look_mut) else { return true };
+        let Some(look) = self.looks.get_mut(&id).and_then(|looking| looking.look.as_mut()) else { return true };
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match look.on_udp(now.boot, &udp) {
                 Ok(sight) => self.end_look(now, id, Ok(sight)),
@@ -182,7 +220,7 @@ impl Registry {
     /// The link did not take a message of a look; false where it is no look's.
     pub(super) fn look_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) -> bool {
         let Some(id) = self.look_of(exchange) else { return false };
-        let look = self.looks.get_mut(&id).and_then(Looking::look_mut);
+        let look = self.looks.get_mut(&id).and_then(|looking| looking.look.as_mut());
         look.into_iter().for_each(|look| look.on_unsent(cause.to_string()));
         true
     }

@@ -132,6 +132,8 @@ pub struct Registry {
     sight: Sight,
     seeking: Seeking,
     resuming: Resuming,
+    /// Failures of ADDs that wait for the link to go which was made for their exchange.
+    withheld: BTreeMap<BindingId, (RequestId, Answer)>,
     /// Bindings whose record could not be written, since the store last took anything.
     unwritten: BTreeSet<BindingId>,
     unknown: u64,
@@ -173,6 +175,7 @@ impl Registry {
             sight: Sight::default(),
             seeking: Seeking::default(),
             resuming: Resuming::default(),
+            withheld: BTreeMap::new(),
             unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
@@ -278,6 +281,7 @@ impl Registry {
             Some(Waiter::Binding(id, task)) => {
                 let is_unwritten = matches!(outcome, Outcome::Persisted(Err(_)));
                 self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
+                self.answer_withheld(now, id);
                 if is_unwritten && self.bindings.get(id).is_some() {
                     self.unwritten.insert(id);
                 }

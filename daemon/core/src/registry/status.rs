@@ -53,6 +53,7 @@ impl Registry {
             | Outcome::Prepared { .. }
             | Outcome::Surveyed(_)
             | Outcome::Sought(_)
+            | Outcome::Closed
             | Outcome::Made(_)
             | Outcome::Unmade(_)
             | Outcome::OwnLinks(_) => None,

@@ -292,6 +292,7 @@ impl Registry {
             | Outcome::Prepared { .. }
             | Outcome::Surveyed(_)
             | Outcome::Sought(_)
+            | Outcome::Closed
             | Outcome::Made(_)
             | Outcome::Unmade(_)
             | Outcome::OwnLinks(_) => {}

@@ -194,7 +194,7 @@ fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
             lab.send(server, answer.clone());
             let (bytes, meta) = lab.frame(client).await;
             assert_eq!((bytes, meta.other_host), (answer, false));
-            lab.net.close(client);
+            lab.net.close(None, client);
         }
         drop(netns);
     });
@@ -295,7 +295,7 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
             });
             assert_eq!(broken.await, cause);
             lab.send(opened, Answer::PLAIN.frame());
-            lab.net.close(opened);
+            lab.net.close(None, opened);
         }
     });
 }
@@ -328,7 +328,7 @@ fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
         let server = lab.open(outside, WITH_ARP).await.unwrap();
         let closed = lab.open(inside.clone(), PLAIN).await.unwrap();
         lab.send(closed, arp());
-        lab.net.close(closed);
+        lab.net.close(None, closed);
         assert_eq!(lab.frame(server).await.0, arp());
         lab.send(closed, arp());
 
@@ -351,8 +351,8 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
         let (good, bad) = (lab.op(), lab.op());
         lab.net.open(good, ExchangeId(good.0), inside, PLAIN);
         lab.net.open(bad, ExchangeId(bad.0), Link::parent(4711, MAC), PLAIN);
-        lab.net.close(ExchangeId(good.0));
-        lab.net.close(ExchangeId(bad.0));
+        lab.net.close(None, ExchangeId(good.0));
+        lab.net.close(None, ExchangeId(bad.0));
         assert_eq!(lab.done(good).await, Outcome::Opened(Ok(())));
         assert!(matches!(lab.done(bad).await, Outcome::Opened(Err(LinkCause::NoLink(_)))));
         // The socket is closed, or the namespace would live on.
@@ -374,10 +374,10 @@ fn an_exchange_waits_for_the_socket_of_another_until_that_is_closed_or_it_is_its
         for op in [given_up, waiting] {
             lab.net.open(op, ExchangeId(op.0), inside.clone(), PLAIN);
         }
-        lab.net.close(ExchangeId(given_up.0));
+        lab.net.close(None, ExchangeId(given_up.0));
         assert_eq!(lab.done(given_up).await, Outcome::Opened(Err(LinkCause::TimedOut)));
         assert_eq!(places.available_permits(), 0);
-        lab.net.close(first);
+        lab.net.close(None, first);
         assert_eq!(lab.done(waiting).await, Outcome::Opened(Ok(())));
     });
 }
@@ -392,7 +392,7 @@ fn many_exchanges_close_and_none_is_left() {
             open.push(lab.open(inside.clone(), PLAIN).await.unwrap());
         }
         for exchange in open {
-            lab.net.close(exchange);
+            lab.net.close(None, exchange);
         }
         // The loop goes on at once; how many sockets the reaper still has then is the machine's business.
         assert_eq!(lab.look(netns.eth0()).await, Ok(view.clone()));

@@ -132,10 +132,10 @@ fn a_namespace_dies_though_exchanges_ran_in_it() {
         let (cookie, _) = inside.in_netns().unwrap();
         let closed = lab.open(inside.clone(), PLAIN).await.unwrap();
         let open = lab.open(inside, PLAIN).await.unwrap();
-        lab.net.close(closed);
+        lab.net.close(None, closed);
         drop(netns);
         // Nothing but the second exchange keeps it.
-        lab.net.close(open);
+        lab.net.close(None, open);
         lab.kernel(KernelEvent::NetnsDied { cookie }).await;
     });
 }

@@ -6,6 +6,7 @@ use leasehold_core::effect::{ExchangeId, Outcome};
 use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
+use super::super::NetEvent;
 use super::frames::{Answer, ArpFrame, arp};
 use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
 
@@ -118,7 +119,7 @@ fn a_bridge_does_not_notice_its_port_and_the_port_goes_with_its_exchange() {
         let port = ip("-d link show lh-0");
         assert!(port.contains("alias leasehold") && port.contains("master br0"), "{port}");
         assert_eq!(ip("addr show lh-0").matches("inet").count(), 0);
-        lab.net.close(exchange);
+        lab.net.close(None, exchange);
         gone(&mut lab, "lh-0").await;
         assert_eq!(lab.look(host("br0")).await.unwrap(), before);
     });
@@ -171,7 +172,7 @@ fn a_port_that_is_closed_before_it_forwards_goes_too() {
         lab.net.open(op, exchange, port_of(bridge), PLAIN);
         let there = async { while lab.inspect(host("lh-0")).await.is_err() {} };
         tokio::time::timeout(DEADLINE, there).await.unwrap();
-        lab.net.close(exchange);
+        lab.net.close(None, exchange);
         let outcome = lab.done(op).await;
         assert!(matches!(outcome, Outcome::Opened(Err(_))), "{outcome:?}");
         gone(&mut lab, "lh-0").await;
@@ -236,9 +237,63 @@ fn a_macvlan_waits_for_its_ethernet_address_and_goes_with_its_exchange() {
         let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
         assert_eq!(ip("link"), links, "nothing is to be seen of it in the host's namespace");
         assert_eq!(lab.open(port_of(parent), PLAIN).await, Err(LinkCause::MacTaken(OTHER)));
-        lab.net.close(exchange);
+        lab.net.close(None, exchange);
         let free = async { while lab.open(port_of(parent), PLAIN).await.is_err() {} };
         tokio::time::timeout(DEADLINE, free).await.expect("it goes by itself");
+    });
+}
+
+#[test]
+fn the_ethernet_address_of_a_macvlan_is_free_when_its_end_is_told() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, parent, [wire, _]) = wired_parent(&mut lab).await;
+        for _ in 0..5 {
+            let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
+            let op = lab.op();
+            // What was to be sent leaves before.
+            lab.send(exchange, arp());
+            lab.net.close(Some(op), exchange);
+            assert_eq!(lab.done(op).await, Outcome::Closed);
+            assert_eq!(lab.frame(wire).await.0, arp());
+            let docker = Netns::new();
+            docker.macvlan(parent, OTHER);
+            lab.apply(docker.eth0(), &[Step::Up]).await.1.expect("no other has its address");
+            docker.ip("link del eth0");
+        }
+    });
+}
+
+#[test]
+fn the_end_of_an_exchange_is_told_however_far_it_came() {
+    in_lab(async |mut lab: Lab| {
+        let bridge = make_bridge("br0");
+        ip("link set br0 type bridge stp_state 1 forward_delay 3000");
+        ip("link set br0 up");
+        // While it opens; of one that was refused, and of one whose link went.
+        let (opens, end) = (lab.op(), lab.op());
+        lab.net.open(opens, ExchangeId(opens.0), port_of(bridge), PLAIN);
+        let there = async { while lab.inspect(host("lh-0")).await.is_err() {} };
+        tokio::time::timeout(DEADLINE, there).await.unwrap();
+        lab.net.close(Some(end), ExchangeId(opens.0));
+        assert_eq!(lab.done(end).await, Outcome::Closed);
+        assert!(lab.inspect(host("lh-0")).await.is_err());
+        let (refused, end) = (lab.op(), lab.op());
+        lab.net.open(refused, ExchangeId(refused.0), port_of(4711), PLAIN);
+        assert!(matches!(lab.done(refused).await, Outcome::Opened(Err(_))));
+        lab.net.close(Some(end), ExchangeId(refused.0));
+        assert_eq!(lab.done(end).await, Outcome::Closed);
+        let (netns, _, _) = lab.pair().await;
+        let host0 = lab.inspect(host("host0")).await.unwrap().ifindex;
+        let exchange = lab.open(port_of(host0), PLAIN).await.unwrap();
+        drop(netns);
+        ip("link del host0");
+        lab.event(|event| {
+            matches!(event, NetEvent::Broken { exchange: broken, .. } if *broken == exchange).then_some(())
+        })
+        .await;
+        let end = lab.op();
+        lab.net.close(Some(end), exchange);
+        assert_eq!(lab.done(end).await, Outcome::Closed);
     });
 }
 

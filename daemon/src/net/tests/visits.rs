@@ -48,7 +48,7 @@ fn a_link_is_set_up_looked_at_and_given_sockets_in_one_visit() {
         lab.send(sender, Answer::PLAIN.frame());
         assert_eq!(lab.frame(exchange).await.0, Answer::PLAIN.frame());
         lab.sent(exchange, arp()).await.unwrap();
-        lab.net.close(exchange);
+        lab.net.close(None, exchange);
     });
 }
 

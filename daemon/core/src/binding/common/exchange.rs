@@ -28,6 +28,13 @@ impl Exchange {
         }
     }
 
+    /// Has the end of sockets that are on their way told: they are on a link that is made for them.
+    pub(in crate::binding) fn is_told_of(&self, owner: BindingId, cx: &mut Cx<'_>) {
+        if let Self::Opening(_, exchange) = self {
+            cx.out.goes_aside(owner, *exchange);
+        }
+    }
+
     /// Takes sockets that are open.
     pub(in crate::binding) fn take(&mut self, owner: BindingId, exchange: ExchangeId, cx: &mut Cx<'_>) {
         self.close(cx);

@@ -178,7 +178,7 @@ impl Common {
     /// Leaves the sockets of the DHCP exchange, which is over, to the window, to hear all about the address by them. Where there is
     /// none, or it is to be on another link, they are closed.
     pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
-        let is_there = self.guard_link().is_some() && !self.lives_on_port();
+        let is_there = self.guard_link().is_some() && !self.lives_on_port() && !self.is_aside();
         let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
         if let Some(guard) = self.guard.as_mut().filter(goes_on)
             && let Some(sockets) = self.exchange.take_to_hear(Hears::About(guard.window.address()), cx)
@@ -232,7 +232,10 @@ impl Common {
     pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
-        self.guard = Some(Guard::new(window, Way::Own { at: cx.now.boot }));
+        // Two macvlans of one Ethernet address cannot be. The one that there is hears who has the address already, and not who
+        // else is about to take it.
+        let way = if self.is_aside() { Way::Shared } else { Way::Own { at: cx.now.boot } };
+        self.guard = Some(Guard::new(window, way));
         if let Some(guard) = &mut self.guard {
             guard.waits = waits;
         }

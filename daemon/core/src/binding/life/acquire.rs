@@ -5,6 +5,7 @@
 //! known to use the address it is a DECLINE in either case.
 
 mod again;
+mod aside;
 mod begin;
 mod decline;
 mod durable;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::again::Again;
+use self::aside::Aside;
 pub(crate) use self::begin::Known;
 use self::fit::Misfits;
 use self::survey::Reason;
@@ -75,6 +77,8 @@ pub(crate) struct Acquire {
     insists: Option<Ipv4Addr>,
     /// When the next lease goes back for it if it has no offer by then.
     room_at: Option<Instant>,
+    /// Whether it speaks from beside the LAN's link.
+    aside: Aside,
     /// Why it has no offer.
     reason: Reason,
     /// The addresses that others were heard to use, and who. An offer of one may come again before it could be declined.
@@ -117,6 +121,8 @@ enum Stage {
     /// The lease is durable and no good: it has ended, or somebody else (`by`) uses its address. The store is being told.
     /// `aborted`: no other is wanted.
     Forgetting { by: Option<Mac>, aborted: bool },
+    /// The lease is durable; the macvlan from which it was asked for is on its way out.
+    Parting,
     /// The link's MTU is being set.
     Sizing,
     /// It was given up; the registry is about to hear of it.
@@ -136,7 +142,8 @@ impl Acquire {
     /// Returns whether somebody still wants the lease.
     pub(in crate::binding) fn is_wanted(&self) -> bool {
         match self.stage {
-            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Doubting | Stage::Sizing => true,
+            Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => true,
+            Stage::Doubting | Stage::Parting | Stage::Sizing => true,
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
@@ -167,7 +174,8 @@ impl Acquire {
     /// Returns whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
-            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Sizing => self.adopts,
+            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } => self.adopts,
+            Stage::Parting | Stage::Sizing => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         self.is_wanted() && !confirmed
@@ -256,7 +264,7 @@ impl Acquire {
             Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
             // The write, or the change of the link, has to be over first.
             Stage::Persisting { .. } | Stage::Sizing => SAME,
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => SAME,
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Parting | Stage::Over => SAME,
         }
     }
 
@@ -297,6 +305,7 @@ impl Acquire {
             | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
+            | Stage::Parting
             | Stage::Sizing
             | Stage::Over => SAME,
         }
@@ -326,10 +335,16 @@ impl Acquire {
                 }
                 cx.out.report(common.id, Report::Over);
             }
-            Stage::Persisting { .. } => self.stage = Stage::Persisting { aborted: true },
+            Stage::Persisting { .. } => {
+                self.stage = Stage::Persisting { aborted: true };
+                // Its end is waited for with the answer, not the store: what is to be said goes another way.
+                if common.is_aside() {
+                    common.exchange.close(cx);
+                }
+            }
             Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
             // Over a link that is gone nothing can be declined.
-            Stage::Doubting | Stage::Sizing => match common.claim().filter(|_| !link_gone) {
+            Stage::Doubting | Stage::Parting | Stage::Sizing => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), true, cx),
                 None => return self.give_back_won(common, cx),
             },
@@ -387,6 +402,7 @@ impl Living for Acquire {
             | Stage::Persisting { .. }
             | Stage::Doubting
             | Stage::Forgetting { .. }
+            | Stage::Parting
             | Stage::Sizing
             | Stage::Over => None,
         };
@@ -415,6 +431,7 @@ impl Living for Acquire {
             }
             self.survey(common, cx);
             self.want_room(common, cx);
+            self.go_aside(common, cx);
             return self.event(common, Event::Clock, cx);
         }
         let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
@@ -431,7 +448,12 @@ impl Living for Acquire {
     /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         match self.stage {
-            Stage::Exchanging => self.fail_link(common, cause, cx),
+            Stage::Exchanging => match self.come_back(common, cause, cx) {
+                Ok(next) => next,
+                Err(cause) => self.fail_link(common, cause, cx),
+            },
+            // Its probes have no other sockets.
+            Stage::Probing if self.aside == Aside::Now && common.probes_first() => self.fail_link(common, cause, cx),
             _ => SAME,
         }
     }
@@ -456,6 +478,7 @@ impl Living for Acquire {
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Doubting
+            | Stage::Parting
             | Stage::Sizing
             | Stage::Over => SAME,
         }
@@ -463,6 +486,10 @@ impl Living for Acquire {
 
     fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
         self.on_sizing(common, outcome, cx)
+    }
+
+    fn on_parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.parted(common, cx)
     }
 
     fn on_interface_free(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {

@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod conflict;
 mod docker;
+mod docker_aside;
 mod docker_fit;
 mod docker_look;
 mod docker_silence;

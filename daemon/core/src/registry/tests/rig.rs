@@ -137,6 +137,13 @@ pub(super) struct Rig {
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
+    /// Links that were made for exchanges stay for a while.
+    pub(super) hold_closes: bool,
+    pub(super) closes: Vec<(OpId, ExchangeId)>,
+    /// Those that there are.
+    pub(super) ports: BTreeSet<ExchangeId>,
+    /// The server is in a macvlan: what the host's link sends does not reach it.
+    pub(super) beside: bool,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     /// By whom.
     pub(super) chaddrs: BTreeSet<Mac>,
@@ -212,6 +219,10 @@ impl Rig {
             answers: BTreeMap::new(),
             open: BTreeMap::new(),
             opened: Vec::new(),
+            hold_closes: false,
+            closes: Vec::new(),
+            ports: BTreeSet::new(),
+            beside: false,
             sent: vec![],
             chaddrs: BTreeSet::new(),
             wished: None,
@@ -409,6 +420,7 @@ impl Rig {
                 Effect::Open { op, exchange, link, want } => {
                     self.open.insert(exchange, want);
                     self.opened.push(link.clone());
+                    self.ports.extend(matches!(link, Link::Parent { port: true, .. }).then_some(exchange));
                     let result = match &link {
                         Link::InNetns { path, .. } if let Some(cause) = self.unseen => Err(cause(path.clone())),
                         Link::InNetns { path, cookie, .. } if !self.live.contains(&cookie.0) => {
@@ -443,7 +455,7 @@ impl Rig {
                     self.prepare(op, (&place, &lan), exchange, chaddr);
                 }
                 Effect::Hear { exchange, arp } => self.open.get_mut(&exchange).expect("it is open").arp = arp,
-                Effect::Close { exchange } => drop(self.open.remove(&exchange)),
+                Effect::Close { op, exchange } => self.close(op, exchange),
                 Effect::Survey { op, .. } => {
                     self.surveys += 1;
                     if let Some(survey) = self.survey.clone() {
@@ -475,18 +487,6 @@ impl Rig {
         for exchange in self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect::<Vec<_>>() {
             self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });
         }
-    }
-    fn arp_reply(&self, owner: Mac, question: &Arp) -> Vec<u8> {
-        Arp {
-            op: ArpOp::Reply,
-            source_mac: owner,
-            destination_mac: question.sender_mac,
-            sender_mac: owner,
-            sender: question.target,
-            target_mac: question.sender_mac,
-            target: question.sender,
-        }
-        .encode()
     }
     /// Lets a frame out, unless it is a RELEASE that its link does not take.
     fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8]) {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Again, Misfits, Reason, Stage};
+use super::{Acquire, Again, Aside, Misfits, Reason, Stage};
+use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Wanted;
 use crate::link::LinkView;
 use crate::pool::Limits;
@@ -45,7 +45,8 @@ pub(crate) struct Known<'a> {
 impl Acquire {
     /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for it.
     /// An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its identity.
-    pub(in crate::binding) fn new(sender: Sender, known: Known<'_>, now: Instant, rng: Rng) -> Self {
+    pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
+        let sender = holder.sender();
         let Known { began, limit, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
         let last = last.map(|address| Wanted { address, preferred: true });
         let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
@@ -76,6 +77,7 @@ impl Acquire {
             taken_off: adopts.is_some_and(|address| !view.addresses.contains(&address.into())),
             insists,
             room_at: None,
+            aside: Aside::of(holder, view),
             reason: Reason::NotLookedFor(view.received),
             taken: Vec::new(),
             declined: Vec::new(),

@@ -100,7 +100,10 @@ impl Acquire {
     /// The lease is durable, and nobody is known to use its address.
     pub(super) fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         common.hand_over(cx);
-        self.make_fit(common, cx)
+        match self.parts(common, cx) {
+            true => SAME,
+            false => self.make_fit(common, cx),
+        }
     }
 
     /// Returns the life in which the lease is held, which is durable and its link ready: the ADD may hear of it. `None` where it

@@ -4,6 +4,32 @@ use super::*;
 use crate::wire::frame::{Frame, Udp};
 
 impl Rig {
+    pub(super) fn close(&mut self, op: Option<OpId>, exchange: ExchangeId) {
+        self.open.remove(&exchange);
+        match op {
+            Some(op) => self.closes.push((op, exchange)),
+            None => _ = self.ports.remove(&exchange),
+        }
+        if let (Some(_), false) = (op, self.hold_closes) {
+            self.closed();
+        }
+    }
+
+    /// The links that were made for exchanges are gone.
+    fn closed(&mut self) {
+        for (op, exchange) in std::mem::take(&mut self.closes) {
+            self.ports.remove(&exchange);
+            self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Closed });
+        }
+    }
+
+    /// Lets those go that were held.
+    pub(in crate::registry::tests) fn close_late(&mut self) {
+        self.hold_closes = false;
+        self.closed();
+        self.drain();
+    }
+
     /// At T1 the server refuses to extend what it gave; from a second later on it gives another address.
     pub(in crate::registry::tests) fn renumber(&mut self, t1: f64) {
         self.give = Ipv4Addr::new(192, 0, 2, 77);
@@ -11,6 +37,19 @@ impl Rig {
         self.server = Server::NaksOnly;
         self.run_until(t1 + 1.0);
         self.server = Server::Up;
+    }
+
+    fn arp_reply(&self, owner: Mac, question: &Arp) -> Vec<u8> {
+        Arp {
+            op: ArpOp::Reply,
+            source_mac: owner,
+            destination_mac: question.sender_mac,
+            sender_mac: owner,
+            sender: question.target,
+            target_mac: question.sender_mac,
+            target: question.sender,
+        }
+        .encode()
     }
 
     pub(super) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
@@ -42,6 +81,9 @@ impl Rig {
                     let to = p[240..].windows(6).find(|w| w[0] == 54 && w[1] == 4);
                     self.declined_to = to.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
                     self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
+                }
+                if self.beside && !self.ports.contains(&exchange) {
+                    return;
                 }
                 let client = self.client_of(p);
                 if kind == 7 {

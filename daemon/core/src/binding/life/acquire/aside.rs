@@ -1,0 +1,91 @@
+//! Asking from beside the LAN's link, where nobody answers what is sent from it.
+//!
+//! What the parent of macvlans sends leaves by the wire and reaches none of them, so that a server in one of them hears
+//! nothing of it: such as one in a container of the same network. What a macvlan sends reaches the others and the wire. So
+//! an ADD that speaks from the LAN's link and has had no answer to its first message goes on, with the next one a second later,
+//! from a macvlan that is made for it. That has the Ethernet address of the interface that is to come.
+//!
+//! It must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address, and the
+//! kernel sets no two of one address up (EADDRINUSE). Where it cannot be made, or fails, the ADD goes on from the LAN's link.
+//! In a VLAN that the LAN's link has no interface for there is none: no macvlan hears what is tagged.
+
+use super::{Acquire, Stage};
+use crate::binding::{Common, Cx, Holder, Next, SAME};
+use crate::dhcpv4::Event;
+use crate::link::{LinkCause, LinkView};
+
+/// Whether an acquisition speaks from beside the LAN's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aside {
+    /// It does not, and will not.
+    Never,
+    /// It will, without an answer.
+    Possible,
+    /// It does.
+    Now,
+}
+
+impl Aside {
+    /// Returns what is possible for this holder, whose link was found like this.
+    pub(super) fn of(holder: &Holder, view: &LinkView) -> Self {
+        match holder.link.has_beside(view) && !holder.profile.on_parent {
+            true => Self::Possible,
+            false => Self::Never,
+        }
+    }
+}
+
+impl Acquire {
+    /// Goes on from there with the first message that would be sent again.
+    pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let asks = self.stage == Stage::Exchanging && self.client.is_to_ask_again(cx.now.boot);
+        if asks && self.aside == Aside::Possible {
+            tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
+            self.aside = Aside::Now;
+            common.go_aside(cx);
+            self.client.reopens();
+        }
+    }
+
+    /// Goes on from the LAN's link where its sockets failed that were beside it. `Err`: they were not.
+    pub(super) fn come_back(
+        &mut self,
+        common: &mut Common,
+        cause: LinkCause,
+        cx: &mut Cx<'_>,
+    ) -> Result<Next, LinkCause> {
+        if self.aside != Aside::Now {
+            return Err(cause);
+        }
+        tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
+        self.aside = Aside::Never;
+        self.client.reopens();
+        Ok(self.event(common, Event::Clock, cx))
+    }
+
+    /// Waits until the macvlan is gone, if there is one. Its sockets are closed. Returns whether it does.
+    pub(super) fn parts(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
+        common.come_back();
+        let parts = cx.out.is_aside(common.id);
+        if parts {
+            self.stage = Stage::Parting;
+        }
+        parts
+    }
+
+    /// Goes on once it is gone.
+    pub(super) fn parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        match self.stage {
+            Stage::Parting if !cx.out.is_aside(common.id) => self.make_fit(common, cx),
+            Stage::Parting
+            | Stage::AwaitingPermit
+            | Stage::Exchanging
+            | Stage::Probing
+            | Stage::Persisting { .. }
+            | Stage::Doubting
+            | Stage::Forgetting { .. }
+            | Stage::Sizing
+            | Stage::Over => SAME,
+        }
+    }
+}
