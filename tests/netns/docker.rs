@@ -12,6 +12,8 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{Capture, DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox};
 use serde_json::{Value, json};
 
+use crate::witness;
+
 const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
 const ADDRESS: &str = "IpamDriver.RequestAddress";
 const RELEASES: [Release; 2] = [Release::V28, Release::V29];
@@ -266,6 +268,34 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     // Docker gives back the one that it knows.
     docker.stop(web)?;
     server.wait_until_free()
+}
+
+#[test]
+fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[NEEDS, &[Need::Program("ip")]].concat()) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
+    let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
+    let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    // Of this one it leads over another network, if there is any.
+    let db = docker.run(&network.without_default_route(), "db", RunPlan::default())?;
+    let before = db.container.netns.run_command("ip", &["route"], "")?;
+
+    let next = Ipv4Addr::from(u32::from(Lan::SERVER) + 1);
+    server.restart(Some(Grants { router: next, ..grants }.into()))?;
+    let by = |router| format!("default via {router} dev eth0");
+    witness::routes(&web.container, &[&by(next)], &[&by(Lan::SERVER)], DEADLINE)?;
+    // By the next but one renewal of the other, whatever is done there for the new router has been done.
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    for _ in 0..2 {
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == db.container.mac)?;
+    }
+    seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.chaddr == db.container.mac)?;
+    assert_eq!(db.container.netns.run_command("ip", &["route"], "")?, before);
+    Ok(())
 }
 
 #[test]

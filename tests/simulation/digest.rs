@@ -111,6 +111,7 @@ fn step_of(step: &Step) -> (&'static str, String) {
         Step::AddAddress(address) => ("add", address.to_string()),
         Step::RemoveAddress(address) => ("remove", address.to_string()),
         Step::AddRoute(route) => ("add route", format!("{route} {}", route.mtu.unwrap_or(0))),
+        Step::ReplaceDefault { from, to } => ("replace default", format!("{from} {to}")),
         Step::RemoveRoute(route) => ("remove route", format!("{route} {}", route.mtu.unwrap_or(0))),
     }
 }

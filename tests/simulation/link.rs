@@ -76,6 +76,7 @@ impl Wire {
             Step::AddAddress(IpNet::V6(_)) | Step::RemoveAddress(IpNet::V6(_)) => return Err("no IPv6 here"),
             Step::AddRoute(route) => self.add_route(route)?,
             Step::RemoveRoute(route) => self.routes.retain(|there| !is_route(there, route)),
+            Step::ReplaceDefault { from, to } => self.replace_default(*from, *to)?,
         }
         Ok(did)
     }
@@ -118,6 +119,17 @@ impl Wire {
         }
         if !self.routes.iter().any(|there| is_route(there, route)) {
             self.routes.push(route.clone());
+        }
+        Ok(())
+    }
+
+    fn replace_default(&mut self, from: IpAddr, to: IpAddr) -> Result<(), &'static str> {
+        let reaches = self.reaches(to);
+        for route in self.routes.iter_mut().filter(|r| r.destination.prefix_len() == 0 && r.via == Some(from)) {
+            if !reaches {
+                return Err("next hop is not on the link");
+            }
+            route.via = Some(to);
         }
         Ok(())
     }

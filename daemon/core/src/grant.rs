@@ -23,6 +23,9 @@ pub struct Grant {
     /// The default router, unless the profile suppresses the default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
+    /// The router that a default route over the interface is to go by where there is one: none is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<IpAddr>,
     /// The routes, each after those that its next hop needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
@@ -79,6 +82,7 @@ impl Grant {
         Self {
             addresses: vec![profile.address(lease).into()],
             gateway: lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route),
+            router: lease.gateway.map(IpAddr::V4).filter(|_| profile.follow_router),
             routes: routes(lease, profile),
             dns: Dns::v4(lease).unwrap_or_default(),
             mtu: lease.mtu,

@@ -341,6 +341,14 @@ pub enum Step {
     /// Removes this route, and no other that differs in destination, gateway, metric or link. One that is not there is
     /// success.
     RemoveRoute(LinkRoute),
+    /// Leads the default routes over it in the main table that go by one router by another one. That there is none is success:
+    /// none is added.
+    ReplaceDefault {
+        /// The router that they go by.
+        from: IpAddr,
+        /// The router that they are to go by.
+        to: IpAddr,
+    },
 }
 
 impl Step {
@@ -354,6 +362,7 @@ impl Step {
             Self::RemoveAddress(_) => "remove the address",
             Self::AddRoute(_) => "add the route",
             Self::RemoveRoute(_) => "remove the route",
+            Self::ReplaceDefault { .. } => "replace the default route",
         }
     }
 }
@@ -366,6 +375,7 @@ impl fmt::Display for Step {
             Self::Mtu(mtu) => write!(f, " {mtu}"),
             Self::AddAddress(address) | Self::RemoveAddress(address) => write!(f, " {address}"),
             Self::AddRoute(route) | Self::RemoveRoute(route) => write!(f, " {route}"),
+            Self::ReplaceDefault { from, to } => write!(f, " via {from} by one via {to}"),
         }
     }
 }

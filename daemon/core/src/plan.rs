@@ -8,6 +8,7 @@
 //! (`promote_secondaries` is 0). There the new one comes as a /32 first, which is of no subnet.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -27,6 +28,8 @@ pub struct Before<'a> {
     pub bare: bool,
     /// No route is on it for certain.
     pub unrouted: bool,
+    /// The router of a grant of which nothing else is on it.
+    pub router: Option<IpAddr>,
     /// The addresses that were seen on it.
     pub addresses: &'a [IpNet],
 }
@@ -49,7 +52,7 @@ fn link_routes(grant: &Grant) -> Vec<LinkRoute> {
 
 /// Returns whether two grants ask the same of an interface.
 pub fn same(a: &Grant, b: &Grant) -> bool {
-    a.addresses == b.addresses && a.mtu == b.mtu && link_routes(a) == link_routes(b)
+    (&a.addresses, a.mtu, a.router) == (&b.addresses, b.mtu, b.router) && link_routes(a) == link_routes(b)
 }
 
 /// Returns the steps from what the interface carries to what `next` says, or to nothing of any grant.
@@ -72,6 +75,7 @@ pub fn difference(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
         arrive(*address, first, &others, &mut steps);
     }
     reroute(before, next, &mut steps);
+    steps.extend(redirect(before, next));
     for address in leaving {
         leave(address, &others, &mut steps);
     }
@@ -145,6 +149,13 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let coming = new.into_iter().filter(|route| !there(route) || replaced.contains(&key(route)));
     steps.extend(coming.map(Step::AddRoute));
     steps.extend(later.into_iter().map(Step::RemoveRoute));
+}
+
+/// Returns the steps that lead a default route of others by the router of `next`, where it goes by that of an earlier grant.
+fn redirect(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
+    let Some(to) = next.and_then(|next| next.router) else { return Vec::new() };
+    let old: BTreeSet<IpAddr> = before.grants.iter().filter_map(|grant| grant.router).chain(before.router).collect();
+    old.into_iter().filter(|from| *from != to).map(|from| Step::ReplaceDefault { from, to }).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What survives a restart.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -77,6 +78,9 @@ pub struct Former {
     /// Routes of that lease are still to be put on: the main plugin was not told of them, or the kernel took them with the link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub routes_due: bool,
+    /// The router by which a default route of others may still go: that of the last lease, of which nothing else is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<IpAddr>,
     /// Addresses of others that the kernel takes off with one of these, and that are to be put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub displaced: Vec<IpNet>,

@@ -182,6 +182,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         metric: ipam.priority,
         routes: ipam.routes.iter().map(extra_route).collect(),
         suppress_default_route: ipam.suppress_default_route,
+        follow_router: false,
         late_routes: false,
     };
     match length(&profile) {

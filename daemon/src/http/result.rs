@@ -7,7 +7,7 @@ use leasehold_core::link::LinkCause;
 
 /// Returns a grant in a main plugin's terms.
 pub(super) fn success(grant: &Grant) -> Success {
-    let Grant { addresses, gateway, routes, dns, mtu: _ } = grant;
+    let Grant { addresses, gateway, router: _, routes, dns, mtu: _ } = grant;
     Success {
         ips: addresses.iter().map(|address| Ip { address: *address, gateway: *gateway }).collect(),
         routes: routes.iter().map(route).collect(),

@@ -53,6 +53,7 @@ impl Netlink {
             Step::RemoveAddress(address) => self.remove_address(index, *address),
             Step::AddRoute(route) => self.add_route(index, route),
             Step::RemoveRoute(route) => self.remove_route(index, route),
+            Step::ReplaceDefault { from, to } => self.replace_default(index, *from, *to),
         };
         done.map_err(|error| error.at(Which::Index(index), step.doing()))
     }
@@ -93,7 +94,7 @@ impl Netlink {
     /// NLM_F_APPEND puts it after those with the same destination and metric, over any link; the default is to refuse,
     /// and NLM_F_REPLACE would remove theirs.
     fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
-        if self.routes(index, route)?.iter().any(|(_, there)| *there == scope(route)) {
+        if self.routes(index, route)?.iter().any(|there| there.scope == scope(route)) {
             return Ok(());
         }
         let mut request = route_message(index, route);
@@ -110,38 +111,75 @@ impl Netlink {
     /// To the kernel a request without a metric means the first route with any. So it is asked for the routes, and each
     /// is removed by its full description.
     fn remove_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
-        for (protocol, scope) in self.routes(index, route)? {
-            let mut request = route_message(index, route);
-            (request.header.protocol, request.header.scope) = (protocol, scope);
-            request.header.kind = RouteType::Unicast;
-            unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))?;
+        for there in self.routes(index, route)? {
+            self.delete_route(index, route, &there)?;
         }
         Ok(())
     }
 
-    /// Returns the protocol and the scope of each route in the main table that matches this one: main plugins that are
-    /// given no scope add on-link routes of global scope. Routes that the kernel adds for an address belong to that
-    /// address and do not count.
-    fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<(RouteProtocol, RouteScope)>, NetlinkError> {
+    /// Leads the default routes over a link by another router: first the new one is put on, then the old one taken off.
+    ///
+    /// NLM_F_REPLACE would replace the first of the same metric, over any link. So the new one takes its place before the others
+    /// of its metric if the old one has that, else behind them.
+    fn replace_default(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Result<(), NetlinkError> {
+        let mut defaults = Vec::new();
+        self.main_routes(family(from), None, |there| {
+            if there.destination.prefix_len() == 0 {
+                defaults.push(there);
+            }
+        })?;
+        for old in defaults.iter().filter(|there| there.index == Some(index) && there.via == Some(from)) {
+            let first = defaults.iter().find(|there| there.metric == old.metric);
+            let behind = if first.is_some_and(|first| std::ptr::eq(first, old)) { 0 } else { NLM_F_APPEND };
+            let route =
+                |via| LinkRoute { destination: old.destination, via: Some(via), metric: Some(old.metric), mtu: None };
+            let mut new = route_message(index, &route(to));
+            (new.header.protocol, new.header.kind) = (old.protocol, RouteType::Unicast);
+            unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(new), NLM_F_CREATE | behind))?;
+            self.delete_route(index, &route(from), old)?;
+        }
+        Ok(())
+    }
+
+    fn delete_route(&mut self, index: u32, route: &LinkRoute, there: &RouteAnswer) -> Result<(), NetlinkError> {
+        let mut request = route_message(index, route);
+        (request.header.protocol, request.header.scope) = (there.protocol, there.scope);
+        request.header.kind = RouteType::Unicast;
+        unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))
+    }
+
+    /// Returns each route in the main table that matches this one: main plugins that are given no scope add on-link routes of
+    /// global scope. Routes that the kernel adds for an address belong to that address and do not count.
+    fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<RouteAnswer>, NetlinkError> {
+        let mut found = Vec::new();
+        self.main_routes(family(route.destination.addr()), Some(index), |there| {
+            if there.is(index, route) && there.protocol != RouteProtocol::Kernel {
+                found.push(there);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Lists the routes of the main table, over one link or all, in the kernel's order.
+    fn main_routes(
+        &mut self,
+        family: AddressFamily,
+        over: Option<u32>,
+        mut take: impl FnMut(RouteAnswer),
+    ) -> Result<(), NetlinkError> {
         let mut request = RouteMessage::default();
-        request.header.address_family = family(route.destination.addr());
+        request.header.address_family = family;
         request.header.table = RouteHeader::RT_TABLE_MAIN;
         request.header.kind = RouteType::Unicast;
-        request.attributes.push(RouteAttribute::Oif(index));
-        let mut found = Vec::new();
+        request.attributes.extend(over.map(RouteAttribute::Oif));
         let asked = self.request(RouteNetlinkMessage::GetRoute(request), NLM_F_DUMP, |kind, payload| {
-            if kind == libc::RTM_NEWROUTE
-                && let Some(there) = RouteAnswer::read(payload)?
-                && there.is(index, route)
-                && there.protocol != RouteProtocol::Kernel
-            {
-                found.push((there.protocol, there.scope));
+            if kind == libc::RTM_NEWROUTE {
+                RouteAnswer::read(payload)?.into_iter().for_each(&mut take);
             }
             Ok(())
         });
         // A namespace gets its main table with its first route.
-        unless(libc::ENOENT, asked)?;
-        Ok(found)
+        unless(libc::ENOENT, asked)
     }
 }
 

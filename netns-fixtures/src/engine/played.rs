@@ -74,6 +74,13 @@ pub struct PlayedNetwork {
     reserved: Vec<Ipv4Addr>,
 }
 
+impl PlayedNetwork {
+    /// Returns the same for a container whose default route leads over another network.
+    pub fn without_default_route(&self) -> Self {
+        Self { gateway: None, ..self.clone() }
+    }
+}
+
 /// What `docker run` is told.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunPlan {

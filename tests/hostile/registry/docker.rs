@@ -170,7 +170,12 @@ pub(super) fn of_docker(add: Add) -> Add {
     let place = Place::Parent { ifname: "br0".to_owned(), mac: mac(number) };
     let pool: Option<PoolId> = pool.parse().ok();
     let prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
-    let profile = leasehold_core::dhcpv4::profile::Profile { prefix, suppress_default_route: true, ..add.profile };
+    let profile = leasehold_core::dhcpv4::profile::Profile {
+        prefix,
+        suppress_default_route: true,
+        follow_router: true,
+        ..add.profile
+    };
     Add { place, lan: lan(), chaddr: None, pool, profile, ..add }
 }
 

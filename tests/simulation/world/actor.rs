@@ -266,6 +266,7 @@ impl Actor {
                 metric: plan.metric,
                 late_routes: plan.late_routes && !self.docker,
                 suppress_default_route: self.docker,
+                follow_router: self.docker,
                 prefix: self.docker.then_some(DOCKER_PREFIX),
                 detection: plan.detection,
                 grace: plan.grace.filter(|_| self.returns()),

@@ -63,7 +63,11 @@ impl World {
         let late = self.plan.late_routes;
         let is_told = |route: &LinkRoute| !docker && (!late || route.via.is_some_and(|via| subnet.contains(&via)));
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
-        for step in steps.into_iter().chain(told) {
+        // Docker's gateway is that of the network. What it was before, nobody can tell the daemon.
+        let chosen = self.actors.iter().find(|actor| docker && actor.at == Some(at));
+        let router = chosen.and_then(|actor| self.record_of(actor)).and_then(|record| record.lease.gateway);
+        let default = router.map(|router| Step::AddRoute(default_by(router)));
+        for step in steps.into_iter().chain(told).chain(default) {
             self.change(at, &step);
         }
     }
@@ -76,7 +80,11 @@ impl World {
                 Step::AddAddress(IpNet::V4(address)) => self.actors[index].foreign.push(*address),
                 Step::AddRoute(route) => self.actors[index].foreign_routes.push(route.clone()),
                 Step::AddAddress(IpNet::V6(_)) => {}
-                Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::RemoveRoute(_) => {}
+                Step::Up
+                | Step::Mtu(_)
+                | Step::RemoveAddress(_)
+                | Step::RemoveRoute(_)
+                | Step::ReplaceDefault { .. } => {}
             }
         }
     }
@@ -228,8 +236,15 @@ impl World {
         let there: BTreeSet<_> = wire.addresses().into_iter().collect();
         let routes = lease.map(|lease| routes_of(&actor.as_told(lease), self.plan.metric)).unwrap_or_default();
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
+        // Docker's default route is there or not, as it chose, and goes with the router.
+        let (defaults, carried): (Vec<_>, Vec<_>) =
+            wire.routes().iter().partition(|there| actor.docker && there.destination.prefix_len() == 0);
+        let router =
+            lease.and_then(|lease| lease.gateway).filter(|router| ours.is_some_and(|ours| ours.contains(router)));
+        let astray = router.filter(|_| !self.links_fail).map(default_by);
+        let astray = astray.and_then(|led| defaults.into_iter().find(|there| !is_route(there, &led)));
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
-        let excess = wire.routes().iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
+        let excess = carried.into_iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
         // A route that the kernel refused to put on, or to take off, is not tried again, and an MTU perhaps not for an hour.
         let missing = missing.filter(|_| !self.links_fail);
         let excess = excess.filter(|_| !self.links_fail);
@@ -247,6 +262,8 @@ impl World {
             format!("no route {route:?}, but {:?}", wire.routes())
         } else if let Some(route) = excess {
             format!("an earlier route, {route:?}")
+        } else if let Some(route) = astray {
+            format!("a default route by an earlier router, {route:?}")
         } else if let Some(mtu) = wrong_mtu {
             format!("an MTU of {}, not {mtu}", wire.mtu)
         } else {
@@ -254,6 +271,11 @@ impl World {
         };
         self.fail(Rule::Interface, format!("{who}: its interface has {wrong}"));
     }
+}
+
+/// Returns a default route by a router.
+fn default_by(router: Ipv4Addr) -> LinkRoute {
+    LinkRoute { destination: Ipv4Net::default().into(), via: Some(router.into()), metric: None, mtu: None }
 }
 
 /// Returns the routes that a lease means: those that it names, and first of all one to a router outside of its subnet.

@@ -69,6 +69,9 @@ pub struct Profile {
     /// The server's default route and gateway are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suppress_default_route: bool,
+    /// A default route over the interface, which somebody else put there, goes where the server's router goes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub follow_router: bool,
     /// The main plugin cannot add a route onto the link, nor one by a router outside of the subnet. It is not told of them:
     /// the daemon adds them once the address is there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -162,6 +165,7 @@ impl Default for Profile {
             metric: None,
             routes: Vec::new(),
             suppress_default_route: false,
+            follow_router: false,
             late_routes: false,
         }
     }

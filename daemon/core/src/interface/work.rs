@@ -228,6 +228,11 @@ impl Work {
         self.refused.clear();
     }
 
+    /// Records the router of a lost grant: others may have led a default route by it that has outlived its address.
+    pub(crate) fn leave_router(&mut self, grant: &Grant) {
+        self.former.router = grant.router;
+    }
+
     /// Records that something of a former grant came onto the interface, which may be being changed.
     pub(crate) fn stir(&mut self) {
         self.stirred |= matches!(self.stage, Stage::Applying { .. });
@@ -280,7 +285,8 @@ impl Work {
         let put_on = steps.iter().filter_map(|step| match step {
             Step::AddAddress(address) if stays(address) => Some(*address),
             Step::AddAddress(_) => None,
-            Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => None,
+            Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) => None,
+            Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => None,
         });
         let is_known = |address: &IpNet| self.former.displaced.contains(address);
         let room = MAX_DISPLACED.saturating_sub(self.former.displaced.len());
@@ -476,7 +482,8 @@ impl Work {
         let is_there = |next: &Grant| next.addresses.iter().all(|address| addresses.contains(address));
         let is_on = next.as_deref().is_some_and(|next| differs || is_there(next));
         let (bare, unrouted) = (self.former.bare, self.former.routes_due);
-        let before = Before { grants: &self.former.grants, bare, unrouted, addresses: &addresses };
+        let Former { grants, router, .. } = &self.former;
+        let before = Before { grants, bare, unrouted, router: *router, addresses: &addresses };
         let mut steps = match differs || (unrouted && is_on && view.up) {
             true => plan::difference(&before, next.as_deref()),
             false => Vec::new(),
@@ -570,7 +577,11 @@ impl Work {
 /// reason to keep an old address.
 fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
     let refused = matches!(cause, LinkCause::Refused { doing, .. } if *doing == step.doing());
-    refused && matches!(step, Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_))
+    refused
+        && match step {
+            Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => true,
+            Step::Up | Step::AddAddress(_) | Step::RemoveAddress(_) => false,
+        }
 }
 
 #[cfg(test)]

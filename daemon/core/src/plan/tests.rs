@@ -19,6 +19,7 @@ fn show(step: &Step) -> String {
         Step::RemoveAddress(address) => format!("-{address}"),
         Step::AddRoute(added) => format!("+{}", route(added)),
         Step::RemoveRoute(removed) => format!("-{}", route(removed)),
+        Step::ReplaceDefault { from, to } => format!("{from} > {to}"),
     }
 }
 
@@ -39,7 +40,7 @@ fn way(from: &From<'_>, next: Option<&Lease>, profile: &Profile) -> Vec<Step> {
     let From { leases, bare, unrouted, addresses } = *from;
     let grants: Vec<_> = leases.iter().map(|lease| Grant::v4(lease, profile)).collect();
     let next = next.map(|lease| Grant::v4(lease, profile));
-    difference(&Before { grants: &grants, bare, unrouted, addresses }, next.as_ref())
+    difference(&Before { grants: &grants, bare, unrouted, router: None, addresses }, next.as_ref())
 }
 
 fn steps(from: &From<'_>, next: Option<&Lease>, profile: &Profile) -> Vec<String> {
@@ -239,6 +240,43 @@ fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
     assert_eq!(gone, expected, "a main plugin may not have known of metrics");
 }
 
+#[test]
+fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_it() {
+    let profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    let by = |address: &str, router: Option<&str>| {
+        let via: Vec<_> = router.iter().map(|router| format!("0.0.0.0/0 {router}")).collect();
+        lease(address, &via.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    const A: &str = "192.0.2.50/24";
+    let [one, two, none] = [Some("192.0.2.1"), Some("192.0.2.2"), None].map(|router| by(A, router));
+    let elsewhere = by("198.51.100.7/24", Some("198.51.100.1"));
+    let table: [(&[Lease], Option<&Lease>, &[&str]); 7] = [
+        (&[], Some(&one), &[]),
+        (std::slice::from_ref(&one), Some(&one), &[]),
+        (std::slice::from_ref(&one), Some(&two), &["192.0.2.1 > 192.0.2.2"]),
+        (&[one.clone(), two.clone()], Some(&none), &[]),
+        (&[one.clone(), two.clone()], Some(&one), &["192.0.2.2 > 192.0.2.1"]),
+        (
+            std::slice::from_ref(&one),
+            Some(&elsewhere),
+            &["+198.51.100.7/24", "192.0.2.1 > 198.51.100.1", "-192.0.2.50/24"],
+        ),
+        (std::slice::from_ref(&one), None, &["-192.0.2.50/24"]),
+    ];
+    for (before, next, expected) in table {
+        assert_eq!(steps(&from(before), next, &profile), expected, "{before:?} to {next:?}");
+    }
+    let lost = Before { grants: &[], bare: true, unrouted: false, router: one.gateway.map(Into::into), addresses: &[] };
+    let found = difference(&lost, Some(&Grant::v4(&two, &profile)));
+    assert_eq!(found.iter().map(show).collect::<Vec<_>>(), [&format!("+{A}"), "192.0.2.1 > 192.0.2.2"]);
+    let left_alone = Profile { follow_router: false, ..profile };
+    assert!(steps(&from(std::slice::from_ref(&one)), Some(&two), &left_alone).is_empty());
+    let [one, two] = [one, two].map(|lease| {
+        (Grant::v4(&lease, &left_alone), Grant::v4(&lease, &Profile { follow_router: true, ..left_alone.clone() }))
+    });
+    assert!(same(&one.0, &two.0) && !same(&one.1, &two.1));
+}
+
 /// Of IPv6 there is no lease yet. What an interface carries of it is planned as for IPv4, but for the kernel's secondary
 /// addresses, which it does not have.
 #[test]
@@ -255,7 +293,7 @@ fn an_interface_carries_two_families_side_by_side() {
     };
     let seen: Vec<IpNet> =
         [&v4, &v6("2001:db8::5/64", "fe80::1")].iter().flat_map(|grant| grant.addresses.clone()).collect();
-    let carried = |grants, bare| Before { grants, bare, unrouted: false, addresses: &seen };
+    let carried = |grants, bare| Before { grants, bare, unrouted: false, router: None, addresses: &seen };
     let shown =
         |before: &Before<'_>, next: Option<&Grant>| difference(before, next).iter().map(show).collect::<Vec<_>>();
     let first = v6("2001:db8::5/64", "fe80::1");

@@ -46,8 +46,9 @@ pub(super) fn profile(options: &Options, host: &Host<'_>) -> Profile {
         allow: options.allow.iter().copied().collect(),
         deny: options.deny.iter().copied().collect(),
         release: options.release,
-        // Which of its networks a container's default route leads over is Docker's choice.
+        // Which of its networks a container's default route leads over is Docker's choice, made once.
         suppress_default_route: true,
+        follow_router: true,
         ..Profile::default()
     }
 }

@@ -225,7 +225,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
     assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
     assert_eq!((add.lan, add.pool), (Lan::Link { parent: "eth0".into(), vlan: 0 }, Some(id(POOL))));
     assert_eq!((add.client_id, add.wanted, add.chaddr), (ClientIdRule::Mac, None, None));
-    let profile = Profile { prefix: Some(24), suppress_default_route: true, ..Profile::default() };
+    let profile = Profile { prefix: Some(24), suppress_default_route: true, follow_router: true, ..Profile::default() };
     assert_eq!((add.profile, add.timeout), (profile, Duration::from_secs(20)));
     // --ip
     let wanted = self::add(false, &address(POOL, "192.168.1.77", MAC_ONLY)).wanted;

@@ -152,6 +152,51 @@ fn a_default_route_of_the_same_metric_over_another_link_stays() {
 }
 
 #[test]
+fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        let to = |from: &str, to: &str| [Step::ReplaceDefault { from: from.parse().unwrap(), to: to.parse().unwrap() }];
+        let replaced = to("192.0.2.1", "192.0.2.9");
+        done(&mut lab, &netns, &replaced).await;
+        assert!(routes(&netns).is_empty(), "none is added, though the namespace has no table yet");
+        for command in [
+            "addr add 192.0.2.7/24 dev eth0",
+            "link add eth1 type veth peer name peer1",
+            "link set eth1 up",
+            "link set peer1 up",
+            "addr add 198.51.100.2/24 dev eth1",
+            "route add default via 198.51.100.1 dev eth1",
+        ] {
+            netns.ip(command);
+        }
+        let without = routes(&netns);
+        done(&mut lab, &netns, &replaced).await;
+        assert_eq!(routes(&netns), without);
+
+        // Before another one of its metric, and behind one.
+        netns.ip("route prepend default via 192.0.2.1 dev eth0 proto static");
+        netns.ip("route add default via 198.51.100.1 dev eth1 metric 100");
+        netns.ip("route append default via 192.0.2.1 dev eth0 metric 100");
+        netns.ip("route add default via 192.0.2.2 dev eth0 metric 200");
+        for _ in 0..2 {
+            done(&mut lab, &netns, &replaced).await;
+            let expected = [
+                "default via 192.0.2.9 dev eth0 proto static",
+                "default via 198.51.100.1 dev eth1",
+                "default via 198.51.100.1 dev eth1 metric 100",
+                "default via 192.0.2.9 dev eth0 metric 100",
+                "default via 192.0.2.2 dev eth0 metric 200",
+            ];
+            assert_eq!(routes(&netns)[..5], lines(&expected));
+        }
+        let before = routes(&netns);
+        let (_, refused) = lab.apply(netns.eth0(), &to("192.0.2.2", "203.0.113.1")).await;
+        assert!(matches!(refused, Err(LinkCause::Refused { doing: "replace the default route", .. })), "{refused:?}");
+        assert_eq!(routes(&netns), before, "what goes nowhere does not take its place");
+    });
+}
+
+#[test]
 fn a_route_that_differs_in_metric_gateway_or_prefix_is_not_removed() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;

@@ -125,6 +125,44 @@ fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() 
 }
 
 #[test]
+fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_nothing_else_moves_it() {
+    let router = |last: u8| vec![3, 4, 192, 0, 2, last];
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.options = router(1);
+    rig.add_endpoint(OWN, "a");
+    rig.put_inside(1, OWN);
+    rig.configure(LEASED);
+    rig.run_until(rig.t1() + 40.0);
+    assert!(rig.steps.is_empty(), "{:?}", rig.steps);
+    rig.options = router(9);
+    rig.run_until(rig.t1() + 40.0);
+    let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
+    assert_eq!(rig.steps, [Step::ReplaceDefault { from, to }]);
+    rig.run_until(rig.t1() + 40.0);
+    assert_eq!((rig.steps.len(), rig.only_record().former.clone()), (1, None));
+}
+
+#[test]
+fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
+    let router = |last: u8| vec![3, 4, 192, 0, 2, last];
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.options = router(1);
+    rig.add_endpoint(OWN, "a");
+    rig.put_inside(1, OWN);
+    rig.configure(LEASED);
+    rig.run_until(1020.0);
+    rig.options = router(9);
+    rig.server = Server::Naks;
+    rig.run_until(rig.t1() + 1.0);
+    rig.server = Server::Up;
+    rig.run_until(1100.0);
+    let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
+    assert_eq!(rig.steps.last(), Some(&Step::ReplaceDefault { from, to }), "{:?}", rig.steps);
+}
+
+#[test]
 fn what_else_the_lease_gives_its_interface_is_put_on_there() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1];

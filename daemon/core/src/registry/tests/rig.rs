@@ -363,7 +363,8 @@ impl Rig {
                 Step::Up => continue,
                 Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
                 Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
-                Step::AddAddress(_) | Step::Mtu(_) | Step::AddRoute(_) | Step::RemoveRoute(_) => {}
+                Step::AddAddress(_) | Step::Mtu(_) => {}
+                Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => {}
             }
             self.steps.push(step);
         }

@@ -70,7 +70,10 @@ impl Hold {
         if common.profile.on_expiry == OnExpiry::Keep {
             common.due(cx, |work| work.leave_behind(common.grant(last), true));
         }
-        common.due(cx, |work| work.expect_bare(true));
+        common.due(cx, |work| {
+            work.leave_router(&common.grant(last));
+            work.expect_bare(true);
+        });
         common.expect(Presence::Awaited, cx);
     }
 

@@ -32,7 +32,7 @@ impl Hold {
         if grants.is_empty() || stays && !taken {
             return Vec::new();
         }
-        let before = Before { grants: &grants, bare: false, unrouted: false, addresses };
+        let before = Before { grants: &grants, bare: false, unrouted: false, router: None, addresses };
         plan::difference(&before, None)
     }
 }
