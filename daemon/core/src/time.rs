@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct Instant(u64);
 
 impl Instant {
+    /// The boot itself.
+    pub const BOOT: Self = Self(0);
+
     /// Returns the instant that lies `since_boot` after boot.
     pub const fn from_boot(since_boot: Duration) -> Self {
         Self(since_boot.as_micros() as u64)

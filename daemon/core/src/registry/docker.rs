@@ -92,10 +92,15 @@ impl Docker {
         self.silent.remove(lan);
     }
 
+    /// Returns whether a request on a LAN had no offer a moment ago.
+    pub(super) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
+        self.silent.get(lan).is_some_and(|until| now < *until)
+    }
+
     /// Returns how long an ADD may take.
     pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
         let is_docker = matches!(add.attachment, Attachment::Docker { .. });
-        let is_silent = is_docker && self.silent.get(&add.lan).is_some_and(|until| now < *until);
+        let is_silent = is_docker && self.is_silent(&add.lan, now);
         if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
     }
 

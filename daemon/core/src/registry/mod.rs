@@ -491,10 +491,18 @@ impl Registry {
         }
     }
 
-    /// Gives back the lease that has been kept longest on a binding's LAN.
+    /// Gives back the lease that has been kept longest on a binding's LAN, unless its servers may as well be away: that would help
+    /// nobody, and cost a container its address that returns before they do. A server was there if it has given or extended a
+    /// lease since the host's boot.
     fn make_room(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
-        let others = self.bindings.iter().filter(|binding| binding.identity.lan == lan);
+        let others = || self.bindings.iter().filter(|binding| binding.identity.lan == lan);
+        // What began before the boot is cut to it.
+        let is_fresh = |binding: &Binding| binding.lease(now.boot).is_some_and(|lease| lease.start > Instant::BOOT);
+        if self.docker.is_silent(&lan, now.boot) || !others().any(is_fresh) {
+            return;
+        }
+        let others = others();
         // Of one network they are kept for equally long.
         let longest = others.filter_map(|binding| Some((binding.kept_until()?, binding.id))).min();
         if let Some((_, kept)) = longest {

@@ -41,6 +41,15 @@ impl Rig {
         self.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(netns) }));
     }
 
+    /// The host reboots; the daemon starts twenty seconds later.
+    fn reboot(&mut self) {
+        self.wall_set += self.at.as_secs().cast_signed();
+        (self.at, self.open) = (Duration::from_secs(20), BTreeMap::new());
+        self.reg = Registry::new(self.config.clone(), 9);
+        let (boot, records) = (BootId(self.wall_set.to_string()), self.stored.clone().into_iter().collect());
+        self.input(Input::Start { boot, records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    }
+
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.
     fn assert_kept_until(&mut self, seconds: f64) {
         self.run_until(seconds - 0.001);
@@ -233,6 +242,41 @@ fn an_add_without_an_offer_has_what_is_kept_longest_go_back() {
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.run_until(1069.0);
     assert_eq!((released(&rig).len(), rig.state("b")), (1, vec!["KEPT"]), "one at a time");
+}
+
+#[test]
+fn where_no_server_was_heard_since_the_boot_a_newcomer_costs_nobody_what_is_kept() {
+    for heard in [false, true] {
+        let mut rig = bound();
+        rig.give = "192.0.2.51".parse().unwrap();
+        rig.add("b", 2, "other");
+        rig.reboot();
+        let again = rig.add("b", 3, "other");
+        assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
+        if !heard {
+            rig.reboot();
+        }
+        rig.server = Server::Silent;
+        rig.sent.clear();
+        let add = rig.add("c", 4, "new");
+        rig.run_until(70.0);
+        assert!(matches!(rig.answers[&add], Answer::Failed(_)));
+        let kept = rig.rows().iter().filter(|row| row.kept.is_some()).count();
+        let released = rig.sent.iter().filter(|(kind, _)| *kind == 7).count();
+        assert_eq!((kept, released), if heard { (0, 1) } else { (2, 0) });
+    }
+}
+
+#[test]
+fn where_docker_has_just_asked_in_vain_a_newcomer_costs_nobody_what_is_kept() {
+    let mut rig = kept();
+    rig.server = Server::Silent;
+    let now = rig.now().boot;
+    rig.reg.docker.fell_silent(&Lan::Link { parent: "br0".into(), vlan: 0 }, now);
+    rig.sent.clear();
+    rig.add("c", 3, "new");
+    rig.run_until(rig.at.as_secs_f64() + 30.0);
+    assert_eq!((rig.state("a"), rig.sent.iter().filter(|(kind, _)| *kind == 7).count()), (vec!["KEPT"], 0));
 }
 
 #[test]
