@@ -99,6 +99,22 @@ impl Home {
         self.dir.join("clock")
     }
 
+    /// Lets its daemons find another boot than before, with nothing in the place of `/run`.
+    pub fn boot_again(&self, netns: &Netns) -> Result<(), Error> {
+        let (file, number) = (self.dir.join("boot_id"), netns.sandbox().number());
+        // Never written anew: the previous one may be mounted still.
+        let file = file.with_extension(number.to_string());
+        fs::write(&file, format!("00000000-0000-4000-8000-{number:012x}\n"))
+            .doing(|| format!("write {}", file.display()))?;
+        netns.run_command("mount", &["--bind", &file.to_string_lossy(), "/proc/sys/kernel/random/boot_id"], "")?;
+        match fs::remove_dir_all(self.runtime_dir()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).doing(|| format!("empty {}", self.runtime_dir().display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Has its daemons be plugins of Docker's, where dockerd looks for them.
     pub fn with_docker(&self) -> Result<(), Error> {
         fs::create_dir_all(DOCKER_PLUGINS).doing(|| format!("make {}", DOCKER_PLUGINS))

@@ -103,6 +103,12 @@ impl Lab {
         self.daemon.take().map_or(Ok(()), Daemon::kill9)
     }
 
+    /// Ends the daemon as the power does. The next one finds another boot, and the same store.
+    pub fn lose_power(&mut self) -> Result<(), Error> {
+        self.kill9()?;
+        self.home.boot_again(&self.lan.host)
+    }
+
     /// Ends the daemon with SIGTERM; `None` if it is already down.
     pub fn terminate(&mut self) -> Result<Option<ExitStatus>, Error> {
         self.daemon.take().map(Daemon::terminate).transpose()

@@ -1,11 +1,13 @@
 //! dockerd and our daemon end in all ways, and start again: a container has its address on, and nobody else has one.
 
+use std::net::Ipv4Addr;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use netns_fixtures::model::Kind;
+use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{DEADLINE, Error, sandbox, until_link};
+use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
@@ -86,6 +88,50 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     only(&server, &[db, next])?;
     assert!(server.leases()?.iter().all(|lease| lease.address != web || next == web));
     host.docker.docker(&["rm", "--force", "web", "db"])?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    // dockerd gives back what it believes its containers had before it starts them.
+    host.create_with_grace("20", &[])?;
+    host.docker.keep("web", &STAYS)?;
+    let address = host.address("web")?;
+    host.docker.lose_power()?;
+    host.lab.lose_power()?;
+    host.seen.clear()?;
+    host.lab.start_daemon()?;
+    host.docker.launch(&[])?;
+    assert_eq!(host.address("web")?, address);
+    host.pings("web")?;
+    let asked = host.seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
+    assert_eq!((asked.ciaddr, asked.option(code::SERVER)), (Ipv4Addr::UNSPECIFIED, None), "INIT-REBOOT: {asked:?}");
+    only(&server, &[address])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()
+}
+
+#[test]
+fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.create(&[])?;
+    server.lose_acks()?;
+    let dockerd = host.docker.id().to_string();
+    let (docker, seen) = (&host.docker, &mut host.seen);
+    thread::scope(|scope| {
+        let run = scope.spawn(|| docker.keep("web", &LAN));
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(code::REQUESTED).is_some())?;
+        let killed = Command::new("kill").args(["-KILL", &dockerd]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        run.join().expect("a caller does not panic").expect_err("nobody is there to answer");
+        Ok::<_, Error>(())
+    })?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()
 }

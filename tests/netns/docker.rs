@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, Release, RunPlan};
 use netns_fixtures::engine::plugin::Reply;
-use netns_fixtures::model::Kind;
+use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{Capture, DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox};
 use serde_json::{Value, json};
@@ -237,6 +237,77 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
         Ok::<_, Error>(run.join().expect("a caller does not panic").expect_err("a call cannot come again"))
     })?;
     assert!(matches!(error, Error::Refused { .. }), "{error}");
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_what_is_true() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = docker_lab(&sandbox)?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let docker = play(&lab, Release::V29)?;
+    let again = |lab: &mut Lab| {
+        lab.kill9()?;
+        lab.start_daemon()
+    };
+    // Nobody answers yet: the daemon looks at the LAN.
+    let asked = json!({ "Pool": "", "SubPool": "", "Options": { "parent": Lan::IFNAME }, "V6": false });
+    let call = docker.plugin.send("IpamDriver.RequestPool", &asked.to_string())?;
+    seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
+    again(&mut lab)?;
+    assert!(call.answer().is_err());
+
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    docker.leave(&web)?;
+    // The daemon may never hear of this one: what dockerd calls again has no body.
+    let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() });
+    let call = docker.plugin.send("IpamDriver.ReleaseAddress", &told.to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(server.leases()?.iter().map(|lease| lease.address).collect::<Vec<_>>(), [web.address.addr()]);
+    docker.stop(web)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+
+    let call = docker.plugin.send("IpamDriver.ReleasePool", &json!({ "PoolID": network.pool_id }).to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    let network = docker.network_create(&macvlan())?;
+    let db = docker.run(&network, "db", RunPlan::default())?;
+    docker.stop(db)?;
+    docker.network_rm(network)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    let address = web.address;
+    lab.lose_power()?;
+    docker.leave(&web)?;
+    drop(web);
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    lab.start_daemon()?;
+    lab.wait_for_line("boot=00000000-")?;
+    // dockerd asks for the pool of each network at its start, too.
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.request_pool(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(web.address, address);
+    let asked = seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.chaddr == web.container.mac)?;
+    assert_eq!((asked.ciaddr, asked.option(code::SERVER)), (Ipv4Addr::UNSPECIFIED, None), "INIT-REBOOT: {asked:?}");
+    assert_eq!(server.leases()?.len(), 1);
+    docker.stop(web)?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()
 }

@@ -15,7 +15,7 @@ use nix::mount::{MntFlags, umount2};
 use super::{make_dir, make_root};
 use crate::cgroup;
 use crate::daemon::{DOCKER_PLUGINS, listen, until_ready};
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Log, Process};
@@ -27,6 +27,8 @@ pub struct Dockerd {
     process: Option<Process>,
     /// The host, for processes that end with dockerd and see its mounts.
     host: Netns,
+    /// The host without those.
+    outside: Netns,
     files: Files,
 }
 
@@ -73,9 +75,10 @@ impl Dockerd {
         for place in [dir.join("etc"), dir.join("work"), Self::PLUGINS.into()] {
             make_dir(&place)?;
         }
-        let sandbox = host.sandbox().nested(&PRIVATE.replace("$DIR", &dir.to_string_lossy()))?;
+        let sandbox = host.sandbox().nested(&private(&dir))?;
         let cgroup = format!("/leasehold-{}", sandbox.keeper());
-        let mut dockerd = Self { process: None, host: host.within(sandbox), files: Files { dir, cgroup } };
+        let (outside, files) = (host.clone(), Files { dir, cgroup });
+        let mut dockerd = Self { process: None, host: host.within(sandbox), outside, files };
         dockerd.launch(&[])?;
         let image = dockerd.files.path("image.tar");
         dockerd.host.run_command("tar", &["-C", &dockerd.files.path("rootfs"), "-cf", &image, "."], "")?;
@@ -161,6 +164,23 @@ impl Dockerd {
         self.process.take().map_or(Ok(()), Process::kill)
     }
 
+    /// Ends all of its processes and containers as the power does, and takes away what was in `/run`. Its data stay.
+    pub fn lose_power(&mut self) -> Result<(), Error> {
+        self.kill9()?;
+        // With its sandbox go the processes in that.
+        self.host = self.outside.clone();
+        self.files.unmount();
+        for gone in ["/run/docker", &self.files.path("pid")] {
+            let gone = Path::new(gone);
+            let removed = if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) };
+            removed.doing(|| format!("remove {}", gone.display()))?;
+        }
+        self.files.end_cgroup()?;
+        make_dir(Path::new(Self::PLUGINS))?;
+        self.host = self.outside.within(self.outside.sandbox().nested(&private(&self.files.dir))?);
+        Ok(())
+    }
+
     /// Starts it again with more arguments, and waits until it serves, which is when it has started the containers that
     /// it restarts.
     pub fn launch(&mut self, more: &[&str]) -> Result<(), Error> {
@@ -192,7 +212,25 @@ impl Dockerd {
     }
 }
 
+/// Returns what makes its files its own, in this directory.
+fn private(dir: &Path) -> String {
+    PRIVATE.replace("$DIR", &dir.to_string_lossy())
+}
+
 impl Files {
+    /// Takes away what is mounted for it, as far as that can be.
+    fn unmount(&self) {
+        for place in mounts_under(&[Path::new("/run/docker"), &self.dir]).iter().rev() {
+            let _ = umount2(place, MntFlags::MNT_DETACH);
+        }
+    }
+
+    /// Waits until the containers' control group is gone.
+    fn end_cgroup(&self) -> Result<(), Error> {
+        let cgroup = self.cgroup.trim_start_matches('/');
+        until_found("end of a control group", DEADLINE, || Ok(cgroup::remove(cgroup).then_some(())))
+    }
+
     fn socket(&self) -> String {
         format!("unix://{}", self.path("sock"))
     }
@@ -204,16 +242,12 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        let own = [Path::new("/run/docker"), &self.dir];
         // What cannot be taken away goes with the sandbox, but for the control group.
-        for place in mounts_under(&own).iter().rev() {
-            let _ = umount2(place, MntFlags::MNT_DETACH);
-        }
-        for dir in own {
+        self.unmount();
+        for dir in [Path::new("/run/docker"), &self.dir] {
             let _ = fs::remove_dir_all(dir);
         }
-        let cgroup = self.cgroup.trim_start_matches('/');
-        let _ = until_found("end of a control group", DEADLINE, || Ok(cgroup::remove(cgroup).then_some(())));
+        let _ = self.end_cgroup();
     }
 }
 
