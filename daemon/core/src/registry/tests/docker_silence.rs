@@ -65,6 +65,31 @@ fn a_lease_that_is_still_good_is_answered_after_four_seconds() {
     }
 }
 
+/// dockerd starts its containers one after the other, and is not up before the last of them.
+#[test]
+fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.profile.grace) = (4000, Some(60));
+    let addresses = (1..=10).map(|last| Ipv4Addr::new(192, 0, 2, 100 + last));
+    for (last, address) in (1..).zip(addresses.clone()) {
+        rig.give = address;
+        rig.endpoint(last);
+        rig.release(address);
+    }
+    rig.server = Server::Silent;
+    let began = rig.at;
+    for (last, address) in (1..).zip(addresses) {
+        let add = rig.endpoint(last);
+        while !rig.answers.contains_key(&add) {
+            rig.wake();
+        }
+        let Answer::Leased { lease, .. } = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        assert_eq!(lease.ip(), address);
+    }
+    let took = rig.at - began;
+    assert!(took <= Duration::from_secs(60), "{took:?}");
+}
+
 #[test]
 fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
     let mut rig = kept(4000);
