@@ -29,7 +29,7 @@ use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Place, Protocol};
 use crate::log;
-use crate::net::{Net, NetConfig, NetError, NetEvent, Visit, inherit};
+use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId, Visit, inherit};
 use crate::pid_file::{PidFile, PidFileError};
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
@@ -234,6 +234,7 @@ impl Driver {
         let config = NetConfig {
             host_prefix: settings.host_prefix.clone(),
             docker_netns,
+            store: StoreId(store.id()),
             workers: WORKERS,
             sockets: shares.sockets,
         };

@@ -100,6 +100,7 @@ pub(crate) struct Store {
     jobs: mpsc::Sender<Job>,
     journal: Journal,
     writer: JoinHandle<()>,
+    id: u64,
     is_whole: bool,
 }
 
@@ -113,7 +114,7 @@ impl Store {
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
-        let is_whole = file.is_whole();
+        let (id, is_whole) = (file.id(), file.is_whole());
         let writer = Writer { file, events, last_event };
         let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&queue));
         let writer = writer.map_err(|source| StoreError::Directory {
@@ -121,7 +122,12 @@ impl Store {
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, journal, writer, is_whole }, stored))
+        Ok((Self { jobs, journal, writer, id, is_whole }, stored))
+    }
+
+    /// Returns the store's name, which no other has.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns whether every record that was in the file was returned when it was opened.

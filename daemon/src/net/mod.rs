@@ -6,6 +6,7 @@
 //!   [`steps`] change them.
 //! * [`opened`] holds the sockets of an exchange: one for [`packet`]s, with a [`filter`], sometimes on a [`port`] made for
 //!   it. [`exchange`] sends what its [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
+//! * [`own`] makes and deletes links of our own in the host's namespace, which are known by their [`alias`].
 //! * [`seek`] looks for interfaces in the namespaces of an engine that does not say where it puts them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`]
@@ -15,6 +16,7 @@
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive longer than an exchange or a look
 //! takes.
 
+mod alias;
 mod exchange;
 mod filter;
 pub(crate) mod inherit;
@@ -22,6 +24,7 @@ mod netlink;
 mod netns;
 mod opened;
 mod outbox;
+mod own;
 mod packet;
 mod paths;
 mod pool;
@@ -60,11 +63,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tracing::debug;
 
+pub(crate) use alias::StoreId;
 use exchange::Exchange;
 use netlink::{Netlink, Which};
 use netns::Host;
 pub(crate) use netns::Visit;
 use outbox::{Order, Outgoing, Sender, outbox};
+use own::{Own, Work};
 use packet::Receiver;
 use pool::Pool;
 use process::Process;
@@ -92,6 +97,8 @@ pub(crate) struct NetConfig {
     pub(crate) host_prefix: PathBuf,
     /// Where an engine keeps its namespaces that does not say where it puts interfaces: Docker's, if that is served.
     pub(crate) docker_netns: Option<PathBuf>,
+    /// The name of the store, by which links of our own are known.
+    pub(crate) store: StoreId,
     /// Threads that work in namespaces.
     pub(crate) workers: usize,
     /// The most sockets that exchanges may have open together; further exchanges wait for others to close.
@@ -225,6 +232,7 @@ pub(crate) struct Net {
     pool: Pool,
     events: UnboundedSender<NetEvent>,
     docker_netns: Option<PathBuf>,
+    own: Own,
     exchanges: HashMap<ExchangeId, Sender>,
     into: Arc<Mutex<Receiver>>,
     sockets: Arc<Semaphore>,
@@ -238,7 +246,8 @@ impl Net {
     /// Must be called inside a runtime with I/O and time; what happens is sent to `events`. That channel needs no
     /// bound: the caller limits operations, and frames and news each have a limited number of places there.
     pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetEvent>) -> Result<Self, NetError> {
-        let registrar = Registrar::open(config.docker_netns.is_some()).map_err(NetError::Watch)?;
+        let registrar =
+            Registrar::open(config.docker_netns.is_some().then_some(config.store)).map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;
         let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper).map_err(NetError::OwnNamespace)?;
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
@@ -252,8 +261,9 @@ impl Net {
         });
         let into = Arc::new(Mutex::new(Receiver::new()));
         let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
+        let own = Own::start(config.store, pool.clone(), events.clone());
         let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
-        Ok(Self { runtime, pool, events, docker_netns, exchanges, into, sockets, sweep_at: SWEEP, watch })
+        Ok(Self { runtime, pool, events, docker_netns, own, exchanges, into, sockets, sweep_at: SWEEP, watch })
     }
 
     /// Opens the sockets of an exchange.
@@ -331,18 +341,17 @@ impl Net {
 
     /// Makes a link in the host's namespace.
     pub(crate) fn make(&mut self, op: OpId, link: OwnLink) {
-        let cause = LinkCause::refused("make a link", format!("no links of kind {:?} are made yet", link.kind));
-        self.answer(op, future::ready(Outcome::Made(Err(cause))));
+        self.own.ask(op, Work::Make(link));
     }
 
     /// Deletes a link in the host's namespace.
-    pub(crate) fn unmake(&mut self, op: OpId, _owner: LinkOwner) {
-        self.answer(op, future::ready(Outcome::Unmade(Ok(()))));
+    pub(crate) fn unmake(&mut self, op: OpId, owner: LinkOwner) {
+        self.own.ask(op, Work::Unmake(owner));
     }
 
     /// Lists the links in the host's namespace that were made by daemons with this store.
     pub(crate) fn list_own(&mut self, op: OpId) {
-        self.answer(op, future::ready(Outcome::OwnLinks(Ok(Vec::new()))));
+        self.own.ask(op, Work::List);
     }
 
     /// Sends a frame. One that the link cannot take within 50 ms is lost; the outcome is reported if an `op` was given.

@@ -112,6 +112,11 @@ impl Host {
     }
 }
 
+/// Returns whether a link of the host is wireless.
+fn is_wireless(ifname: &str) -> bool {
+    Path::new("/sys/class/net").join(ifname).join("phy80211").exists()
+}
+
 /// Returns whether this is the root of a proc file system, not the directory that one is mounted on.
 fn is_proc<F: AsFd>(directory: &F) -> bool {
     fstatfs(directory).is_ok_and(|stat| stat.filesystem_type() == PROC_SUPER_MAGIC)
@@ -248,7 +253,10 @@ impl Worker {
                 self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on)
             }
             Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, goes_on),
-            Target::Host { ifname } => self.apply_here(Which::Name(ifname), steps, goes_on),
+            Target::Host { ifname } => {
+                let view = self.apply_here(Which::Name(ifname), steps, goes_on)?;
+                Ok(LinkView { wireless: is_wireless(ifname), ..view })
+            }
         }
     }
 
@@ -383,7 +391,7 @@ impl Worker {
     }
 
     /// Returns the socket in the host's namespace.
-    fn here(&mut self) -> Result<&mut Netlink, LinkCause> {
+    pub(super) fn here(&mut self) -> Result<&mut Netlink, LinkCause> {
         opened(&mut self.netlink)
     }
 

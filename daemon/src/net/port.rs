@@ -197,12 +197,17 @@ fn open_netlink() -> Result<Netlink, LinkCause> {
     Netlink::open().map_err(|error| failed("open a netlink socket", &error))
 }
 
+/// Returns the Ethernet address of a bridge's port whose other end has this one: a bridge takes on the lowest of its ports.
+pub(super) fn port_mac(inside: Mac) -> Vec<u8> {
+    let [.., d, e, f] = inside.0;
+    vec![0xfe, 0x6c, 0x68, d, e, f]
+}
+
 fn veth(mac: Mac, mtu: u32, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
-    let [.., d, e, f] = mac.0;
     let mut outside = LinkMessage::default();
     outside.attributes = vec![
         LinkAttribute::IfName(OUTSIDE.to_owned()),
-        LinkAttribute::Address(vec![0xfe, 0x6c, 0x68, d, e, f]),
+        LinkAttribute::Address(port_mac(mac)),
         LinkAttribute::Mtu(mtu),
         LinkAttribute::NetNsFd(host.as_raw_fd()),
     ];
@@ -235,7 +240,7 @@ fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
 }
 
 /// Keeps the kernel from speaking IPv6 over a link of ours. If this fails, the kernel has no IPv6.
-fn without_ipv6(netlink: &mut Netlink, index: u32) {
+pub(super) fn without_ipv6(netlink: &mut Netlink, index: u32) {
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
     let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]);
     if let Err(error) = netlink.set(index, attribute) {

@@ -24,6 +24,7 @@ use nix::libc;
 use nix::sys::socket::{SetSockOpt, sockopt};
 use tracing::warn;
 
+use super::alias::StoreId;
 use super::netlink::encode;
 use super::paths::Paths;
 
@@ -37,8 +38,9 @@ pub(super) struct Registrar {
     /// The socket's address, which answers to our questions carry.
     pub(super) port: u32,
     pub(super) paths: Paths,
-    /// Whether links are told of that are in namespaces of which nothing is known.
-    pub(super) tells_of_strangers: bool,
+    /// If Docker is served: links are told of that are in namespaces of which nothing is known, and those of our own, which name
+    /// this store.
+    pub(super) docker: Option<StoreId>,
     book: Mutex<Book>,
 }
 
@@ -80,7 +82,7 @@ struct Asked {
 
 impl Registrar {
     /// Opens the watching socket in the calling thread's namespace.
-    pub(super) fn open(tells_of_strangers: bool) -> io::Result<Arc<Self>> {
+    pub(super) fn open(docker: Option<StoreId>) -> io::Result<Arc<Self>> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         if let Err(error) = sockopt::RcvBufForce.set(&socket, &RECEIVE_BUFFER) {
@@ -94,7 +96,7 @@ impl Registrar {
             socket.add_membership(group)?;
         }
         let (socket, paths, book) = (Arc::new(socket), Paths::new()?, Mutex::default());
-        Ok(Arc::new(Self { socket, port, paths, tells_of_strangers, book }))
+        Ok(Arc::new(Self { socket, port, paths, docker, book }))
     }
 
     /// Makes the watch report on the namespace whose file is `ns`, from the calling thread's next step on.

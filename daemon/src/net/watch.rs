@@ -22,6 +22,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, trace, warn};
 
+use super::alias::{Mark, StoreId};
 use super::netlink::{AddressAnswer, LONGEST, LinkAnswer, Messages, nsid_in};
 use super::netns::Found;
 use super::paths::Heard;
@@ -32,8 +33,8 @@ use super::{Alarm, NetEvent, News};
 
 /// The most messages read at a stretch, before other tasks of the loop have their turn.
 const BATCH: u32 = 32;
-/// The most events from one message: a link's Ethernet address, that it is down, and its carrier.
-const NEWS: u32 = 3;
+/// The most events from one message: a link's Ethernet address, that it is down, its carrier, and that it is our own.
+const NEWS: u32 = 4;
 /// The most events that the driver has not taken yet. Whoever floods a namespace with changes fills the socket's
 /// buffer.
 const UNTAKEN: usize = 1024;
@@ -221,10 +222,13 @@ impl Teller {
             libc::RTM_DELNSID => nsid_in(payload).into_iter().for_each(|nsid| self.doubt(nsid)),
             kind @ (libc::RTM_NEWLINK | libc::RTM_DELLINK) => {
                 let cookie = self.registrar.book().cookie(from);
-                let stranger = from.filter(|_| cookie.is_none() && self.registrar.tells_of_strangers);
-                if (cookie.is_some() || stranger.is_some())
+                let docker = self.registrar.docker;
+                let stranger = from.filter(|_| cookie.is_none() && docker.is_some());
+                let here = docker.filter(|_| from.is_none());
+                if (cookie.is_some() || stranger.is_some() || here.is_some())
                     && let Ok(link) = LinkAnswer::read(payload)
                 {
+                    here.into_iter().for_each(|store| self.own(kind, store, &link, room));
                     cookie.into_iter().for_each(|cookie| self.link(kind, cookie, &link, room));
                     stranger.into_iter().for_each(|number| self.appeared(kind, number, &link, room));
                 }
@@ -261,6 +265,15 @@ impl Teller {
             _ => KernelEvent::LinkGone { cookie, ifindex },
         };
         self.tell(event, room);
+    }
+
+    /// Reports a link of our own.
+    fn own(&self, kind: u16, store: StoreId, link: &LinkAnswer, room: &mut Room) {
+        if let (AddressFamily::Unspec, Some(Mark { owner, port: false })) =
+            (link.family, Mark::read(&link.alias, store))
+        {
+            self.tell(KernelEvent::OwnLink { owner, there: kind == libc::RTM_NEWLINK }, room);
+        }
     }
 
     /// Reports a link of a namespace that is not watched.

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,8 @@ const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unr
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 /// The key in [`META`] for the format of this file.
 const FORMAT_KEY: &str = "format";
+/// The key in [`META`] for the file's name, which is its own for as long as it lives.
+const ID_KEY: &str = "id";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
@@ -91,6 +94,7 @@ pub(super) struct LeaseFile {
     database: Option<Database>,
     /// The last commit, if it failed.
     failure: Option<Failure>,
+    id: u64,
     last_event: u64,
     runs: Runs,
     /// Whether every record that was in it at the start was read.
@@ -119,14 +123,15 @@ impl LeaseFile {
     /// Opens or makes the file in `dir`, and reads its records.
     pub(super) fn open(dir: &Path) -> Result<(Self, Stored), StoreError> {
         let path = dir.join("leases.redb");
-        let opened = match open_checked(&path) {
+        let new_id = RandomState::new().build_hasher().finish();
+        let opened = match open_checked(&path, new_id) {
             Err(Unusable::Damaged(reason)) => {
                 let aside = set_aside(&path)?;
                 tracing::error!(
                     file = %path.display(), %reason, kept = %aside.display(),
                     "lease file damaged: set aside; starting without leases",
                 );
-                open_checked(&path)
+                open_checked(&path, new_id)
             }
             other => other,
         };
@@ -141,17 +146,22 @@ impl LeaseFile {
                     file = %path.display(), %error,
                     "lease file cannot be written: until it can be, leases are held as they stand and ADDs refused",
                 );
-                let (_copy, contents) = read_copy(&path).map_err(|why| refuse(&path, why))?;
+                let (_copy, contents) = read_copy(&path, new_id).map_err(|why| refuse(&path, why))?;
                 (None, contents)
             }
             Err(why) => return Err(refuse(&path, why)),
         };
-        let Contents { stored, unreadable, last_event } = contents;
+        let Contents { stored, unreadable, id, last_event } = contents;
         let (is_whole, is_missing) = (unreadable.is_empty(), database.is_none() && !path.exists());
         let runs = Runs::default();
-        let mut file = Self { path, database, failure: None, last_event, runs, is_whole, is_missing };
+        let mut file = Self { path, database, failure: None, id, last_event, runs, is_whole, is_missing };
         file.keep_aside(unreadable)?;
         Ok((file, stored))
+    }
+
+    /// Returns the file's name, which no other has.
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns the number of the last event, 0 when there is none.
@@ -213,7 +223,7 @@ impl LeaseFile {
         let database = match self.database.take() {
             Some(database) => database,
             None if self.is_missing => {
-                let database = make(&self.path)?;
+                let database = make(&self.path, self.id)?;
                 self.is_missing = false;
                 database
             }
@@ -257,13 +267,14 @@ impl LeaseFile {
 struct Contents {
     stored: Stored,
     unreadable: Vec<(u64, Vec<u8>)>,
+    id: u64,
     last_event: u64,
 }
 
 /// Opens or creates, checks and reads the file. Leaves no file that could not be created whole.
-fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
+fn open_checked(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusable> {
     let was_there = path.exists();
-    let opened = checked(path, || {
+    let opened = checked(path, new_id, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
         Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)
@@ -276,9 +287,9 @@ fn open_checked(path: &Path) -> Result<(Database, Contents), Unusable> {
 }
 
 /// Creates the file that could not be created at the start. Fails if somebody has put one there since.
-fn make(path: &Path) -> Result<Database, StoreCause> {
+fn make(path: &Path, id: u64) -> Result<Database, StoreCause> {
     let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
-    match open_checked(path).map_err(|why| refuse(path, why)) {
+    match open_checked(path, id).map_err(|why| refuse(path, why)) {
         Ok((_, contents)) if contents.stored != Stored::default() || !contents.unreadable.is_empty() => {
             Err(StoreCause::Failed(format!("{} appeared after the start: restart the daemon", path.display())))
         }
@@ -289,8 +300,8 @@ fn make(path: &Path) -> Result<Database, StoreCause> {
 }
 
 /// Reads a file that cannot be written, from a copy in memory: redb writes even when it only reads.
-fn read_copy(path: &Path) -> Result<(Database, Contents), Unusable> {
-    checked(path, || {
+fn read_copy(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusable> {
+    checked(path, new_id, || {
         let bytes = match fs::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             read => read.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?,
@@ -311,7 +322,11 @@ fn is_for_want_of_writing(error: &redb::Error) -> bool {
 
 /// Checks and reads a file that `open` opens. A damaged file can make redb panic or read wrong, so its own check comes
 /// first.
-fn checked(path: &Path, open: impl FnOnce() -> Result<Database, Unusable>) -> Result<(Database, Contents), Unusable> {
+fn checked(
+    path: &Path,
+    new_id: u64,
+    open: impl FnOnce() -> Result<Database, Unusable>,
+) -> Result<(Database, Contents), Unusable> {
     let work = || -> Result<_, Unusable> {
         let mut database = open()?;
         if !database.check_integrity().map_err(judge)? {
@@ -321,7 +336,8 @@ fn checked(path: &Path, open: impl FnOnce() -> Result<Database, Unusable>) -> Re
         if format > FORMAT {
             return Err(Unusable::Newer(format));
         }
-        let contents = read(&database).map_err(judge)?;
+        let id = agree_on_id(&database, new_id).map_err(judge)?;
+        let contents = read(&database, id).map_err(judge)?;
         Ok((database, contents))
     };
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
@@ -351,7 +367,20 @@ fn agree_on_format(database: &Database) -> Result<u64, redb::Error> {
     }
 }
 
-fn read(database: &Database) -> Result<Contents, redb::Error> {
+/// Returns the name of the file; one that has none gets this.
+fn agree_on_id(database: &Database, new_id: u64) -> Result<u64, redb::Error> {
+    let txn = database.begin_write()?;
+    let found = txn.open_table(META)?.get(ID_KEY)?.map(|id| id.value());
+    if let Some(id) = found {
+        txn.abort()?;
+        return Ok(id);
+    }
+    txn.open_table(META)?.insert(ID_KEY, new_id)?;
+    txn.commit()?;
+    Ok(new_id)
+}
+
+fn read(database: &Database, id: u64) -> Result<Contents, redb::Error> {
     let txn = database.begin_read()?;
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     for row in txn.open_table(LEASES)?.iter()? {
@@ -365,7 +394,7 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
         }
     }
     let stored = Stored { records, docker: docker::read(&txn)? };
-    Ok(Contents { stored, unreadable, last_event: journal::last(database)? })
+    Ok(Contents { stored, unreadable, id, last_event: journal::last(database)? })
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.

@@ -215,6 +215,22 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     assert_eq!((records.len(), docker), (112, vec![DockerRecord::Pool(pool("b"))]));
 }
 
+/// The links that a daemon makes bear its store's name.
+#[test]
+fn a_file_keeps_its_name_and_no_other_has_it() {
+    let [new, other, earlier] = [(); 3].map(|()| TempDir::new().unwrap());
+    fs::write(earlier.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
+    let id = |dir: &TempDir| {
+        let (store, _, _ends) = open(dir.path());
+        let id = store.id();
+        store.close();
+        id
+    };
+    let first = [&new, &other, &earlier].map(id);
+    assert_eq!([&new, &other, &earlier].map(id), first);
+    assert!(first[0] != first[1] && first[1] != first[2], "{first:?}");
+}
+
 #[test]
 fn a_record_that_does_not_parse_is_kept_aside() {
     let dir = TempDir::new().unwrap();

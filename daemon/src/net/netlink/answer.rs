@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use leasehold_core::network::{LinkKind, MacvlanMode};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::NlasIterator;
 use netlink_packet_route::AddressFamily;
@@ -18,6 +19,10 @@ pub(in crate::net) struct LinkAnswer {
     pub(super) kind: u16,
     flags: LinkFlags,
     pub(super) name: String,
+    /// What whoever made the link says of it.
+    pub(in crate::net) alias: String,
+    /// What it is, where it is of a kind that the daemon makes.
+    pub(in crate::net) made: Option<LinkKind>,
     pub(in crate::net) mac: Option<Mac>,
     pub(in crate::net) mtu: u32,
     /// For a veth: the index of its other end, in that end's namespace. For what is made on another link: that one's.
@@ -37,6 +42,7 @@ impl LinkAnswer {
     const ADDRESS: u16 = libc::IFLA_ADDRESS;
     const IFNAME: u16 = libc::IFLA_IFNAME;
     const MTU: u16 = libc::IFLA_MTU;
+    const ALIAS: u16 = libc::IFLA_IFALIAS;
     const INFO: u16 = libc::IFLA_LINKINFO;
     const STATS: u16 = libc::IFLA_STATS64;
     /// What is said about a bridge's port, in a message of that family.
@@ -49,6 +55,10 @@ impl LinkAnswer {
     const INFO_PORT: u16 = libc::IFLA_INFO_SLAVE_DATA;
     /// In `INFO`: the link's kind.
     const INFO_KIND: u16 = libc::IFLA_INFO_KIND;
+    /// In `INFO`: what is particular to that kind.
+    const INFO_DATA: u16 = libc::IFLA_INFO_DATA;
+    /// In `INFO_DATA`: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_VLAN_ID.
+    const DATA_FIRST: u16 = 1;
     const HEADER: usize = 16;
 
     /// Reads a `struct ifinfomsg` and its attributes.
@@ -60,6 +70,8 @@ impl LinkAnswer {
             kind: header.link_layer_type.into(),
             flags: header.flags,
             name: String::new(),
+            alias: String::new(),
+            made: None,
             mac: None,
             mtu: 0,
             other: 0,
@@ -75,7 +87,8 @@ impl LinkAnswer {
             let value = attribute.value();
             match attribute.kind() {
                 Self::ADDRESS => link.mac = value.try_into().ok().map(Mac),
-                Self::IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+                Self::IFNAME => link.name = text(value),
+                Self::ALIAS => link.alias = text(value),
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::MASTER => link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
@@ -90,6 +103,12 @@ impl LinkAnswer {
     }
 
     fn read_info(&mut self, info: &[u8]) {
+        let of = |kind| NlasIterator::new(info).flatten().find(|attribute| attribute.kind() == kind);
+        let data = of(Self::INFO_DATA);
+        let mut data = data.iter().flat_map(|data| NlasIterator::new(data.value()).flatten());
+        let first = data.find(|attribute| attribute.kind() == Self::DATA_FIRST);
+        self.made = of(Self::INFO_KIND)
+            .and_then(|kind| kind_of(kind.value(), first.as_ref().map_or(&[], |first| first.value())));
         for attribute in NlasIterator::new(info).flatten() {
             match attribute.kind() {
                 Self::INFO_KIND => {
@@ -126,6 +145,33 @@ impl LinkAnswer {
     /// link follows that. It also stays unset while a port waits for 802.1X.
     pub(in crate::net) fn has_carrier(&self) -> bool {
         self.flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+}
+
+/// Returns what a link is by the name of its kind and the first that is particular to that.
+fn kind_of(name: &[u8], first: &[u8]) -> Option<LinkKind> {
+    const MACVLAN_PRIVATE: u32 = 1;
+    const MACVLAN_VEPA: u32 = 2;
+    const MACVLAN_BRIDGE: u32 = 4;
+    const MACVLAN_PASSTHRU: u32 = 8;
+    const IPVLAN_L2: u16 = 0;
+    let short = || first.try_into().ok().map(u16::from_ne_bytes);
+    match name.strip_suffix(b"\0").unwrap_or(name) {
+        b"macvlan" => Some(LinkKind::Macvlan(match first.try_into().ok().map(u32::from_ne_bytes)? {
+            MACVLAN_PRIVATE => MacvlanMode::Private,
+            MACVLAN_VEPA => MacvlanMode::Vepa,
+            MACVLAN_BRIDGE => MacvlanMode::Bridge,
+            MACVLAN_PASSTHRU => MacvlanMode::Passthru,
+            _ => return None,
+        })),
+        b"ipvlan" => short().filter(|mode| *mode == IPVLAN_L2).map(|_| LinkKind::Ipvlan),
+        b"veth" => Some(LinkKind::Port),
+        b"vlan" => short().map(LinkKind::Vlan),
+        _ => None,
     }
 }
 

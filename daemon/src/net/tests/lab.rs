@@ -30,8 +30,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::net::netlink::Netlink;
-use crate::net::{Net, NetConfig, NetEvent, News};
+use crate::net::{Net, NetConfig, NetEvent, News, StoreId};
 
+/// The store of the net under test.
+pub(super) const STORE: StoreId = StoreId(0x1f);
 /// How long anything is waited for.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// The Ethernet address of `eth0` inside.
@@ -66,7 +68,8 @@ pub(super) fn in_lab_beside(docker_netns: Option<PathBuf>, test: impl AsyncFnOnc
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (events, driver) = unbounded_channel();
-            let config = NetConfig { host_prefix: PathBuf::from("/"), docker_netns, workers: 3, sockets: 1000 };
+            let config =
+                NetConfig { host_prefix: PathBuf::from("/"), docker_netns, store: STORE, workers: 3, sockets: 1000 };
             let net = Net::start(config, events).unwrap();
             test(Lab { net, events: driver, passed_over: VecDeque::new(), last: 0 }).await;
         });

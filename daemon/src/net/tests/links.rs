@@ -184,7 +184,7 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
 
 /// Starts a pool whose host's root is seen at `prefix`.
 fn pool(prefix: &Path, threads: usize, limit: Duration) -> Pool {
-    let registrar = Registrar::open(false).unwrap();
+    let registrar = Registrar::open(None).unwrap();
     let host = Host::here(prefix.to_owned(), registrar, Reaper::start().unwrap()).unwrap();
     Pool::start(Arc::new(host), threads, limit).unwrap()
 }

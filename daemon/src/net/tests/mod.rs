@@ -6,6 +6,7 @@ mod frames;
 mod lab;
 mod links;
 mod news;
+mod own;
 mod ports;
 mod seek;
 mod steps;

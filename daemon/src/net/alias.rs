@@ -1,0 +1,90 @@
+//! The aliases by which links are known that daemons with one store made.
+
+use std::fmt;
+
+use leasehold_core::network::{DockerId, LinkOwner};
+
+/// The name of a store: links of another store's daemon are not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoreId(pub(crate) u64);
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Why a link bears an alias of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) owner: LinkOwner,
+    /// It is the bridge's end of the owner's veth.
+    pub(super) port: bool,
+}
+
+impl Mark {
+    pub(super) fn of(owner: &LinkOwner) -> Self {
+        Self { owner: owner.clone(), port: false }
+    }
+
+    pub(super) fn of_port(owner: &LinkOwner) -> Self {
+        Self { owner: owner.clone(), port: true }
+    }
+
+    /// Returns the alias, which an operator reads too.
+    pub(super) fn alias(&self, store: StoreId) -> String {
+        let port = if self.port { " port" } else { "" };
+        match &self.owner {
+            LinkOwner::Endpoint(id) => format!("leasehold {store} endpoint {}{port}", id.as_str()),
+            LinkOwner::Vlan { on, vlan } => format!("leasehold {store} vlan {on} {vlan}{port}"),
+        }
+    }
+
+    /// Reads an alias; `None` if it is not this store's.
+    pub(super) fn read(alias: &str, store: StoreId) -> Option<Self> {
+        let own = alias.strip_prefix(&format!("leasehold {store} "))?;
+        let (own, port) = own.strip_suffix(" port").map_or((own, false), |own| (own, true));
+        let owner = match own.split_once(' ')? {
+            ("endpoint", id) => LinkOwner::Endpoint(DockerId::try_from(id.to_owned()).ok()?),
+            ("vlan", of) => {
+                let (on, vlan) = of.rsplit_once(' ')?;
+                LinkOwner::Vlan { on: on.to_owned(), vlan: vlan.parse().ok()? }
+            }
+            _ => return None,
+        };
+        Some(Self { owner, port })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORE: StoreId = StoreId(0x1f);
+
+    #[test]
+    fn an_alias_is_read_as_it_was_written_by_the_same_store_alone() {
+        let endpoint = LinkOwner::Endpoint(DockerId::try_from("4f00".to_owned()).unwrap());
+        let vlan = LinkOwner::Vlan { on: "eth0".to_owned(), vlan: 10 };
+        for (mark, alias) in [
+            (Mark::of(&endpoint), "leasehold 000000000000001f endpoint 4f00"),
+            (Mark::of_port(&endpoint), "leasehold 000000000000001f endpoint 4f00 port"),
+            (Mark::of(&vlan), "leasehold 000000000000001f vlan eth0 10"),
+        ] {
+            assert_eq!(mark.alias(STORE), alias);
+            assert_eq!(Mark::read(alias, STORE), Some(mark));
+            assert_eq!(Mark::read(alias, StoreId(0x2f)), None, "{alias}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_alias_of_ours_has_no_owner() {
+        for rest in
+            ["", "endpoint", "endpoint a-b", "vlan eth0", "vlan eth0 70000", "vlan 10", "bridge br0", "endpoint  "]
+        {
+            let alias = format!("leasehold {STORE} {rest}");
+            assert_eq!(Mark::read(&alias, STORE), None, "{alias}");
+        }
+        assert_eq!(Mark::read("uplink to rack 7", STORE), None);
+    }
+}

@@ -1,0 +1,306 @@
+//! Links of our own in the host's namespace: those of Docker's endpoints, and of the VLANs that they are in.
+//!
+//! Each bears an alias that names its owner and the store of the daemon that made it, and is known by nothing else. The kernel
+//! takes an alias for a link that is there already: one that has an endpoint's name and no alias at all was left half-made by a
+//! daemon that was killed at that moment.
+//!
+//! All is done in the order in which it is asked for: what is to delete a link must not overtake what makes it.
+
+use leasehold_core::effect::{OpId, Outcome};
+use leasehold_core::link::LinkCause;
+use leasehold_core::network::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, IpVlanMode, LinkAttribute, LinkInfo, LinkMessage,
+    MacVlanMode,
+};
+use nix::libc;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::debug;
+
+use super::alias::{Mark, StoreId};
+use super::netlink::{LinkAnswer, Netlink, NetlinkError, Which};
+use super::netns::Worker;
+use super::pool::Pool;
+use super::port::{port_mac, without_ipv6};
+use super::{Alarm, NetEvent};
+
+/// What this does, for messages about its end.
+const TASK: &str = "the task that makes links";
+
+/// Asks for links.
+#[derive(Debug)]
+pub(super) struct Own(UnboundedSender<(OpId, Work)>);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    /// A link.
+    Make(OwnLink),
+    /// That a link is not there.
+    Unmake(LinkOwner),
+    /// Whose links are there.
+    List,
+}
+
+impl Own {
+    /// Starts the task that has links made, which ends with the returned value. Must be called inside the runtime.
+    pub(super) fn start(store: StoreId, pool: Pool, events: UnboundedSender<NetEvent>) -> Self {
+        let (asked, queue) = unbounded_channel();
+        tokio::spawn(run(queue, store, pool, events));
+        Self(asked)
+    }
+
+    /// Asks for something, after all that was asked for before. The caller limits how much.
+    pub(super) fn ask(&self, op: OpId, work: Work) {
+        // It ends before its sender only when it panics, which it reports.
+        let _ = self.0.send((op, work));
+    }
+}
+
+async fn run(
+    mut queue: UnboundedReceiver<(OpId, Work)>,
+    store: StoreId,
+    pool: Pool,
+    events: UnboundedSender<NetEvent>,
+) {
+    let _alarm = Alarm::new(TASK, &events);
+    while let Some((op, work)) = queue.recv().await {
+        let asked = work.clone();
+        let done = pool.run(move |worker| carry_out(worker, store, asked)).await;
+        let outcome = done.unwrap_or_else(|cause| work.failed(cause));
+        debug!(op = op.0, ?outcome, "done");
+        let _ = events.send(NetEvent::Done { op, outcome });
+    }
+}
+
+impl Work {
+    fn failed(self, cause: LinkCause) -> Outcome {
+        match self {
+            Self::Make(_) => Outcome::Made(Err(cause)),
+            Self::Unmake(_) => Outcome::Unmade(Err(cause)),
+            Self::List => Outcome::OwnLinks(Err(cause)),
+        }
+    }
+}
+
+fn carry_out(worker: &mut Worker, store: StoreId, work: Work) -> Outcome {
+    let netlink = worker.here();
+    match work {
+        Work::Make(link) => Outcome::Made(netlink.and_then(|netlink| make(netlink, store, &link))),
+        Work::Unmake(owner) => Outcome::Unmade(netlink.and_then(|netlink| unmake(netlink, store, &owner))),
+        Work::List => Outcome::OwnLinks(netlink.and_then(|netlink| list(netlink, store))),
+    }
+}
+
+/// Makes a link, unless it is there.
+fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), LinkCause> {
+    let name = link.owner.ifname();
+    let (on, _) = netlink.ethernet(Which::Name(&link.on))?;
+    match there(netlink, &name)? {
+        None => {}
+        Some(found) if is_own(&found, &link.owner, store) => {
+            if netlink.is_as_wanted(&found, link, &on) {
+                return netlink.set_up_if_vlan(&found, link.kind);
+            }
+            delete(netlink, found.index)?;
+        }
+        // It is what was asked for, from another hand.
+        Some(found) if is_vlan(&found, link, &on) => {
+            return if found.is_up() { Ok(()) } else { Err(LinkCause::Down) };
+        }
+        Some(_) => {
+            let reason = format!("{name} is the name of another link, which is not leasehold's: rename or delete that");
+            return Err(LinkCause::refused(doing(link.kind), reason));
+        }
+    }
+    let asked = netlink.change(request(link, &on), NLM_F_CREATE | NLM_F_EXCL);
+    asked.map_err(|error| refused(error, link))?;
+    let made = netlink.link(Which::Name(&name))?;
+    let finished = finish(netlink, store, link, &on, &made);
+    if finished.is_err() {
+        // The first failure is the one to report.
+        let _ = delete(netlink, made.index);
+    }
+    debug!(name, on = link.on, kind = ?link.kind, ok = finished.is_ok(), "made a link");
+    finished
+}
+
+/// Gives a new link what can be given to none before it is there.
+fn finish(
+    netlink: &mut Netlink,
+    store: StoreId,
+    link: &OwnLink,
+    on: &LinkAnswer,
+    made: &LinkAnswer,
+) -> Result<(), LinkCause> {
+    let failed = |doing| move |error: NetlinkError| error.at(Which::Index(made.index), doing);
+    let alias = Mark::of(&link.owner).alias(store);
+    netlink.set(made.index, LinkAttribute::IfAlias(alias)).map_err(failed("name a link"))?;
+    match link.kind {
+        // Docker sets it up, inside.
+        LinkKind::Macvlan(_) | LinkKind::Ipvlan => Ok(()),
+        LinkKind::Port => {
+            let alias = Mark::of_port(&link.owner).alias(store);
+            netlink.set(made.other, LinkAttribute::IfAlias(alias)).map_err(failed("name a bridge's port"))?;
+            without_ipv6(netlink, made.other);
+            let port = LinkAttribute::Controller(on.index);
+            netlink.set(made.other, port).map_err(failed("make a port of the bridge"))?;
+            netlink.set_up(made.other).map_err(failed("set a bridge's port up"))
+        }
+        LinkKind::Vlan(_) => {
+            without_ipv6(netlink, made.index);
+            netlink.set_up(made.index).map_err(failed("set the VLAN's link up"))
+        }
+    }
+}
+
+impl Netlink {
+    /// Returns whether a link of ours is as it is asked for.
+    fn is_as_wanted(&mut self, found: &LinkAnswer, link: &OwnLink, on: &LinkAnswer) -> bool {
+        let is_on = match link.kind {
+            LinkKind::Port => self.link(Which::Index(found.other)).is_ok_and(|port| port.master == on.index),
+            LinkKind::Macvlan(_) | LinkKind::Ipvlan | LinkKind::Vlan(_) => found.other == on.index,
+        };
+        // What has the parent to itself has its Ethernet address too.
+        let has_own = link.kind != LinkKind::Macvlan(MacvlanMode::Passthru);
+        let is_named = !found.alias.is_empty();
+        is_named
+            && is_on
+            && found.made == Some(link.kind)
+            && found.mtu == mtu(link, on)
+            && link.mac.is_none_or(|mac| !has_own || found.mac == Some(mac))
+    }
+
+    fn set_up_if_vlan(&mut self, found: &LinkAnswer, kind: LinkKind) -> Result<(), LinkCause> {
+        match kind {
+            LinkKind::Vlan(_) if !found.is_up() => {
+                self.set_up(found.index).map_err(|error| error.at(Which::Index(found.index), "set the VLAN's link up"))
+            }
+            LinkKind::Vlan(_) | LinkKind::Macvlan(_) | LinkKind::Ipvlan | LinkKind::Port => Ok(()),
+        }
+    }
+}
+
+/// Deletes the link with this owner, if there is one.
+fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<(), LinkCause> {
+    match there(netlink, &owner.ifname())? {
+        Some(found) if is_own(&found, owner, store) => delete(netlink, found.index),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Lists the owners of the links that are there.
+fn list(netlink: &mut Netlink, store: StoreId) -> Result<Vec<LinkOwner>, LinkCause> {
+    let mut owners = Vec::new();
+    let asked = netlink.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
+        if kind == libc::RTM_NEWLINK
+            && let Some(mark) = Mark::read(&LinkAnswer::read(payload)?.alias, store)
+        {
+            owners.extend((!mark.port).then_some(mark.owner));
+        }
+        Ok(())
+    });
+    asked.map_err(|error| LinkCause::refused("list the links", error))?;
+    Ok(owners)
+}
+
+/// Looks at a link; `None` if there is none.
+fn there(netlink: &mut Netlink, name: &str) -> Result<Option<LinkAnswer>, LinkCause> {
+    match netlink.link(Which::Name(name)) {
+        Ok(found) => Ok(Some(found)),
+        Err(LinkCause::NoLink(_)) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+fn delete(netlink: &mut Netlink, index: u32) -> Result<(), LinkCause> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    match netlink.change(RouteNetlinkMessage::DelLink(message), 0) {
+        // It went meanwhile.
+        Ok(()) | Err(NetlinkError::Kernel { errno: libc::ENODEV, .. }) => Ok(()),
+        Err(error) => Err(error.at(Which::Index(index), "delete a link")),
+    }
+}
+
+/// Returns whether a link that has its owner's name is that owner's.
+fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
+    match owner {
+        LinkOwner::Endpoint(_) if found.alias.is_empty() => found.made.is_some() && !found.is_up(),
+        LinkOwner::Endpoint(_) | LinkOwner::Vlan { .. } => Mark::read(&found.alias, store) == Some(Mark::of(owner)),
+    }
+}
+
+/// Returns whether a link is the VLAN that is asked for.
+fn is_vlan(found: &LinkAnswer, link: &OwnLink, on: &LinkAnswer) -> bool {
+    matches!(link.kind, LinkKind::Vlan(_)) && found.made == Some(link.kind) && found.other == on.index
+}
+
+/// Returns a link's MTU: what is longer than the link carries that it is made on would be lost.
+fn mtu(link: &OwnLink, on: &LinkAnswer) -> u32 {
+    link.mtu.map_or(on.mtu, |mtu| mtu.min(on.mtu))
+}
+
+fn request(link: &OwnLink, on: &LinkAnswer) -> RouteNetlinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes = vec![LinkAttribute::IfName(link.owner.ifname()), LinkAttribute::Mtu(mtu(link, on))];
+    message.attributes.extend(link.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
+    let (kind, data) = match link.kind {
+        LinkKind::Macvlan(mode) => (InfoKind::MacVlan, InfoData::MacVlan(vec![InfoMacVlan::Mode(macvlan_mode(mode))])),
+        LinkKind::Ipvlan => (InfoKind::IpVlan, InfoData::IpVlan(vec![InfoIpVlan::Mode(IpVlanMode::L2)])),
+        LinkKind::Port => {
+            let mut port = LinkMessage::default();
+            port.attributes = vec![
+                LinkAttribute::IfName(OUTSIDE.to_owned()),
+                LinkAttribute::Address(port_mac(link.mac.unwrap_or_default())),
+                LinkAttribute::Mtu(mtu(link, on)),
+            ];
+            (InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(port)))
+        }
+        LinkKind::Vlan(vlan) => (InfoKind::Vlan, InfoData::Vlan(vec![InfoVlan::Id(vlan)])),
+    };
+    if link.kind != LinkKind::Port {
+        message.attributes.push(LinkAttribute::Link(on.index));
+    }
+    message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind), LinkInfo::Data(data)]));
+    RouteNetlinkMessage::NewLink(message)
+}
+
+/// The bridge's end of an endpoint's veth; the kernel fills in a number.
+const OUTSIDE: &str = "lhp%d";
+
+fn macvlan_mode(mode: MacvlanMode) -> MacVlanMode {
+    match mode {
+        MacvlanMode::Bridge => MacVlanMode::Bridge,
+        MacvlanMode::Private => MacVlanMode::Private,
+        MacvlanMode::Vepa => MacVlanMode::Vepa,
+        MacvlanMode::Passthru => MacVlanMode::Passthrough,
+    }
+}
+
+fn doing(kind: LinkKind) -> &'static str {
+    match kind {
+        LinkKind::Macvlan(_) => "make a macvlan",
+        LinkKind::Ipvlan => "make an ipvlan",
+        LinkKind::Port => "make a veth",
+        LinkKind::Vlan(_) => "make a VLAN's link",
+    }
+}
+
+/// Returns why the kernel did not make a link.
+fn refused(error: NetlinkError, link: &OwnLink) -> LinkCause {
+    let module = match link.kind {
+        LinkKind::Macvlan(_) => "macvlan",
+        LinkKind::Ipvlan => "ipvlan",
+        LinkKind::Port => "veth",
+        LinkKind::Vlan(_) => "8021q",
+    };
+    match error {
+        NetlinkError::Kernel { errno: libc::EOPNOTSUPP, .. } => {
+            LinkCause::refused(doing(link.kind), format!("{error}: is the kernel's module there (modprobe {module})?"))
+        }
+        error => error.at(Which::Name(&link.on), doing(link.kind)),
+    }
+}
