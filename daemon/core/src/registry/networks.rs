@@ -166,7 +166,8 @@ impl Registry {
     }
 
     /// Makes a network known, and answers when that is durable.
-    fn keep_network(&mut self, _now: Now, id: RequestId, record: Box<NetworkRecord>) {
+    fn keep_network(&mut self, now: Now, id: RequestId, mut record: Box<NetworkRecord>) {
+        record.since = now.wall;
         if let Err(fault) = self.wired.networks.add((*record).clone()) {
             self.unmake_vlan(&record.wiring, Waiter::Nobody);
             return self.end_network_call(id, Err(Failure::Network(fault)));

@@ -12,6 +12,7 @@ mod docker_aside;
 mod docker_fit;
 mod docker_look;
 mod docker_silence;
+mod endpoints_door;
 mod events;
 mod extend;
 mod grace;
