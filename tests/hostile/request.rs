@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_api::cni::{Env, Error, Request};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::Profile;
-use leasehold_core::effect::{Add, Answer, Call};
+use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall};
+use leasehold_core::network::{DockerId, LONGEST_NAME, MacvlanMode, Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::PoolId;
-use leasehold_core::time::Instant;
+use leasehold_core::time::{Instant, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Judge, Packet, Violation, code};
 use serde_json::Value;
@@ -121,44 +123,114 @@ fn from_dockerd(bytes: &[u8]) {
         let name = format!(r#"{{"com.docker.network.endpoint.name":{text}}}"#);
         bodies.push(format!(r#"{{"PoolID":{pool},"Options":{name}}}"#).into_bytes());
     }
-    for (body, ipvlan) in bodies.iter().flat_map(|body| [(body, false), (body, true)]) {
-        methods.iter().for_each(|method| docker_call(*method, body, ipvlan));
+    bodies.extend(network_bodies(bytes));
+    let methods = methods.into_iter().chain(
+        NETWORK_METHODS.map(|name| docker::Method::at(&format!("/NetworkDriver.{name}")).expect("libnetwork's")),
+    );
+    for method in methods {
+        for (body, ipvlan) in bodies.iter().flat_map(|body| [(body, false), (body, true)]) {
+            let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+            let host = docker::Host { site, ipvlan, link: &|name| (name == "eth0").then_some(MAC), number: 7 };
+            docker_call(docker::Asked::parse(method, body, &host), method, &host);
+        }
     }
 }
 
-fn docker_call(method: docker::Method, body: &[u8], ipvlan: bool) {
-    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
-    let host = docker::Host { site, ipvlan, link: &|name| (name == "eth0").then_some(MAC), number: 7 };
-    let (call, form) = match docker::Asked::parse(method, body, &host) {
+/// Those of the network driver's calls that say something.
+const NETWORK_METHODS: [&str; 5] = ["CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "Join"];
+
+/// Returns the bytes as an option's value, an address, a chosen Ethernet address and a name.
+fn network_bodies(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Vec::new() };
+    let text = to_json(&text);
+    let ids = r#""NetworkID":"4f00","EndpointID":"e9d0""#;
+    let generic = |key: &str| format!(r#"{{"com.docker.network.generic":{{"parent":"eth0","{key}":{text}}}}}"#);
+    let keys = ["parent", "mode", "bridge", "vlan", "mtu", "gateway", "macvlan_mode", "client-id"];
+    let mut bodies: Vec<_> = keys.map(|key| format!(r#"{{{ids},"Options":{}}}"#, generic(key))).into();
+    bodies.push(format!(r#"{{"NetworkID":{text},"EndpointID":{text}}}"#));
+    bodies.push(format!(r#"{{{ids},"IPv4Data":[{{"Pool":{text},"Gateway":{text}}}],"Options":{}}}"#, generic("mode")));
+    bodies.push(format!(r#"{{{ids},"Interface":{{"Address":{text}}}}}"#));
+    bodies.push(format!(r#"{{{ids},"Interface":{{"MacAddress":{text}}}}}"#));
+    bodies.push(format!(r#"{{{ids},"Options":{{"com.docker.network.endpoint.macaddress":{text}}}}}"#));
+    bodies.push(format!(r#"{{{ids},"Options":{{"com.docker.network.endpoint.ifname":{text}}}}}"#));
+    bodies.into_iter().map(String::into_bytes).collect()
+}
+
+/// A network of our driver's, of which the core tells.
+fn found(mode: Mode) -> NetworkRecord {
+    NetworkRecord {
+        id: DockerId::try_from("4f00".to_owned()).expect("an id"),
+        definition: "parent=eth0,client-id=text:a".to_owned(),
+        wiring: Wiring { mode, on: "eth0".to_owned(), vlan: 0, mtu: None },
+        gateway: None,
+        pool: Ipv4Net::default(),
+        leases: true,
+        since: WallTime::from_epoch(Duration::ZERO),
+    }
+}
+
+fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Method, host: &docker::Host<'_>) {
+    let ipvlan = host.ipvlan;
+    let (call, form) = match asked {
         Ok(docker::Asked::Core { call, form }) => (call, form),
-        Ok(docker::Asked::Told(text)) => panic!("told {text}"),
+        Ok(docker::Asked::Told(text)) => {
+            assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json.is_object()), "{text}");
+            return;
+        }
         Err(docker::Refused::Undecodable(why) | docker::Refused::Said(why)) => {
             assert!(why.len() < 4096, "{} bytes: {why}", why.len());
             return;
         }
     };
+    if let Some(then) = &form.then {
+        for mode in [Mode::Macvlan(MacvlanMode::Bridge), Mode::Bridge, Mode::Ipvlan] {
+            docker_call(docker::Asked::about(then, &found(mode), host), method, host);
+        }
+    }
     match &call {
         Call::RequestPool(pool) => {
             assert!(pool.timeout <= Duration::from_secs(20) && !pool.timeout.is_zero());
             let id = PoolId::new(&pool.definition, pool.subnet.unwrap_or_default(), pool.range);
             assert_eq!(id.to_string().parse(), Ok(id.clone()), "a PoolID is read as it was spelled");
             let body = format!(r#"{{"PoolID":{}}}"#, to_json(&id.to_string()));
-            let again = docker::Asked::parse(docker::Method::ReleasePool, body.as_bytes(), &host);
+            let again = docker::Asked::parse(docker::Method::ReleasePool, body.as_bytes(), host);
             assert!(
                 matches!(again, Ok(docker::Asked::Core { call: Call::ReleasePool { id: read }, .. }) if read == id)
             );
         }
         Call::Add(add) => {
             assert!(add.timeout <= Duration::from_secs(20) && !add.timeout.is_zero());
-            assert!(add.profile.prefix == add.pool.as_ref().map(|pool| pool.subnet.prefix_len()));
+            let prefix = add.pool.as_ref().map(|pool| pool.subnet.prefix_len());
+            assert!(add.profile.prefix == prefix.filter(|prefix| *prefix != 0));
             can_be_said(add);
         }
+        Call::Network(NetworkCall::Create(record)) => {
+            let NetworkRecord { wiring, .. } = &**record;
+            let names = [wiring.on.clone(), wiring.vlan().map_or(String::new(), |vlan| vlan.owner.ifname())];
+            assert!(names.iter().all(|name| name.len() <= LONGEST_NAME), "{names:?}");
+        }
+        Call::Network(NetworkCall::CreateEndpoint(request)) => {
+            assert_eq!(request.mac.0[0] & 1, 0, "no group's");
+            if let EndpointAddress::Leased(add) = &request.address {
+                can_be_said(add);
+            }
+        }
+        Call::Network(
+            NetworkCall::Delete(_)
+            | NetworkCall::Find(_)
+            | NetworkCall::FindByPool
+            | NetworkCall::DeleteEndpoint(_)
+            | NetworkCall::Join { .. },
+        ) => {}
         Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {}
         other => panic!("Docker does not ask for {other:?}"),
     }
     assert!(form.warning.as_ref().is_none_or(|warning| ipvlan && warning.len() < 4096));
     let docker::Refused::Said(why) = form.unanswered() else { panic!("it was read") };
     assert!(why.len() < 4096, "{why}");
+    if matches!(call, Call::Network(_)) {
+        return;
+    }
     let text = form.answer(&Answer::Reserved(Ipv4Addr::new(192, 168, 1, 7))).expect("an address is a success");
     if matches!(method, docker::Method::RequestAddress) {
         assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["Address"].is_string()), "{text}");

@@ -1,6 +1,9 @@
-//! What dockerd and its IPAM driver say to each other (libnetwork's `ipams/remote/api`): JSON over HTTP, by `POST`.
+//! What dockerd and its IPAM driver say to each other (libnetwork's `ipams/remote/api`): JSON over HTTP, by `POST`. What it and
+//! a network driver do is in [`network`].
 //!
 //! Whatever dockerd leaves out, or sends as `null`, is empty here. Fields of later versions are ignored.
+
+pub mod network;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
-use leasehold_core::effect::{Answer, Call, RequestId};
+use leasehold_core::effect::{Answer, Call, NetworkAnswer, RequestId};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -202,22 +202,10 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
 /// Answers dockerd. What is not 200 is final to it, and it shows `Err`.
 async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Caller) -> Response<Full<Bytes>> {
     let Some(method) = docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) else {
-        let why = format!("{} {:.64}: an IPAM driver has no such call", request.method(), request.uri().path());
+        let why = format!("{} {:.64}: this plugin has no such call", request.method(), request.uri().path());
         return json(StatusCode::NOT_FOUND, to_json(&Failed::new(why)));
     };
-    let result = match understand_docker(method, ipvlan, request.into_body(), caller).await {
-        Ok(docker::Asked::Told(text)) => Ok(text),
-        Ok(docker::Asked::Core { call, form }) => match ask(call, caller).await {
-            Some(answer) => form.answer(&answer).inspect(|_| {
-                if let Some(warning) = &form.warning {
-                    warn!("{warning}");
-                }
-            }),
-            None => Err(form.unanswered()),
-        },
-        Err(refused) => Err(refused),
-    };
-    match result {
+    match docker_call(method, ipvlan, request.into_body(), caller).await {
         Ok(text) => json(StatusCode::OK, text),
         Err(refused) => {
             debug!(?method, ?refused, "refused");
@@ -230,32 +218,54 @@ async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Calle
     }
 }
 
+/// Reads a call of dockerd's, and has the core answer it. What names a network is read on when the core has said what that is.
+async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, caller: &Caller) -> Result<String, Refused> {
+    let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
+    let mut asked = understand_docker(ipvlan, caller, move |host| docker::Asked::parse(method, &body, host)).await;
+    drop(room);
+    loop {
+        let (call, form) = match asked? {
+            docker::Asked::Told(text) => return Ok(text),
+            docker::Asked::Core { call, form } => (call, form),
+        };
+        let answer = ask(call, caller).await.ok_or_else(|| form.unanswered())?;
+        match (answer, form.then.clone()) {
+            (Answer::Network(NetworkAnswer::Found(network)), Some(then)) => {
+                let on = move |host: &docker::Host<'_>| docker::Asked::about(&then, &network, host);
+                asked = understand_docker(ipvlan, caller, on).await;
+            }
+            (answer, _) => {
+                return form.answer(&answer).inspect(|_| {
+                    if let Some(warning) = &form.warning {
+                        warn!("{warning}");
+                    }
+                });
+            }
+        }
+    }
+}
+
 /// Reads a call of dockerd's. Where that wants a look at the host's links, it is read again by a thread: the kernel may take
 /// its time.
 async fn understand_docker(
-    method: docker::Method,
     ipvlan: bool,
-    body: Incoming,
     caller: &Caller,
+    read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused> + Send + 'static,
 ) -> Result<docker::Asked, Refused> {
-    let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
     let site = caller.doors.site;
     let number = RandomState::new().build_hasher().finish();
-    if let Some(understood) = read_blind(method, &body, (site, ipvlan), number) {
+    if let Some(understood) = read_blind(&read, (site, ipvlan), number) {
         return understood;
     }
-    let reading = tokio::task::spawn_blocking(move || {
-        docker::Asked::parse(method, &body, &docker::Host { site, ipvlan, link: &net::ethernet, number })
-    });
+    let reading =
+        tokio::task::spawn_blocking(move || read(&docker::Host { site, ipvlan, link: &net::ethernet, number }));
     let understood = reading.await;
-    drop(room);
     understood.unwrap_or_else(|error| Err(Refused::Said(format!("the daemon cannot read this call, a bug: {error}"))))
 }
 
 /// Reads a call of dockerd's without a look at the host's links; `None` where it wants one.
 pub(super) fn read_blind(
-    method: docker::Method,
-    body: &[u8],
+    read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused>,
     (site, ipvlan): (Site, bool),
     number: u64,
 ) -> Option<Result<docker::Asked, Refused>> {
@@ -264,7 +274,7 @@ pub(super) fn read_blind(
         looks.set(true);
         None
     };
-    let understood = docker::Asked::parse(method, body, &docker::Host { site, ipvlan, link: &link, number });
+    let understood = read(&docker::Host { site, ipvlan, link: &link, number });
     (!looks.get()).then_some(understood)
 }
 

@@ -58,12 +58,14 @@ fn docker_finds_two_drivers_and_none_where_none_is_asked_for() {
     for (name, requires) in [("leasehold", true), ("leasehold-ipvlan", false)] {
         let socket = home.plugins().join(format!("{name}.sock"));
         assert_eq!(mode(&socket), 0o600);
-        assert_eq!(call(&socket, "Plugin.Activate", ""), (200, json!({"Implements": ["IpamDriver"]})));
+        assert_eq!(call(&socket, "Plugin.Activate", ""), (200, json!({"Implements": ["IpamDriver", "NetworkDriver"]})));
         let capabilities = json!({"RequiresMACAddress": requires, "RequiresRequestReplay": false});
         assert_eq!(call(&socket, "IpamDriver.GetCapabilities", ""), (200, capabilities));
         let (_, spaces) = call(&socket, "IpamDriver.GetDefaultAddressSpaces", "");
         assert_eq!(spaces["LocalDefaultAddressSpace"], spaces["GlobalDefaultAddressSpace"]);
-        assert_eq!(call(&socket, "NetworkDriver.GetCapabilities", "").0, 404);
+        let capabilities = json!({"Scope": "local", "ConnectivityScope": "local", "GwAllocChecker": true});
+        assert_eq!(call(&socket, "NetworkDriver.GetCapabilities", ""), (200, capabilities));
+        assert_eq!(call(&socket, "NetworkDriver.Dance", "").0, 404);
     }
     assert!(home.list(&[]).status.success());
     daemon.signal(Signal::SIGTERM);

@@ -1,30 +1,46 @@
-//! libnetwork's words to the core's and back: Docker's IPAM driver.
+//! libnetwork's words to the core's and back: Docker's IPAM driver, and its network driver.
 //!
 //! Pure: no socket, no file, no state. A call that comes to nothing is a success to HTTP (200), because whatever else a
-//! driver answers is final to dockerd, which then shows the answer's bare text. [`options`] is what a network says of itself,
-//! [`pool`] and [`address`] are the calls, [`words`] names failures as Docker does.
+//! driver answers is final to dockerd, which then shows the answer's bare text. [`options`] and [`wiring`] are what a network says
+//! of itself to the one and to the other, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the one,
+//! [`network`] those of the other. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`told`] what is said of an
+//! endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
 
 mod address;
+mod endpoint;
+mod form;
+mod lease;
+mod network;
 mod options;
+mod parse;
 mod pool;
+mod told;
+mod wiring;
 mod words;
 
-use std::net::IpAddr;
-
-use ipnet::Ipv4Net;
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
-use leasehold_core::effect::{Answer, Call};
+use leasehold_core::effect::Call;
 use leasehold_core::identity::Lan;
+use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
 use serde::de::DeserializeOwned;
 
+use self::form::Shape;
+pub(crate) use self::form::{Form, Then};
+pub(crate) use self::network::NetworkMethod;
 use super::add::Site;
 use super::refusal::cut;
 
 /// The name of both address spaces. Where they have one, dockerd (27 and later) does not ask again for a pool whose subnet
 /// overlaps a route of the host, as a LAN's always does.
 const ADDRESS_SPACE: &str = "leasehold";
+
+/// What dockerd takes for the gateway of a network that has none yet.
+const NO_ADDRESS: &str = "0.0.0.0";
+
+/// What this plugin is to dockerd.
+const DRIVERS: [&str; 2] = ["IpamDriver", "NetworkDriver"];
 
 /// What dockerd may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +52,8 @@ pub(crate) enum Method {
     ReleasePool,
     RequestAddress,
     ReleaseAddress,
+    /// One of the network driver's.
+    Network(NetworkMethod),
 }
 
 impl Method {
@@ -49,7 +67,7 @@ impl Method {
             wire::RELEASE_POOL => Self::ReleasePool,
             wire::REQUEST_ADDRESS => Self::RequestAddress,
             wire::RELEASE_ADDRESS => Self::ReleaseAddress,
-            _ => return None,
+            path => Self::Network(NetworkMethod::at(path)?),
         })
     }
 }
@@ -70,11 +88,17 @@ impl Host<'_> {
     /// long as there is no link of that name.
     fn lan(&self, parent: &str) -> (String, Lan) {
         let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.to_owned(), vlan });
-        let vlan = parent.rsplit_once('.').and_then(|(link, vlan)| Some((link, vlan.parse::<u16>().ok()?)));
-        match vlan.filter(|(link, vlan)| !link.is_empty() && (1..=4094).contains(vlan)) {
+        match Self::in_vlan(parent) {
             Some((link, vlan)) if (self.link)(parent).is_none() => of(link, vlan),
             _ => of(parent, 0),
         }
+    }
+
+    /// Returns the link and the VLAN that a name such as `eth0.10` may mean.
+    fn in_vlan(name: &str) -> Option<(&str, u16)> {
+        let (link, vlan) = name.rsplit_once('.')?;
+        let vlan = vlan.parse().ok()?;
+        (!link.is_empty() && (1..=4094).contains(&vlan)).then_some((link, vlan))
     }
 
     /// Returns the Ethernet address of a LAN's link, by its name; zero where there is no such link.
@@ -111,22 +135,11 @@ pub(crate) enum Asked {
     },
 }
 
-/// The form that an answer takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
-    /// What was asked for, for errors: `an address of 192.168.1.0/24`.
-    about: String,
-    /// The prefix length of the pool's addresses.
-    prefix: u8,
-    /// What someone should know of a success.
-    pub(crate) warning: Option<String>,
-}
-
 impl Asked {
     /// Reads a call.
     pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match method {
-            Method::Activate => Self::Told(to_json(&Activated { implements: vec!["IpamDriver".to_owned()] })),
+            Method::Activate => Self::Told(to_json(&Activated { implements: DRIVERS.map(str::to_owned).into() })),
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             Method::Capabilities => Self::Told(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,
@@ -136,10 +149,7 @@ impl Asked {
                 local_default_address_space: ADDRESS_SPACE.to_owned(),
                 global_default_address_space: ADDRESS_SPACE.to_owned(),
             })),
-            Method::RequestPool => {
-                let call = Call::RequestPool(Box::new(pool::request(&read(body)?, host)?));
-                Self::core(call, "a pool of addresses")
-            }
+            Method::RequestPool => pool::request(&read(body)?, host)?,
             Method::ReleasePool => {
                 let wire::ReleasePool { pool_id } = read(body)?;
                 Self::core(Call::ReleasePool { id: pool::id(&pool_id)? }, "the end of a pool")
@@ -147,48 +157,27 @@ impl Asked {
             Method::RequestAddress => address::request(&read(body)?, host)?,
             Method::ReleaseAddress => {
                 let wire::ReleaseAddress { pool_id, address } = read(body)?;
-                let call = Call::ReleaseAddress { pool: pool::id(&pool_id)?, address: address::parse(&address)? };
+                if address == NO_ADDRESS {
+                    // The gateway of a pool that has none.
+                    return Ok(Self::Told(to_json(&Released {})));
+                }
+                let call = Call::ReleaseAddress { pool: pool::id(&pool_id)?, address: parse::address(&address)? };
                 Self::core(call, "the end of an address")
             }
+            Method::Network(method) => network::parse(method, body, host)?,
         })
     }
 
     fn core(call: Call, about: impl Into<String>) -> Self {
-        Self::Core { call, form: Form { about: about.into(), prefix: 0, warning: None } }
+        Self::Core { call, form: Form::new(about, Shape::Plain) }
     }
-}
 
-impl Form {
-    /// Returns the answer to dockerd.
-    pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Refused> {
-        match answer {
-            Answer::Pool { id, gateway } => Ok(to_json(&wire::Pool::new(id.to_string(), id.subnet, *gateway))),
-            Answer::Leased { grant, .. } => self.address(grant.addresses.first().map(|address| address.addr())),
-            Answer::Reserved(address) => self.address(Some((*address).into())),
-            Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
-            Answer::Failed(failure) => Err(refused(words::of(failure))),
-            Answer::Deleted
-            | Answer::Checked
-            | Answer::Collected
-            | Answer::Ready
-            | Answer::Bindings { .. }
-            | Answer::Network(_) => Err(refused("the daemon answered another question: this is a bug")),
+    /// Goes on with a call when it is known which network it is about.
+    pub(crate) fn about(then: &Then, network: &NetworkRecord, host: &Host<'_>) -> Result<Self, Refused> {
+        match then {
+            Then::Address(said) => address::of_network(said, network, host),
+            Then::Endpoint(said) => network::endpoint(said, network, host),
         }
-    }
-
-    /// Returns the answer that is an address of the pool.
-    fn address(&self, address: Option<IpAddr>) -> Result<String, Refused> {
-        let address = match address {
-            Some(IpAddr::V4(address)) => Ipv4Net::new(address, self.prefix).ok(),
-            Some(IpAddr::V6(_)) | None => None,
-        };
-        let address = address.ok_or_else(|| refused("the daemon answered without an IPv4 address: this is a bug"))?;
-        Ok(to_json(&wire::Address { address }))
-    }
-
-    /// Returns the answer for a daemon that stops before it has one.
-    pub(crate) fn unanswered(&self) -> Refused {
-        refused(format!("the leasehold daemon is stopping, and {} was not to be had before: try again", self.about))
     }
 }
 

@@ -1,19 +1,21 @@
 //! Pools: what a network is made of, and the PoolID by which its later calls name it.
 
+use std::net::Ipv4Addr;
+
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker as wire;
-use leasehold_core::dhcpv4::profile::Profile;
-use leasehold_core::effect::PoolRequest;
+use leasehold_api::to_json;
+use leasehold_core::effect::{Call, PoolRequest};
 use leasehold_core::link::Place;
 use leasehold_core::pool::PoolId;
 use leasehold_core::wire::Mac;
 
 use super::super::refusal::quoted;
-use super::options::{Kind, Options};
-use super::{Host, Refused, refused};
+use super::options::Options;
+use super::{Asked, Host, Refused, refused};
 
 /// Reads a request for a pool.
-pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<PoolRequest, Refused> {
+pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked, Refused> {
     let subnet = net("--subnet", &said.pool)?;
     let range = net("--ip-range", &said.sub_pool)?;
     if said.v6 {
@@ -23,34 +25,32 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<PoolR
         return Err(refused(format!("--ip-range {range} needs the --subnet that it is a part of")));
     }
     let options = Options::read(&said.options)?;
-    suits(&options, host)?;
-    let (ifname, lan) = host.lan(&options.parent);
+    options.lease.suit(&host.site, host.ipvlan)?;
+    let is_all = |subnet: Option<Ipv4Net>| subnet.is_none_or(|subnet| subnet.prefix_len() == 0);
+    if options.parent.is_none() && is_all(subnet) && is_all(range) {
+        // The network driver is ours too: its network says which LAN this is, when it is made.
+        let id = PoolId::new(options.to_string(), Ipv4Net::default(), None);
+        let pool = wire::Pool::new(id.to_string(), id.subnet, Some(Ipv4Addr::UNSPECIFIED));
+        return Ok(Asked::Told(to_json(&pool)));
+    }
+    let (ifname, lan) = host.lan(options.parent()?);
     // From the link's own address a bridge could not be asked by a port of it, and a server might take it for the host.
     let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };
-    Ok(PoolRequest {
+    let request = PoolRequest {
         definition: options.to_string(),
         subnet,
         range,
         place: Place::Parent { ifname, mac },
         lan,
-        profile: profile(&options, host),
-        timeout: options.timeout(&host.site),
-    })
+        profile: options.lease.profile(&host.site, host.ipvlan),
+        timeout: options.lease.timeout(&host.site),
+    };
+    Ok(Asked::core(Call::RequestPool(Box::new(request)), "a pool of addresses"))
 }
 
-/// Returns what a client of a network says and wants, whoever it is.
-pub(super) fn profile(options: &Options, host: &Host<'_>) -> Profile {
-    Profile {
-        broadcast: host.site.broadcast || host.ipvlan,
-        on_parent: host.ipvlan,
-        allow: options.allow.iter().copied().collect(),
-        deny: options.deny.iter().copied().collect(),
-        release: options.release,
-        // Which of its networks a container's default route leads over is Docker's choice, made once.
-        suppress_default_route: true,
-        follow_router: true,
-        ..Profile::default()
-    }
+/// Returns whether a pool is all addresses that there are.
+pub(super) fn is_anything(id: &PoolId) -> bool {
+    id.subnet.prefix_len() == 0
 }
 
 /// Reads a PoolID, and the options that it spells.
@@ -63,23 +63,6 @@ pub(super) fn known(text: &str) -> Result<(PoolId, Options), Refused> {
 /// Reads a PoolID.
 pub(super) fn id(text: &str) -> Result<PoolId, Refused> {
     text.parse().map_err(|bad| refused(format!("PoolID {}: {bad}", quoted(text))))
-}
-
-/// Refuses what no endpoint of the network could have.
-fn suits(options: &Options, host: &Host<'_>) -> Result<(), Refused> {
-    if host.ipvlan && options.client_id == Kind::Mac {
-        return Err(refused(
-            "--ipam-opt client-id=mac: on ipvlan all containers have the Ethernet address of the parent: leave it out",
-        ));
-    }
-    let wants_host = options.client_id == Kind::Duid || (host.ipvlan && options.client_id == Kind::Auto);
-    if wants_host && host.site.machine_id.is_none() {
-        return Err(refused(format!(
-            "--ipam-opt client-id={} needs the host's /etc/machine-id: run systemd-machine-id-setup and restart leasehold",
-            options.client_id
-        )));
-    }
-    Ok(())
 }
 
 /// Reads a subnet of IPv4, or nothing.
@@ -97,7 +80,7 @@ fn ipv6() -> Refused {
 }
 
 /// Returns an Ethernet address for a moment: unicast, locally administered (IEEE 802).
-fn passing(number: u64) -> Mac {
+pub(super) fn passing(number: u64) -> Mac {
     let [a, b, c, d, e, ..] = number.to_be_bytes();
     Mac([2, a, b, c, d, e])
 }

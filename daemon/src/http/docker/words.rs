@@ -3,15 +3,17 @@
 use leasehold_core::effect::Failure;
 use leasehold_core::link::LinkCause;
 
+use super::lease::Flag;
+
 /// Says why, and what to do.
-pub(super) fn of(failure: &Failure) -> String {
+pub(super) fn of(failure: &Failure, flag: Flag) -> String {
     match failure {
         Failure::Link { cause: LinkCause::NoLink(name), .. } => {
-            format!("there is no link {name} on this host: --ipam-opt parent= names the LAN's")
+            format!("there is no link {name} on this host: {flag} parent= names the LAN's")
         }
         Failure::Held { lan, client_id, holder } => format!(
             "client identifier {} on {lan} is held by {holder}: stop that container first, or give the network another \
-             --ipam-opt client-id",
+             {flag} client-id",
             client_id.readable()
         ),
         Failure::AddressHeld { server: Some(server), address, holder, shared } => format!(

@@ -205,14 +205,17 @@ fn a_link_that_docker_makes_later_is_a_vlan_of_the_one_below() {
 #[test]
 fn the_hosts_links_are_looked_at_only_for_ipvlan_and_for_what_may_be_a_vlan() {
     let of = |parent: &str| format!("192.168.1.0/24;;parent={parent}");
-    let blind = |ipvlan, body: &str| read_blind(Method::RequestAddress, body.as_bytes(), (site(), ipvlan), 1);
+    let blind_to = |method, ipvlan, body: &str| {
+        read_blind(|host| Asked::parse(method, body.as_bytes(), host), (site(), ipvlan), 1)
+    };
+    let blind = |ipvlan, body: &str| blind_to(Method::RequestAddress, ipvlan, body);
     for (parent, wants_look) in [("eth0", false), ("eth0.0", false), (".10", false), ("eth0.10", true)] {
         let body = address(&of(parent), "", MAC_ONLY);
         let expected = (!wants_look).then(|| on(site(), false, Method::RequestAddress, &body));
         assert_eq!(blind(false, &body), expected, "{parent}");
     }
     assert_eq!(blind(true, &address(POOL, "", "{}")), None);
-    let unread = read_blind(Method::RequestPool, b"", (site(), true), 1);
+    let unread = blind_to(Method::RequestPool, true, "");
     assert!(matches!(unread, Some(Err(Refused::Undecodable(_)))));
 }
 

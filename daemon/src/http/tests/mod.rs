@@ -5,6 +5,7 @@ mod any;
 mod cni;
 mod control;
 mod docker;
+mod network;
 mod server;
 mod spool;
 

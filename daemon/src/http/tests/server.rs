@@ -426,8 +426,8 @@ async fn each_socket_speaks_its_own_protocol() {
     let activate = "POST /Plugin.Activate HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
     let table = [
         (Protocol::Control, "404", r#"{"error":"POST /Plugin.Activate: there is nothing here by that name"}"#),
-        (Protocol::Docker, "200", r#"{"Implements":["IpamDriver"]}"#),
-        (Protocol::DockerIpvlan, "200", r#"{"Implements":["IpamDriver"]}"#),
+        (Protocol::Docker, "200", r#"{"Implements":["IpamDriver","NetworkDriver"]}"#),
+        (Protocol::DockerIpvlan, "200", r#"{"Implements":["IpamDriver","NetworkDriver"]}"#),
     ];
     for (protocol, status, body) in table {
         let server = Server::speaking(protocol);
@@ -436,7 +436,7 @@ async fn each_socket_speaks_its_own_protocol() {
         assert_eq!(response.body, body, "{protocol:?}");
     }
     let server = Server::speaking(Protocol::Docker);
-    for line in ["GET /Plugin.Activate", "POST /NetworkDriver.Join", "POST /cni", "GET /v1/bindings"] {
+    for line in ["GET /Plugin.Activate", "POST /NetworkDriver.Dance", "POST /cni", "GET /v1/bindings"] {
         let response = response(server.say(format!("{line} HTTP/1.1\r\nHost: \r\n\r\n")).await).await;
         assert_eq!(response.status, "HTTP/1.1 404 Not Found", "{line}");
         assert!(response.body.contains(r#""Err":""#), "{}", response.body);
@@ -484,7 +484,7 @@ async fn dockers_calls_are_asked_and_answered_in_its_words() {
     assert_eq!(failed.status, "HTTP/1.1 200 OK", "dockerd reads no other answer");
     assert_eq!(failed.body, r#"{"Error":"store full","Err":"store full"}"#);
 
-    let refused = response(server.say(docker_call("RequestPool", r#"{"Options":null}"#)).await).await;
+    let refused = response(server.say(docker_call("RequestPool", r#"{"Pool":"192.0.2.0/24"}"#)).await).await;
     assert_eq!(refused.status, "HTTP/1.1 200 OK");
     assert!(refused.body.starts_with(r#"{"Error":"--ipam-opt parent=LINK is missing"#), "{}", refused.body);
     // As dockerd repeats a call that broke.

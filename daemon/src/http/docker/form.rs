@@ -1,0 +1,124 @@
+//! The forms that answers to dockerd take.
+
+use std::net::IpAddr;
+
+use ipnet::Ipv4Net;
+use leasehold_api::docker::{self as wire, Released};
+use leasehold_api::to_json;
+use leasehold_core::effect::{Answer, NetworkAnswer};
+
+use super::lease::Flag;
+use super::{Refused, refused, told, words};
+
+/// The form that an answer takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// What was asked for, for errors: `an address of 192.168.1.0/24`.
+    pub(super) about: String,
+    pub(super) shape: Shape,
+    /// What someone should know of a success.
+    pub(crate) warning: Option<String>,
+    /// What is asked when it is known which network this is about.
+    pub(crate) then: Option<Then>,
+}
+
+/// What an answer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Whatever the core answers is all.
+    Plain,
+    /// An address with this prefix length; 0: that of its lease.
+    Address(u8),
+    /// A network, or an endpoint that goes: nothing is said of it.
+    Nothing,
+    /// An endpoint, whose Ethernet address is told or not.
+    Endpoint {
+        /// Whether it is.
+        tells_mac: bool,
+    },
+    /// A link and its routes.
+    Join {
+        /// The name that the link is to have in the container, or empty.
+        ifname: String,
+    },
+}
+
+/// A call that cannot be understood before it is known which network it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Then {
+    /// An address of that network is asked for.
+    Address(Box<wire::RequestAddress>),
+    /// An endpoint of it.
+    Endpoint(Box<wire::network::CreateEndpoint>),
+}
+
+// What JSON holds is equal to itself: there is no NaN in it.
+impl Eq for Then {}
+
+impl Form {
+    pub(super) fn new(about: impl Into<String>, shape: Shape) -> Self {
+        Self { about: about.into(), shape, warning: None, then: None }
+    }
+
+    /// Returns the answer to dockerd.
+    pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Refused> {
+        match answer {
+            Answer::Pool { id, gateway } => Ok(to_json(&wire::Pool::new(id.to_string(), id.subnet, *gateway))),
+            Answer::Leased { grant, .. } => self.address(grant.addresses.first().copied()),
+            Answer::Reserved(address) => self.address(Some(Ipv4Net::from(*address).into())),
+            Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
+            Answer::Network(answer) => self.network(answer),
+            Answer::Failed(failure) => Err(refused(words::of(failure, self.flag()))),
+            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {
+                Err(another())
+            }
+        }
+    }
+
+    /// Returns the answer that is an address of the pool.
+    fn address(&self, address: Option<ipnet::IpNet>) -> Result<String, Refused> {
+        let prefix = if let Shape::Address(prefix) = self.shape { prefix } else { 0 };
+        let address = address.and_then(|address| match address.addr() {
+            IpAddr::V4(own) => Ipv4Net::new(own, if prefix == 0 { address.prefix_len() } else { prefix }).ok(),
+            IpAddr::V6(_) => None,
+        });
+        let address = address.ok_or_else(|| refused("the daemon answered without an IPv4 address: this is a bug"))?;
+        Ok(to_json(&wire::Address { address }))
+    }
+
+    fn network(&self, answer: &NetworkAnswer) -> Result<String, Refused> {
+        match (answer, &self.shape) {
+            (NetworkAnswer::Done, Shape::Nothing) => Ok(to_json(&Released {})),
+            (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
+                Ok(to_json(&told::created(record, *tells_mac)))
+            }
+            (NetworkAnswer::Joined { ifname, grant, gateway }, Shape::Join { ifname: inside }) => {
+                Ok(to_json(&told::joined(ifname, inside, grant.as_deref(), *gateway)))
+            }
+            (
+                NetworkAnswer::Done
+                | NetworkAnswer::Found(_)
+                | NetworkAnswer::Endpoint(_)
+                | NetworkAnswer::Joined { .. },
+                _,
+            ) => Err(another()),
+        }
+    }
+
+    /// Returns how the options are given of what this is about.
+    fn flag(&self) -> Flag {
+        match self.shape {
+            Shape::Plain | Shape::Address(_) => Flag::Ipam,
+            Shape::Nothing | Shape::Endpoint { .. } | Shape::Join { .. } => Flag::Driver,
+        }
+    }
+
+    /// Returns the answer for a daemon that stops before it has one.
+    pub(crate) fn unanswered(&self) -> Refused {
+        refused(format!("the leasehold daemon is stopping, and {} was not to be had before: try again", self.about))
+    }
+}
+
+fn another() -> Refused {
+    refused("the daemon answered another question: this is a bug")
+}

@@ -1,0 +1,268 @@
+//! What a network says of its leases, whichever of the two drivers it says that to.
+//!
+//! | option | default | |
+//! |---|---|---|
+//! | `client-id` | `auto` | what servers know an endpoint by |
+//! | `hostname` | the container's name | option 12 |
+//! | `timeout` | 20 | seconds that an address may take |
+//! | `servers-allow`, `servers-deny` | all | whose offers are believed |
+//! | `release` | `true` | whether a lease is given back |
+//! | `grace` | 60 | seconds to keep a lease whose endpoint may return |
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::identity::ClientId;
+
+use super::super::add::{Site, is_hostname};
+use super::super::refusal::{cut, quoted};
+use super::{Refused, refused};
+
+/// The longest that an address may take: dockerd gives a plugin that it runs itself 30 s.
+const MOST_SECONDS: u64 = 20;
+/// The most servers in a list.
+const MOST_SERVERS: usize = 32;
+
+/// What a host name stands for the container's name by.
+const NAME: &str = "{name}";
+
+/// How a network says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flag {
+    /// To the IPAM driver.
+    Ipam,
+    /// To the network driver.
+    Driver,
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipam => "--ipam-opt",
+            Self::Driver => "-o",
+        })
+    }
+}
+
+impl Flag {
+    /// Refuses a value, with what is expected in its place.
+    pub(super) fn expected(self, key: &str, value: &str, what: &str) -> Refused {
+        refused(format!("{self} {key}={}: expected {what}", cut(value).escape_debug()))
+    }
+
+    /// Refuses a key.
+    pub(super) fn unknown(self, key: &str, known: &[&str]) -> Refused {
+        refused(format!("{self} {}: unknown; there are {}", cut(key).escape_debug(), known.join(", ")))
+    }
+}
+
+/// What a network says of its leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeaseOptions {
+    /// How it says that.
+    pub(super) flag: Flag,
+    pub(super) client_id: Kind,
+    /// Option 12, with `{name}` for the container's name; empty: none. `None`: the name, where Docker tells it.
+    pub(super) hostname: Option<String>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) allow: BTreeSet<Ipv4Addr>,
+    pub(super) deny: BTreeSet<Ipv4Addr>,
+    pub(super) release: bool,
+    /// In seconds.
+    pub(super) grace: Option<u32>,
+}
+
+/// What option 61 is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The container's name, where Docker tells it; else the Ethernet address.
+    Auto,
+    /// The Ethernet address.
+    Mac,
+    /// The host's DUID, and an IAID of the endpoint's name or Ethernet address.
+    Duid,
+    /// These bytes.
+    Hex(Vec<u8>),
+    /// This text.
+    Text(String),
+}
+
+impl LeaseOptions {
+    /// The options there are.
+    pub(super) const KNOWN: [&str; 7] =
+        ["client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace"];
+
+    /// Returns what a network says that says nothing.
+    pub(super) fn new(flag: Flag) -> Self {
+        Self {
+            flag,
+            client_id: Kind::Auto,
+            hostname: None,
+            timeout: None,
+            allow: BTreeSet::new(),
+            deny: BTreeSet::new(),
+            release: true,
+            grace: None,
+        }
+    }
+
+    /// Takes an option. Returns whether it is one of these.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<bool, Refused> {
+        let expected = |what: &str| self.flag.expected(key, value, what);
+        match key {
+            "client-id" => self.client_id = Kind::parse(value).map_err(|what| expected(&what))?,
+            "hostname" => {
+                let example = value.replace(NAME, "x");
+                if !(value.is_empty() || is_hostname(&example)) {
+                    return Err(expected("a host name, in which {name} stands for the container's name, or nothing"));
+                }
+                self.hostname = Some(value.to_owned());
+            }
+            "timeout" => {
+                let seconds = value.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+                let seconds = seconds.ok_or_else(|| expected(&format!("whole seconds, from 1 to {MOST_SECONDS}")))?;
+                self.timeout = Some(Duration::from_secs(seconds));
+            }
+            "servers-allow" => self.allow = servers(value).ok_or_else(|| expected(SERVERS))?,
+            "servers-deny" => self.deny = servers(value).ok_or_else(|| expected(SERVERS))?,
+            "release" => self.release = value.parse().map_err(|_| expected("true or false"))?,
+            "grace" => self.grace = Some(value.parse().map_err(|_| expected("a number of seconds"))?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns each option that is not its default, in the order of [`Self::KNOWN`].
+    pub(super) fn spelled(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let list = |servers: &BTreeSet<Ipv4Addr>| {
+            let texts: Vec<_> = servers.iter().map(Ipv4Addr::to_string).collect();
+            (!texts.is_empty()).then(|| texts.join(","))
+        };
+        let values = [
+            (self.client_id != Kind::Auto).then(|| self.client_id.to_string()),
+            self.hostname.clone(),
+            self.timeout.map(|timeout| timeout.as_secs().to_string()),
+            list(&self.allow),
+            list(&self.deny),
+            (!self.release).then(|| self.release.to_string()),
+            self.grace.map(|grace| grace.to_string()),
+        ];
+        Self::KNOWN.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)))
+    }
+
+    /// Returns the same with what others say where these say nothing.
+    pub(super) fn or(self, others: Self) -> Self {
+        let list = |own: BTreeSet<_>, others| if own.is_empty() { others } else { own };
+        Self {
+            flag: self.flag,
+            client_id: if self.client_id == Kind::Auto { others.client_id } else { self.client_id },
+            hostname: self.hostname.or(others.hostname),
+            timeout: self.timeout.or(others.timeout),
+            allow: list(self.allow, others.allow),
+            deny: list(self.deny, others.deny),
+            release: self.release && others.release,
+            grace: self.grace.or(others.grace),
+        }
+    }
+
+    /// Returns what a client of the network says and wants, whoever it is. `shared`: all have their parent's Ethernet address.
+    pub(super) fn profile(&self, site: &Site, shared: bool) -> Profile {
+        Profile {
+            broadcast: site.broadcast || shared,
+            on_parent: shared,
+            allow: self.allow.iter().copied().collect(),
+            deny: self.deny.iter().copied().collect(),
+            release: self.release,
+            // Which of its networks a container's default route leads over is Docker's choice, made once.
+            suppress_default_route: true,
+            follow_router: true,
+            ..Profile::default()
+        }
+    }
+
+    /// Refuses what no endpoint of the network could have. `shared`: all have their parent's Ethernet address.
+    pub(super) fn suit(&self, site: &Site, shared: bool) -> Result<(), Refused> {
+        let Self { flag, client_id, .. } = self;
+        if shared && *client_id == Kind::Mac {
+            return Err(refused(format!(
+                "{flag} client-id=mac: on ipvlan all containers have the Ethernet address of the parent: leave it out"
+            )));
+        }
+        let wants_host = *client_id == Kind::Duid || (shared && *client_id == Kind::Auto);
+        if wants_host && site.machine_id.is_none() {
+            return Err(refused(format!(
+                "{flag} client-id={client_id} needs the host's /etc/machine-id: run systemd-machine-id-setup and restart leasehold"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns how long an address may take.
+    pub(super) fn timeout(&self, site: &Site) -> Duration {
+        self.timeout.unwrap_or(site.add_timeout.min(Duration::from_secs(MOST_SECONDS)))
+    }
+
+    /// Returns option 12 for a container, whose name Docker may tell.
+    pub(super) fn hostname(&self, name: Option<&str>) -> Result<Option<String>, Refused> {
+        let flag = self.flag;
+        match (&self.hostname, name) {
+            (None, name) => Ok(name.filter(|name| is_hostname(name)).map(str::to_owned)),
+            (Some(template), None) if template.contains(NAME) => Err(refused(format!(
+                "{flag} hostname={template}: Docker tells a container's name from version 29 on: leave {NAME} out"
+            ))),
+            (Some(template), name) => {
+                let said = template.replace(NAME, name.unwrap_or_default());
+                match said.as_str() {
+                    "" => Ok(None),
+                    said if is_hostname(said) => Ok(Some(said.to_owned())),
+                    said => Err(refused(format!("{flag} hostname: {} is not a valid host name", quoted(said)))),
+                }
+            }
+        }
+    }
+}
+
+/// What a list of servers is.
+const SERVERS: &str = "IPv4 addresses of DHCP servers with commas between, 32 at most";
+
+fn servers(list: &str) -> Option<BTreeSet<Ipv4Addr>> {
+    let servers = list.split(',').map(|server| server.trim().parse().ok()).collect::<Option<BTreeSet<_>>>()?;
+    (servers.len() <= MOST_SERVERS).then_some(servers)
+}
+
+impl Kind {
+    /// Reads it, or returns what is expected.
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("auto", "") => Ok(Self::Auto),
+            ("mac", "") => Ok(Self::Mac),
+            ("duid", "") => Ok(Self::Duid),
+            ("hex", digits) => {
+                let id = ClientId::try_from(digits.replace(':', ""));
+                let id = id.map_err(|bad| format!("hex: and the bytes of option 61, type byte first; {bad}"))?;
+                Ok(Self::Hex(id.as_bytes().to_vec()))
+            }
+            ("text", text) if (1..=254).contains(&text.len()) => Ok(Self::Text(text.to_owned())),
+            ("text", _) => Err("text: and 1 to 254 bytes".to_owned()),
+            _ => Err("auto, mac, duid, hex:… or text:…".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Mac => f.write_str("mac"),
+            Self::Duid => f.write_str("duid"),
+            Self::Hex(bytes) => {
+                f.write_str("hex:")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::Text(text) => write!(f, "text:{text}"),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Docker's network driver: networks, endpoints, and what dockerd does with them.
+//!
+//! Leave, EndpointOperInfo, the two calls about external connectivity, the two about discovery, and those for the managers of a
+//! swarm have nothing to do here: each is a success, whatever it says.
+
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_api::docker::network::{
+    AnyOptions, CreateEndpoint, CreateNetwork, ENABLE_IPV6, GwAlloc, IFNAME, INTERNAL, Interface, IpamData, Join,
+    Named, NetworkCapabilities, PREFIX,
+};
+use leasehold_api::docker::{MAC_ADDRESS, Released};
+use leasehold_api::to_json;
+use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall};
+use leasehold_core::network::{DockerId, LONGEST_NAME, Mode, NetworkRecord};
+use leasehold_core::time::WallTime;
+use leasehold_core::wire::Mac;
+use serde_json::{Value, json};
+
+use super::super::named::is_link_name;
+use super::super::refusal::quoted;
+use super::endpoint::{Endpoint, Source};
+use super::form::{Form, Shape, Then};
+use super::parse::{ethernet, is_interfaces};
+use super::pool::passing;
+use super::wiring::{self, NetworkOptions};
+use super::{ADDRESS_SPACE, Asked, Host, Refused, read, refused};
+
+/// What dockerd may call of a network driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkMethod {
+    GetCapabilities,
+    GwAllocCheck,
+    AllocateNetwork,
+    FreeNetwork,
+    CreateNetwork,
+    DeleteNetwork,
+    CreateEndpoint,
+    DeleteEndpoint,
+    EndpointOperInfo,
+    Join,
+    Leave,
+    ProgramExternalConnectivity,
+    RevokeExternalConnectivity,
+    DiscoverNew,
+    DiscoverDelete,
+}
+
+impl NetworkMethod {
+    /// Returns the method with this URL.
+    pub(super) fn at(path: &str) -> Option<Self> {
+        Some(match path.strip_prefix(PREFIX)? {
+            "GetCapabilities" => Self::GetCapabilities,
+            "GwAllocCheck" => Self::GwAllocCheck,
+            "AllocateNetwork" => Self::AllocateNetwork,
+            "FreeNetwork" => Self::FreeNetwork,
+            "CreateNetwork" => Self::CreateNetwork,
+            "DeleteNetwork" => Self::DeleteNetwork,
+            "CreateEndpoint" => Self::CreateEndpoint,
+            "DeleteEndpoint" => Self::DeleteEndpoint,
+            "EndpointOperInfo" => Self::EndpointOperInfo,
+            "Join" => Self::Join,
+            "Leave" => Self::Leave,
+            "ProgramExternalConnectivity" => Self::ProgramExternalConnectivity,
+            "RevokeExternalConnectivity" => Self::RevokeExternalConnectivity,
+            "DiscoverNew" => Self::DiscoverNew,
+            "DiscoverDelete" => Self::DiscoverDelete,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads a call.
+pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Result<Asked, Refused> {
+    Ok(match method {
+        NetworkMethod::GetCapabilities => Asked::Told(to_json(&NetworkCapabilities {
+            scope: "local".to_owned(),
+            connectivity_scope: "local".to_owned(),
+            gw_alloc_checker: true,
+        })),
+        // The router is the lease's.
+        NetworkMethod::GwAllocCheck => Asked::Told(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
+        NetworkMethod::CreateNetwork => {
+            let call = NetworkCall::Create(Box::new(network(&read(body)?, host)?));
+            asked(call, "a network", Shape::Nothing)
+        }
+        NetworkMethod::DeleteNetwork => {
+            let Named { network_id, .. } = read(body)?;
+            asked(NetworkCall::Delete(id("NetworkID", &network_id)?), "the end of a network", Shape::Nothing)
+        }
+        NetworkMethod::CreateEndpoint => {
+            let said: CreateEndpoint = read(body)?;
+            id("EndpointID", &said.endpoint_id)?;
+            let call = NetworkCall::Find(id("NetworkID", &said.network_id)?);
+            let form = Form::new("an endpoint", Shape::Endpoint { tells_mac: false });
+            let form = Form { then: Some(Then::Endpoint(Box::new(said))), ..form };
+            Asked::Core { call: Call::Network(call), form }
+        }
+        NetworkMethod::DeleteEndpoint => {
+            let Named { endpoint_id, .. } = read(body)?;
+            let call = NetworkCall::DeleteEndpoint(id("EndpointID", &endpoint_id)?);
+            asked(call, "the end of an endpoint", Shape::Nothing)
+        }
+        NetworkMethod::Join => {
+            let said: Join = read(body)?;
+            let (network, endpoint) = (id("NetworkID", &said.network_id)?, id("EndpointID", &said.endpoint_id)?);
+            let shape = Shape::Join { ifname: ifname(&said.options)? };
+            asked(NetworkCall::Join { network, endpoint }, "the link of an endpoint", shape)
+        }
+        NetworkMethod::EndpointOperInfo => Asked::Told(json!({ "Value": {} }).to_string()),
+        NetworkMethod::AllocateNetwork => Asked::Told(json!({ "Options": {} }).to_string()),
+        NetworkMethod::FreeNetwork
+        | NetworkMethod::Leave
+        | NetworkMethod::ProgramExternalConnectivity
+        | NetworkMethod::RevokeExternalConnectivity
+        | NetworkMethod::DiscoverNew
+        | NetworkMethod::DiscoverDelete => Asked::Told(to_json(&Released {})),
+    })
+}
+
+fn asked(call: NetworkCall, about: &str, shape: Shape) -> Asked {
+    Asked::Core { call: Call::Network(call), form: Form::new(about, shape) }
+}
+
+fn id(key: &str, text: &str) -> Result<DockerId, Refused> {
+    DockerId::try_from(text.to_owned()).map_err(|bad| refused(format!("{key} {}: {bad}", quoted(text))))
+}
+
+/// Reads what a network is to be.
+fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refused> {
+    let id = id("NetworkID", &said.network_id)?;
+    let is_true = |key| said.options.get(key).is_some_and(|value| matches!(value, Value::Bool(true)));
+    if is_true(ENABLE_IPV6) || !said.ipv6_data.is_empty() {
+        return Err(refused("leasehold leases IPv4 addresses: leave out --ipv6, and --subnet with an IPv6 subnet"));
+    }
+    if is_true(INTERNAL) {
+        return Err(refused("a network on the LAN is not cut off from anything: leave out --internal"));
+    }
+    let data = match &said.ipv4_data[..] {
+        [] => IpamData::default(),
+        [data] => data.clone(),
+        _ => return Err(refused("a network on the LAN has one subnet: pass one --subnet, or none")),
+    };
+    let pool: Ipv4Net = match data.pool.as_str() {
+        "" => Ipv4Net::default(),
+        text => text.parse().map_err(|_| refused(format!("--subnet {}: not a subnet of IPv4", quoted(text))))?,
+    };
+    let leases = data.address_space == ADDRESS_SPACE;
+    let options = NetworkOptions::read(&wiring::said(&said.options)?, host)?;
+    if !leases {
+        // No other IPAM driver is told of a container's name, nor is the network driver.
+        options.lease.hostname(None)?;
+    }
+    // Our own pool names the router of the moment; the lease knows better.
+    let from_ipam = data.gateway.parse().ok().map(|gateway: Ipv4Net| gateway.addr());
+    let from_ipam = from_ipam.filter(|gateway| !leases && !gateway.is_unspecified());
+    Ok(NetworkRecord {
+        id,
+        definition: options.to_string(),
+        gateway: options.gateway.or(from_ipam),
+        wiring: options.wiring,
+        pool: pool.trunc(),
+        leases,
+        since: WallTime::from_epoch(Duration::ZERO),
+    })
+}
+
+/// Reads what an endpoint of a network is to be.
+pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Host<'_>) -> Result<Asked, Refused> {
+    let id = id("EndpointID", &said.endpoint_id)?;
+    let Interface { address, address_ipv6, mac_address } = &said.interface;
+    if !address_ipv6.is_empty() {
+        return Err(refused("leasehold gives IPv4 addresses: leave out --ip6"));
+    }
+    let given = if mac_address.is_empty() { None } else { Some(ethernet(mac_address)?) };
+    let chosen = chosen_mac(&said.options)?;
+    let shared = network.wiring.mode == Mode::Ipvlan;
+    let mac = match given.or(chosen) {
+        Some(_) if shared && chosen.is_none() && network.leases => {
+            return Err(refused(
+                "this IPAM driver has Docker make up an Ethernet address, and on -o mode=ipvlan all \
+                 containers have that of the parent: create the network with --ipam-driver leasehold-ipvlan",
+            ));
+        }
+        Some(_) if shared => {
+            return Err(refused(
+                "--mac-address: on -o mode=ipvlan all containers have the Ethernet address of the parent: leave it out",
+            ));
+        }
+        Some(mac) => mac,
+        None if shared => host.ethernet(&network.wiring.on),
+        None => passing(host.number),
+    };
+    let origin = match address.as_str() {
+        "" => EndpointAddress::Leased(Box::new(add(&id, mac, chosen.is_some(), network, host)?)),
+        text => EndpointAddress::Told(
+            text.parse().map_err(|_| refused(format!("{} is not an IPv4 address with a prefix", quoted(text))))?,
+        ),
+    };
+    let request = EndpointRequest { id, network: network.id.clone(), mac, address: origin };
+    let call = NetworkCall::CreateEndpoint(Box::new(request));
+    Ok(asked(call, "an endpoint", Shape::Endpoint { tells_mac: given.is_none() && !shared }))
+}
+
+/// Returns the ADD for an endpoint to which no IPAM driver gave an address.
+fn add(id: &DockerId, mac: Mac, chosen: bool, network: &NetworkRecord, host: &Host<'_>) -> Result<Add, Refused> {
+    let shared = network.wiring.mode == Mode::Ipvlan;
+    let endpoint = Endpoint {
+        within: format!("network {}", network.id.short()),
+        mac,
+        name: None,
+        own_mac: !shared,
+        chosen_mac: Some(chosen),
+        id: format!("endpoint:{}", id.short()),
+    };
+    let options = wiring::lease_of(&network.definition)?;
+    let source = Source {
+        ifname: network.wiring.on.clone(),
+        lan: network.wiring.lan(),
+        parent: &wiring::parent_of(&network.wiring),
+        subnet: Ipv4Net::default(),
+        pool: None,
+        shared,
+        options: &options,
+    };
+    endpoint.add(source, None, &host.site)
+}
+
+/// Returns the Ethernet address that the user chose, if any: six bytes in Base64 (RFC 4648 §4), or as text.
+fn chosen_mac(options: &AnyOptions) -> Result<Option<Mac>, Refused> {
+    let text = match options.get(MAC_ADDRESS) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) if text.is_empty() => return Ok(None),
+        Some(Value::String(text)) => text,
+        Some(_) => return Err(refused(format!("{MAC_ADDRESS}: expected six bytes in Base64"))),
+    };
+    match six_bytes(text).map(Mac) {
+        Some(mac) if is_interfaces(&mac) => Ok(Some(mac)),
+        Some(mac) => Err(refused(format!("--mac-address {mac} is not the Ethernet address of an interface"))),
+        None => ethernet(text).map(Some),
+    }
+}
+
+/// Reads six bytes in Base64, which are eight letters.
+fn six_bytes(text: &str) -> Option<[u8; 6]> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let letters: [u8; 8] = text.as_bytes().try_into().ok()?;
+    let bits = letters.iter().try_fold(0_u64, |bits, letter| {
+        let value = ALPHABET.iter().position(|known| known == letter)?;
+        Some(bits << 6 | value as u64)
+    })?;
+    let [_, _, bytes @ ..] = bits.to_be_bytes();
+    Some(bytes)
+}
+
+/// Returns the name that an interface is to have in its container, or nothing.
+fn ifname(options: &AnyOptions) -> Result<String, Refused> {
+    match options.get(IFNAME) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(name)) if name.is_empty() || is_link_name(name, LONGEST_NAME) => Ok(name.clone()),
+        Some(other) => Err(refused(format!("{IFNAME}={}: expected the name of a link", quoted(&other.to_string())))),
+    }
+}

@@ -1,0 +1,481 @@
+//! What dockerd says to a network driver, byte for byte as versions 20.10, 28 and 29 do, and what becomes of it.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use leasehold_core::dhcpv4::lease::Route;
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{
+    Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
+};
+use leasehold_core::grant::Grant;
+use leasehold_core::identity::{Attachment, Lan};
+use leasehold_core::link::{LinkCause, Place};
+use leasehold_core::network::{
+    DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
+};
+use leasehold_core::time::WallTime;
+use leasehold_core::wire::Mac;
+
+use super::super::Site;
+use super::super::client_id::MachineId;
+use super::super::docker::{Asked, Form, Host, Method, Refused, Then};
+use super::lease;
+
+const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
+const NET: &str = "4f0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e7";
+const END: &str = "e9d0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e7f1c1e7f14f0066c1e";
+
+/// A host with `eth0`, `eth0.20` and `br7`.
+fn with_host<T>(ipvlan: bool, work: impl FnOnce(&Host<'_>) -> T) -> T {
+    let site = Site { machine_id: MachineId::parse(&"5".repeat(32)), ..Site::default() };
+    let link = |name: &str| ["eth0", "eth0.20", "br7"].contains(&name).then_some(ETH0);
+    work(&Host { site, ipvlan, link: &link, number: 0x0102_0304_0506_0708 })
+}
+
+fn on(method: &str, body: &str) -> Result<Asked, Refused> {
+    let method = Method::at(&format!("/NetworkDriver.{method}")).unwrap();
+    with_host(false, |host| Asked::parse(method, body.as_bytes(), host))
+}
+
+fn asked(method: &str, body: &str) -> (NetworkCall, Form) {
+    match on(method, body) {
+        Ok(Asked::Core { call: Call::Network(call), form }) => (call, form),
+        other => panic!("{body}: {other:?}"),
+    }
+}
+
+fn told(method: &str, body: &str) -> String {
+    match on(method, body) {
+        Ok(Asked::Told(text)) => text,
+        other => panic!("{method} {body}: {other:?}"),
+    }
+}
+
+fn said(asked: Result<Asked, Refused>) -> String {
+    match asked {
+        Err(Refused::Said(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The body that makes a network with these `-o`, as 20.10 with the null driver says it.
+fn create(options: &str) -> String {
+    format!(
+        r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.enable_ipv6":false,"com.docker.network.generic":{options}}},"IPv4Data":[{{"AddressSpace":"null","Pool":"0.0.0.0/0","Gateway":"0.0.0.0/0"}}],"IPv6Data":[]}}"#
+    )
+}
+
+fn made(body: &str) -> NetworkRecord {
+    match asked("CreateNetwork", body).0 {
+        NetworkCall::Create(record) => *record,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The network with these `-o`.
+fn network(options: &str) -> NetworkRecord {
+    made(&create(options))
+}
+
+fn id(text: &str) -> DockerId {
+    DockerId::try_from(text.to_owned()).unwrap()
+}
+
+/// The body that makes an endpoint, whose interface and options are these.
+fn endpoint(interface: &str, options: &str) -> String {
+    format!(r#"{{"NetworkID":"{NET}","EndpointID":"{END}","Interface":{interface},"Options":{options}}}"#)
+}
+
+/// Understands such a body when it is known which network that is.
+fn of(network: &NetworkRecord, interface: &str, options: &str) -> Result<Asked, Refused> {
+    let (call, form) = asked("CreateEndpoint", &endpoint(interface, options));
+    assert_eq!(call, NetworkCall::Find(id(NET)));
+    with_host(false, |host| Asked::about(&form.then.expect("there is more to ask"), network, host))
+}
+
+fn requested(asked: Result<Asked, Refused>) -> (EndpointRequest, Form) {
+    match asked {
+        Ok(Asked::Core { call: Call::Network(NetworkCall::CreateEndpoint(request)), form }) => (*request, form),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn leased(asked: Result<Asked, Refused>) -> (Add, Mac) {
+    let (request, _) = requested(asked);
+    match request.address {
+        EndpointAddress::Leased(add) => (*add, request.mac),
+        EndpointAddress::Told(address) => panic!("{address}"),
+    }
+}
+
+const CHOSEN: &str = r#"{"com.docker.network.endpoint.macaddress":"AkLA/+4B"}"#;
+
+#[test]
+fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
+    for body in ["", "{}", "null", &endpoint("null", "null")] {
+        assert_eq!(
+            told("GetCapabilities", body),
+            r#"{"Scope":"local","ConnectivityScope":"local","GwAllocChecker":true}"#
+        );
+        assert_eq!(told("GwAllocCheck", body), r#"{"SkipIPv4":true,"SkipIPv6":true}"#);
+        assert_eq!(told("EndpointOperInfo", body), r#"{"Value":{}}"#);
+        assert_eq!(told("AllocateNetwork", body), r#"{"Options":{}}"#);
+        for method in [
+            "FreeNetwork",
+            "Leave",
+            "ProgramExternalConnectivity",
+            "RevokeExternalConnectivity",
+            "DiscoverNew",
+            "DiscoverDelete",
+        ] {
+            assert_eq!(told(method, body), "{}");
+        }
+    }
+    assert_eq!(Method::at("/NetworkDriver.Dance"), None);
+    let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
+    assert_eq!(activated, Ok(Asked::Told(r#"{"Implements":["IpamDriver","NetworkDriver"]}"#.to_owned())));
+}
+
+#[test]
+fn a_network_is_made_as_its_options_say() {
+    let macvlan = |mode| Mode::Macvlan(mode);
+    let table = [
+        (r#"{"parent":"eth0"}"#, macvlan(MacvlanMode::Bridge), "eth0", 0, "parent=eth0"),
+        (r#"{"parent":"eth0","mode":"macvlan"}"#, macvlan(MacvlanMode::Bridge), "eth0", 0, "parent=eth0"),
+        (r#"{"parent":"eth0","vlan":10}"#, macvlan(MacvlanMode::Bridge), "eth0", 10, "parent=eth0,vlan=10"),
+        // Whether or not there is a link of that name: it may be the one that was made for the first network in the VLAN.
+        (r#"{"parent":"eth0.10"}"#, macvlan(MacvlanMode::Bridge), "eth0", 10, "parent=eth0,vlan=10"),
+        (r#"{"parent":"eth0.20"}"#, macvlan(MacvlanMode::Bridge), "eth0", 20, "parent=eth0,vlan=20"),
+        (r#"{"parent":"wan.20"}"#, macvlan(MacvlanMode::Bridge), "wan.20", 0, "parent=wan.20"),
+        (
+            r#"{"parent":"eth0","macvlan_mode":"private"}"#,
+            macvlan(MacvlanMode::Private),
+            "eth0",
+            0,
+            "parent=eth0,macvlan_mode=private",
+        ),
+        (r#"{"parent":"eth0","mode":"ipvlan"}"#, Mode::Ipvlan, "eth0", 0, "mode=ipvlan,parent=eth0"),
+        (r#"{"bridge":"br7"}"#, Mode::Bridge, "br7", 0, "mode=bridge,bridge=br7"),
+        (r#"{"bridge":"br7","mode":"bridge"}"#, Mode::Bridge, "br7", 0, "mode=bridge,bridge=br7"),
+        (
+            r#"{"parent":"eth0","client-id":"text:a, b","grace":"7","hostname":"h"}"#,
+            macvlan(MacvlanMode::Bridge),
+            "eth0",
+            0,
+            "parent=eth0,client-id=text:a%2c%20b,hostname=h,grace=7",
+        ),
+    ];
+    for (options, mode, on, vlan, definition) in table {
+        let record = network(options);
+        assert_eq!(record.wiring, Wiring { mode, on: on.to_owned(), vlan, mtu: None }, "{options}");
+        assert_eq!((record.definition.as_str(), record.gateway, record.leases), (definition, None, false));
+        assert_eq!((record.id, record.pool), (id(NET), "0.0.0.0/0".parse().unwrap()));
+    }
+    let record = network(r#"{"parent":"eth0","mtu":"1400","gateway":"10.7.0.2"}"#);
+    assert_eq!((record.wiring.mtu, record.gateway), (Some(1400), Some(Ipv4Addr::new(10, 7, 0, 2))));
+    assert_eq!(record.definition, "parent=eth0,mtu=1400,gateway=10.7.0.2");
+}
+
+#[test]
+fn a_network_has_its_pool_from_whichever_ipam_driver() {
+    let of = |data: &str| {
+        made(&format!(
+            r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0"}}}},"IPv4Data":{data}}}"#
+        ))
+    };
+    let ours = of(
+        r#"[{"AddressSpace":"leasehold","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16","AuxAddresses":{"a":"10.7.0.3/16"}}]"#,
+    );
+    assert_eq!((ours.leases, ours.pool, ours.gateway), (true, "10.7.0.0/16".parse().unwrap(), None));
+    let others = of(r#"[{"AddressSpace":"LocalDefault","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16"}]"#);
+    assert_eq!((others.leases, others.gateway), (false, Some(Ipv4Addr::new(10, 7, 0, 1))));
+    for nothing in ["null", "[]", "[{}]", r#"[{"AddressSpace":"null","Pool":"0.0.0.0/0"}]"#] {
+        let none = of(nothing);
+        assert_eq!((none.leases, none.pool, none.gateway), (false, "0.0.0.0/0".parse().unwrap(), None), "{nothing}");
+    }
+}
+
+#[test]
+fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
+    let table = [
+        ("{}", "-o parent=LINK is missing"),
+        ("null", "-o parent=LINK is missing"),
+        (r#"{"parent":"eth0","colour":"red"}"#, "-o colour: unknown; there are mode, parent, bridge"),
+        (r#"{"parent":"eth0","mode":"host"}"#, "-o mode=host: expected macvlan, ipvlan or bridge"),
+        (r#"{"mode":"bridge"}"#, "-o bridge=LINK is missing"),
+        (r#"{"mode":"bridge","parent":"eth0"}"#, "-o bridge="),
+        (r#"{"mode":"macvlan","bridge":"br7"}"#, "-o parent="),
+        (r#"{"parent":"eth0","bridge":"br7"}"#, "-o parent="),
+        (r#"{"parent":"eth0123456789012"}"#, "-o parent=eth0123456789012: expected the name of a link of the host"),
+        (r#"{"bridge":"a/b"}"#, "-o bridge=a/b: expected"),
+        (r#"{"parent":"eth0","vlan":"0"}"#, "-o vlan=0: expected the number of a VLAN, from 1 to 4094"),
+        (r#"{"parent":"eth0","vlan":4095}"#, "-o vlan=4095: expected"),
+        (r#"{"parent":"eth0.10","vlan":"11"}"#, "-o vlan=11"),
+        (r#"{"parent":"enp0s31f6u2u1","vlan":"100"}"#, "enp0s31f6u2u1.100"),
+        (r#"{"bridge":"br7","vlan":"10"}"#, "-o vlan=10 is not for -o mode=bridge"),
+        (r#"{"parent":"eth0","mtu":"67"}"#, "-o mtu=67: expected a number of bytes, from 68 to 65535"),
+        (r#"{"parent":"eth0","mtu":"big"}"#, "-o mtu=big: expected"),
+        (r#"{"parent":"eth0","gateway":"0.0.0.0"}"#, "-o gateway=0.0.0.0: expected the IPv4 address of the router"),
+        (r#"{"parent":"eth0","macvlan_mode":"source"}"#, "bridge, private, vepa or passthru"),
+        (r#"{"parent":"eth0","mode":"ipvlan","macvlan_mode":"vepa"}"#, "-o macvlan_mode"),
+        (r#"{"parent":"eth0","timeout":"21"}"#, "-o timeout=21: expected whole seconds, from 1 to 20"),
+        (r#"{"parent":"eth0","parent2":["x"]}"#, "-o parent2="),
+        (r#"{"parent":"eth0","mode":"ipvlan","client-id":"mac"}"#, "-o client-id=mac: on ipvlan"),
+        (r#"{"parent":"eth0","hostname":"{name}.lan"}"#, "-o hostname={name}.lan"),
+    ];
+    for (options, why) in table {
+        let refused = said(on("CreateNetwork", &create(options)));
+        assert!(refused.contains(why), "{options}: {refused}");
+    }
+    let generic = r#""com.docker.network.generic":{"parent":"eth0"}"#;
+    for (body, why) in [
+        (format!(r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.enable_ipv6":true,{generic}}}}}"#), "--ipv6"),
+        (format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv6Data":[{{}}]}}"#), "--ipv6"),
+        (
+            format!(r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.internal":true,{generic}}}}}"#),
+            "--internal",
+        ),
+        (format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{}},{{}}]}}"#), "one --subnet"),
+        (format!(r#"{{"NetworkID":"{NET}","Options":{{{generic}}},"IPv4Data":[{{"Pool":"x"}}]}}"#), "--subnet"),
+        (format!(r#"{{"NetworkID":"../x","Options":{{{generic}}}}}"#), "NetworkID"),
+        ("{}".to_owned(), "NetworkID"),
+    ] {
+        let refused = said(on("CreateNetwork", &body));
+        assert!(refused.contains(why), "{body}: {refused}");
+    }
+    assert!(matches!(on("CreateNetwork", ""), Err(Refused::Undecodable(why)) if why.contains("no body")));
+}
+
+#[test]
+fn an_endpoint_without_an_address_gets_a_lease() {
+    let net = network(r#"{"parent":"eth0","vlan":"10","timeout":"9","hostname":"h"}"#);
+    // Nothing is known of it: 20.10 to 29 with the null driver.
+    for interface in ["{}", "null", r#"{"Address":"","AddressIPv6":"","MacAddress":""}"#] {
+        let (add, mac) = leased(of(&net, interface, "{}"));
+        assert_eq!(mac, Mac([2, 1, 2, 3, 4, 5]));
+        assert_eq!(
+            add,
+            Add {
+                attachment: Attachment::Docker { pool: "network 4f0066c1e7f1".into(), endpoint: mac.to_string() },
+                place: Place::Parent { ifname: "eth0".into(), mac },
+                lan: Lan::Link { parent: "eth0".into(), vlan: 10 },
+                client_id: ClientIdRule::Mac,
+                chaddr: None,
+                wanted: None,
+                profile: Profile {
+                    hostname: Some("h".into()),
+                    release: true,
+                    suppress_default_route: true,
+                    follow_router: true,
+                    ..Profile::default()
+                },
+                timeout: Duration::from_secs(9),
+                pool: None,
+            }
+        );
+    }
+    // An Ethernet address that the user chose may come again.
+    for interface in ["{}", r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#] {
+        let (add, mac) = leased(of(&net, interface, CHOSEN));
+        assert_eq!((mac, add.profile.grace), (Mac([2, 0x42, 0xc0, 0xff, 0xee, 1]), Some(60)));
+    }
+    let (given, _) = leased(of(&net, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, "{}"));
+    assert_eq!(given.profile.grace, None, "Docker made it up");
+    let kept = network(r#"{"parent":"eth0","grace":"90"}"#);
+    assert_eq!(leased(of(&kept, "{}", "{}")).0.profile.grace, Some(90));
+    let text = network(r#"{"parent":"eth0","client-id":"text:a"}"#);
+    assert_eq!(leased(of(&text, "{}", "{}")).0.profile.grace, Some(60));
+}
+
+#[test]
+fn an_endpoint_of_a_bridge_asks_over_the_bridge_and_one_of_ipvlan_as_its_parent() {
+    let (add, mac) = leased(of(&network(r#"{"bridge":"br7"}"#), "{}", "{}"));
+    assert_eq!(
+        (add.place, add.lan),
+        (Place::Parent { ifname: "br7".into(), mac }, Lan::Link { parent: "br7".into(), vlan: 0 })
+    );
+    let ipvlan = network(r#"{"parent":"eth0","mode":"ipvlan"}"#);
+    let (add, mac) = leased(of(&ipvlan, "{}", "{}"));
+    assert_eq!((mac, add.place.clone()), (ETH0, Place::Parent { ifname: "eth0".into(), mac: ETH0 }));
+    assert!(add.profile.on_parent && add.profile.broadcast && add.profile.grace.is_none());
+    assert!(matches!(add.attachment, Attachment::Docker { endpoint, .. } if endpoint == "endpoint:e9d0066c1e7f"));
+    assert!(matches!(add.client_id, ClientIdRule::Bytes(_)));
+    for options in ["{}", CHOSEN] {
+        let refused = said(of(&ipvlan, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, options));
+        assert!(refused.contains("--mac-address"), "{refused}");
+    }
+    assert!(said(of(&ipvlan, "{}", CHOSEN)).contains("--mac-address"));
+    let ours = NetworkRecord { leases: true, ..ipvlan };
+    let refused = said(of(&ours, r#"{"MacAddress":"02:42:c0:ff:ee:01","Address":"10.7.1.5/16"}"#, "{}"));
+    assert!(refused.contains("--ipam-driver leasehold-ipvlan"), "{refused}");
+}
+
+#[test]
+fn an_endpoint_with_an_address_has_that() {
+    let net = network(r#"{"parent":"eth0"}"#);
+    let interface = r#"{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}"#;
+    let (request, form) = requested(of(&net, interface, "{}"));
+    let mac = Mac([2, 0x42, 0xc0, 0xff, 0xee, 1]);
+    let address = "10.7.1.5/16".parse().unwrap();
+    assert_eq!(
+        request,
+        EndpointRequest { id: id(END), network: id(NET), mac, address: EndpointAddress::Told(address) }
+    );
+    let record = |source| EndpointRecord {
+        id: id(END),
+        network: id(NET),
+        mac,
+        address,
+        source,
+        since: WallTime::from_epoch(Duration::ZERO),
+    };
+    let answer = |form: &Form, source| form.answer(&Answer::Network(NetworkAnswer::Endpoint(Box::new(record(source)))));
+    assert_eq!(answer(&form, Source::Told), Ok(r#"{"Interface":{}}"#.to_owned()));
+    let (_, form) = requested(of(&net, r#"{"Address":"10.7.1.5/16"}"#, "{}"));
+    assert_eq!(answer(&form, Source::Told), Ok(r#"{"Interface":{"MacAddress":"02:42:c0:ff:ee:01"}}"#.to_owned()));
+    let lease = || Source::Leased(Attachment::Docker { pool: "network x".into(), endpoint: "y".into() });
+    let (_, form) = requested(of(&net, "{}", "{}"));
+    let both = r#"{"Interface":{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}}"#;
+    assert_eq!(answer(&form, lease()), Ok(both.to_owned()));
+    // Docker takes none in the place of one that it has.
+    let (_, form) = requested(of(&net, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, CHOSEN));
+    assert_eq!(answer(&form, lease()), Ok(r#"{"Interface":{"Address":"10.7.1.5/16"}}"#.to_owned()));
+}
+
+#[test]
+fn what_no_endpoint_can_be_is_refused() {
+    let net = network(r#"{"parent":"eth0"}"#);
+    for (interface, options, why) in [
+        (r#"{"Address":"10.7.1.5"}"#, "{}", "not an IPv4 address with a prefix"),
+        (r#"{"AddressIPv6":"2001:db8::1/64"}"#, "{}", "--ip6"),
+        (r#"{"MacAddress":"01:00:00:00:00:01"}"#, "{}", "Ethernet address"),
+        ("{}", r#"{"com.docker.network.endpoint.macaddress":"////////"}"#, "--mac-address"),
+        ("{}", r#"{"com.docker.network.endpoint.macaddress":"AkLA/+4"}"#, "Ethernet address"),
+        ("{}", r#"{"com.docker.network.endpoint.macaddress":7}"#, "Base64"),
+    ] {
+        let refused = said(of(&net, interface, options));
+        assert!(refused.contains(why), "{interface} {options}: {refused}");
+    }
+    for (method, body) in [
+        ("CreateEndpoint", format!(r#"{{"NetworkID":"{NET}","EndpointID":""}}"#)),
+        ("CreateEndpoint", format!(r#"{{"NetworkID":"","EndpointID":"{END}"}}"#)),
+        ("DeleteEndpoint", format!(r#"{{"NetworkID":"{NET}"}}"#)),
+        ("DeleteNetwork", "{}".to_owned()),
+        ("Join", format!(r#"{{"NetworkID":"{NET}"}}"#)),
+    ] {
+        assert!(said(on(method, &body)).contains("not an id of Docker's"), "{method} {body}");
+        assert!(matches!(on(method, ""), Err(Refused::Undecodable(_))));
+    }
+}
+
+#[test]
+fn the_other_calls_name_their_network_or_endpoint() {
+    let both = format!(r#"{{"NetworkID":"{NET}","EndpointID":"{END}"}}"#);
+    assert_eq!(asked("DeleteNetwork", &format!(r#"{{"NetworkID":"{NET}"}}"#)).0, NetworkCall::Delete(id(NET)));
+    assert_eq!(asked("DeleteEndpoint", &both).0, NetworkCall::DeleteEndpoint(id(END)));
+    let (call, form) = asked("DeleteNetwork", &both);
+    assert_eq!(call, NetworkCall::Delete(id(NET)));
+    assert_eq!(form.answer(&Answer::Network(NetworkAnswer::Done)), Ok("{}".to_owned()));
+    let unknown = Failure::Network(NetworkFault::Unknown(id(NET)));
+    let refused = form.answer(&Answer::Failed(unknown)).unwrap_err();
+    assert!(matches!(refused, Refused::Said(why) if why.contains("docker network create")));
+    let gone = Failure::Link { target: "eth9".into(), cause: LinkCause::NoLink("eth9".into()) };
+    let refused = form.answer(&Answer::Failed(gone)).unwrap_err();
+    assert!(matches!(refused, Refused::Said(why) if why.contains("-o parent=") && !why.contains("ipam")));
+    assert!(matches!(form.answer(&Answer::Deleted), Err(Refused::Said(why)) if why.contains("bug")));
+}
+
+#[test]
+fn a_join_is_told_the_link_its_router_and_its_routes() {
+    let body = format!(
+        r#"{{"NetworkID":"{NET}","EndpointID":"{END}","SandboxKey":"/var/run/docker/netns/1a2b3c4d5e6f","Options":{{"com.docker.network.endpoint.exposedports":[]}}}}"#
+    );
+    let (call, form) = asked("Join", &body);
+    assert_eq!(call, NetworkCall::Join { network: id(NET), endpoint: id(END) });
+    let mut lease = lease();
+    let route = |to: &str, via: Option<[u8; 4]>| Route { destination: to.parse().unwrap(), via: via.map(Into::into) };
+    lease.routes = vec![
+        route("0.0.0.0/0", Some([192, 0, 2, 1])),
+        route("10.1.0.0/16", Some([192, 0, 2, 9])),
+        route("10.2.0.0/16", None),
+    ];
+    lease.gateway = Some(Ipv4Addr::new(192, 0, 2, 1));
+    let grant = Box::new(Grant::v4(&lease, &Profile::default()));
+    let joined = |form: &Form, grant, gateway| {
+        form.answer(&Answer::Network(NetworkAnswer::Joined { ifname: "lh1".into(), grant, gateway })).unwrap()
+    };
+    let routes = concat!(
+        // One onto the link may be what the next hop of another needs.
+        r#"{"Destination":"10.2.0.0/16","RouteType":1},"#,
+        r#"{"Destination":"10.1.0.0/16","RouteType":0,"NextHop":"192.0.2.9"}"#
+    );
+    let text = |gateway: &str, routes: &str, none: bool| {
+        format!(
+            r#"{{"InterfaceName":{{"SrcName":"lh1","DstPrefix":"eth"}},"Gateway":"{gateway}","StaticRoutes":[{routes}],"DisableGatewayService":{none}}}"#
+        )
+    };
+    assert_eq!(joined(&form, Some(grant.clone()), None), text("192.0.2.1", routes, false));
+    let named = Some(Ipv4Addr::new(192, 0, 2, 2));
+    assert_eq!(joined(&form, Some(grant), named), text("192.0.2.2", routes, false));
+    assert_eq!(joined(&form, None, named), text("192.0.2.2", "", false));
+    assert_eq!(joined(&form, None, None), text("", "", true));
+
+    let named = |name: &str| {
+        format!(
+            r#"{{"NetworkID":"{NET}","EndpointID":"{END}","Options":{{"com.docker.network.endpoint.ifname":{name}}}}}"#
+        )
+    };
+    let (_, form) = asked("Join", &named(r#""lan0""#));
+    assert!(joined(&form, None, None).contains(r#""DstName":"lan0""#));
+    for bad in [r#""a/b""#, "7", r#""0123456789abcdef""#] {
+        assert!(said(on("Join", &named(bad))).contains("expected the name of a link"), "{bad}");
+    }
+}
+
+const MAC_ONLY: &str = r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8:01:02"}"#;
+
+#[test]
+fn a_pool_that_is_all_there_is_waits_for_its_network() {
+    let call = |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
+    for pool in ["", "0.0.0.0/0"] {
+        let body = format!(r#"{{"AddressSpace":"leasehold","Pool":"{pool}","Options":{{"grace":"9"}},"V6":false}}"#);
+        let expected =
+            r#"{"PoolID":"0.0.0.0/0;;grace=9","Pool":"0.0.0.0/0","Data":{"com.docker.network.gateway":"0.0.0.0/0"}}"#;
+        assert_eq!(call(Method::RequestPool, &body), Ok(Asked::Told(expected.to_owned())));
+    }
+    let bare = call(Method::RequestPool, "{}");
+    assert!(matches!(bare, Ok(Asked::Told(text)) if text.contains(r#""PoolID":"0.0.0.0/0;;""#)));
+    let gateway =
+        r#"{"PoolID":"0.0.0.0/0;;","Address":"","Options":{"RequestAddressType":"com.docker.network.gateway"}}"#;
+    assert_eq!(call(Method::RequestAddress, gateway), Ok(Asked::Told(r#"{"Address":"0.0.0.0/0"}"#.to_owned())));
+    let release = r#"{"PoolID":"0.0.0.0/0;;","Address":"0.0.0.0"}"#;
+    assert_eq!(call(Method::ReleaseAddress, release), Ok(Asked::Told("{}".to_owned())));
+
+    let body = format!(r#"{{"PoolID":"0.0.0.0/0;;grace=9","Address":"","Options":{MAC_ONLY}}}"#);
+    let (form, then) = match call(Method::RequestAddress, &body) {
+        Ok(Asked::Core { call: Call::Network(NetworkCall::FindByPool), form }) => (form.clone(), form.then.unwrap()),
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(then, Then::Address(_)));
+    let fault = Answer::Failed(Failure::Network(NetworkFault::ManyFit(2)));
+    assert!(matches!(form.answer(&fault), Err(Refused::Said(why)) if why.contains("--ipam-opt parent=")));
+    let net =
+        NetworkRecord { leases: true, ..network(r#"{"parent":"eth0","grace":"5","client-id":"mac","vlan":"10"}"#) };
+    match with_host(false, |host| Asked::about(&then, &net, host)) {
+        Ok(Asked::Core { call: Call::Add(add), form }) => {
+            let mac = Mac([2, 0x42, 0xc0, 0xa8, 1, 2]);
+            assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
+            assert_eq!(add.lan, Lan::Link { parent: "eth0".into(), vlan: 10 });
+            // What the pool says goes before what the network says.
+            assert_eq!((add.profile.grace, add.profile.prefix, add.client_id), (Some(9), None, ClientIdRule::Mac));
+            assert_eq!(add.pool.map(|pool| pool.to_string()).as_deref(), Some("0.0.0.0/0;;grace=9"));
+            let told = form.answer(&Answer::leased(lease(), &Profile::default())).unwrap();
+            assert_eq!(told, r#"{"Address":"192.0.2.10/24"}"#);
+        }
+        other => panic!("{other:?}"),
+    }
+    // With a subnet there is no telling which LAN it is of.
+    let refused = call(Method::RequestPool, r#"{"Pool":"10.7.0.0/16","Options":{}}"#);
+    assert!(matches!(refused, Err(Refused::Said(why)) if why.contains("--ipam-opt parent=LINK is missing")));
+}
