@@ -3,6 +3,7 @@
 mod docker;
 mod dockerd;
 mod documents;
+mod network;
 mod restarts;
 
 use std::path::Path;

@@ -17,6 +17,7 @@ mod holders;
 mod input;
 mod ipvlan;
 mod loss;
+mod network;
 mod parent;
 mod played;
 mod reasons;

@@ -6,6 +6,7 @@ mod dockerd;
 pub mod played;
 pub mod plugin;
 mod podman;
+pub mod wired;
 
 use std::fs;
 use std::os::unix::fs::symlink;

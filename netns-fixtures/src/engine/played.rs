@@ -142,6 +142,16 @@ impl Played {
         Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release })
     }
 
+    /// Returns the host.
+    pub(super) fn host(&self) -> &Netns {
+        &self.host
+    }
+
+    /// Returns whether it says the container's name.
+    pub(super) fn says_names(&self) -> bool {
+        self.release >= Release::V29
+    }
+
     /// Makes a network. A failure gives back what it had taken.
     pub fn network_create(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
         let mut network = self.request_pool(plan)?;
@@ -227,7 +237,7 @@ impl Played {
         let path = Path::new(Dockerd::NETNS).join(format!("{number:012x}"));
         let netns = Netns::at(self.host.sandbox(), name, path)?;
         let mut options = json!({ "com.docker.network.endpoint.macaddress": mac_text(mac) });
-        if self.release >= Release::V29 {
+        if self.says_names() {
             options["com.docker.network.endpoint.name"] = name.into();
         }
         let address = self.request_address(network, plan.address, options)?;

@@ -48,7 +48,7 @@ impl Plugin {
     /// an empty body if the first body went out.
     ///
     /// # Errors
-    /// [`Error::Refused`] with what the plugin says in `Error` or, when the status is not 200, in `Err`.
+    /// [`Error::Refused`] with what the plugin says in `Error` or, as a network driver and when the status is not 200, in `Err`.
     pub fn call(&self, method: &str, body: &Value) -> Result<Value, Error> {
         let mut body = if body.is_null() { String::new() } else { body.to_string() };
         let mut waits = WAITS.iter();
@@ -121,7 +121,11 @@ impl Reply {
     /// Returns the JSON in it.
     fn value(self, method: &str) -> Result<Value, Error> {
         let value: Value = serde_json::from_str(&self.body).unwrap_or_default();
-        let (key, otherwise) = if self.status == 200 { ("Error", "") } else { ("Err", &*self.body) };
+        let (key, otherwise) = match self.status {
+            200 if method.starts_with("NetworkDriver.") => ("Err", ""),
+            200 => ("Error", ""),
+            _ => ("Err", &*self.body),
+        };
         match value[key].as_str().filter(|text| !text.is_empty()).unwrap_or(otherwise) {
             "" => Ok(value),
             said => Err(Error::Refused { call: method.to_owned(), said: said.to_owned() }),

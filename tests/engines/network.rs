@@ -1,0 +1,222 @@
+//! Docker in one line: our network driver makes the containers' links, and Docker moves them.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
+use netns_fixtures::{DEADLINE, Error, Lan, Netns, mac_text, sandbox, until_link};
+
+use crate::docker::{Host, LAN, MAC, needs, only};
+
+/// Our driver for both, with the LAN's addresses as the servers hand them out.
+const NULL: [&str; 2] = ["--ipam-driver", "null"];
+
+impl Host {
+    /// Makes a network of our driver's on the LAN's link, as a user would.
+    fn wire(&self, name: &str, more: &[&str]) -> Result<(), Error> {
+        let parent = format!("parent={}", Lan::IFNAME);
+        self.wire_on(&parent, name, &[&NULL[..], more].concat())
+    }
+
+    fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
+        let driver = ["network", "create", "-d", "leasehold", "-o", option];
+        self.docker.docker(&[&driver, more, &[name]].concat()).map(drop)
+    }
+
+    /// Returns the names of the host's links.
+    fn links(&self) -> Result<BTreeSet<String>, Error> {
+        links(&self.lab.lan.host)
+    }
+
+    /// Waits until the host has these links and no others.
+    fn only_links(&self, expected: &BTreeSet<String>) -> Result<(), Error> {
+        let what = "the links of the host as they were";
+        until_link(&self.lab.lan.host, what, DEADLINE, || Ok((self.links()? == *expected).then_some(())))
+    }
+}
+
+/// Returns the names of a namespace's links.
+fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
+    let shown = netns.run_command("ip", &["-brief", "link"], "")?;
+    let name = |line: &str| line.split([' ', '@']).next().map(str::to_owned);
+    // Those that give a lease back over a bridge go by themselves.
+    Ok(shown.lines().filter_map(name).filter(|name| !name.starts_with("lh-")).collect())
+}
+
+#[test]
+fn a_container_has_its_address_routes_and_mtu_from_its_first_process_on() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let to = |subnet: &str| subnet.parse().expect("a subnet");
+    let routes = vec![(to("0.0.0.0/0"), Lan::SERVER), (to("192.0.2.0/24"), [10, 7, 0, 9].into())];
+    let config = Grants { routes, mtu: Some(1400), ..Grants::default() };
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(config))?;
+    let before = host.links()?;
+    host.wire("lan", &[])?;
+    let look = "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip link show dev eth0; /bin/busybox ip route";
+    let printed = host.docker.run(&LAN, &["sh", "-c", look])?;
+    let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
+    assert!(printed.contains(&format!("inet {}/16 ", ack.yiaddr)), "{printed}");
+    assert!(printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"), "{printed}");
+    assert!(printed.contains("default via 10.7.0.1 dev eth0"), "{printed}");
+    assert!(printed.contains("192.0.2.0/24 via 10.7.0.9 dev eth0"), "{printed}");
+    server.wait_until_free()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    host.lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn a_container_is_on_the_lan_and_its_lease_goes_back_when_it_stops() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &[])?;
+    host.docker.keep("web", &LAN)?;
+    let first = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[first])?;
+    host.only_links(&before)?;
+
+    host.docker.docker(&["restart", "web"])?;
+    let again = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[again])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.seen.wait_for_release(again, DEADLINE)?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    Ok(())
+}
+
+#[test]
+fn a_chosen_ethernet_address_keeps_its_address_over_rm() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.wire("lan", &[])?;
+    let how = [&LAN[..], &["--mac-address", MAC]].concat();
+    host.docker.keep("web", &how)?;
+    let first = host.address("web")?;
+    let discover = host.seen.wait_for_dhcp(Kind::Discover, DEADLINE, |m| mac_text(m.chaddr) == MAC)?;
+    assert_eq!(discover.option(61).as_deref().map(|id| id[0]), Some(1));
+    let inside = host.docker.exec("web", &["ip", "link", "show", "dev", "eth0"])?;
+    assert!(inside.contains(MAC), "{inside}");
+    host.docker.docker(&["restart", "web"])?;
+    assert_eq!(host.address("web")?, first);
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.docker.keep("again", &how)?;
+    assert_eq!(host.address("again")?, first);
+    host.pings("again")?;
+    only(&server, &[first])
+}
+
+#[test]
+fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &[])?;
+    host.wire("same", &[])?;
+    host.docker.docker(&["network", "create", "--internal", "--subnet", "172.20.0.0/24", "inner"])?;
+    let with_inner = host.links()?;
+    host.docker.keep("web", &["--network", "inner"])?;
+    host.docker.keep("db", &["--network", "same"])?;
+    host.docker.docker(&["network", "connect", "lan", "web"])?;
+    let (web, db) = (host.docker.address("web", "lan")?, host.docker.address("db", "same")?);
+    assert_ne!(web, db);
+    let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
+    assert!(inside.contains(&format!("inet {web}/16 ")), "{inside}");
+    host.pings("web")?;
+    host.pings("db")?;
+    only(&server, &[web, db])?;
+    host.docker.docker(&["network", "disconnect", "lan", "web"])?;
+    only(&server, &[db])?;
+    host.docker.docker(&["rm", "--force", "db", "web"])?;
+    server.wait_until_free()?;
+    host.only_links(&with_inner)?;
+    host.docker.docker(&["network", "rm", "lan", "same", "inner"])?;
+    host.only_links(&before)
+}
+
+#[test]
+fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    host.lab.lan.add_host_bridge()?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    // dockerd drops what bridges carry that are not its own, where that goes through iptables.
+    let through = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
+    host.lab.lan.host.run_command("iptables", &through, "")?;
+    host.wire_on(&format!("bridge={}", Lan::BRIDGE), "lan", &NULL)?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[address])?;
+    assert_eq!(host.links()?.difference(&before).count(), 1, "the bridge's end of its veth");
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    Ok(())
+}
+
+#[test]
+fn with_our_ipam_driver_beside_it_the_lan_is_named_once() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    let parent = format!("parent={}", Lan::IFNAME);
+    host.wire_on(&parent, "lan", &["--ipam-driver", "leasehold", "-o", "grace=0"])?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.pings("web")?;
+    only(&server, &[address])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+
+    // With a subnet the user can choose an address of it.
+    let ours =
+        ["--ipam-driver", "leasehold", "--ipam-opt", &parent, "--ipam-opt", "grace=0", "--subnet", "10.7.0.0/16"];
+    host.wire_on(&parent, "lan", &ours)?;
+    let chosen = Ipv4Addr::new(10, 7, 2, 77);
+    host.docker.keep("web", &[&LAN[..], &["--ip", "10.7.2.77"]].concat())?;
+    assert_eq!(host.address("web")?, chosen);
+    host.pings("web")?;
+    only(&server, &[chosen])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()?;
+    host.only_links(&before)
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let before = host.links()?;
+    let refused = |option: &str, more: &[&str], said: &str| {
+        let error = host.wire_on(option, "lan", &[&NULL[..], more].concat()).expect_err(option).to_string();
+        assert!(error.contains(said), "{option} {more:?}: {error}");
+    };
+    let parent = format!("parent={}", Lan::IFNAME);
+    refused("parent=none", &[], "-o parent=none: the host has no such link");
+    refused(&format!("bridge={}", Lan::IFNAME), &[], "not a bridge");
+    refused(&parent, &["-o", "vlan=5000"], "from 1 to 4094");
+    refused(&parent, &["-o", "colour=red"], "-o colour: unknown");
+    refused(&parent, &["--internal"], "--internal");
+    // Nobody answers.
+    host.wire("lan", &["-o", "timeout=2"])?;
+    let error = host.docker.run(&LAN, &["true"]).expect_err("there is no server").to_string();
+    assert!(error.contains("no DHCP offer"), "{error}");
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)
+}

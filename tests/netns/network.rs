@@ -1,0 +1,267 @@
+//! Docker's network driver, as dockerd 28 and 29 call it: each call in its order, twice, at the wrong time, and with the
+//! daemon's end before it. No link is left.
+
+use std::collections::BTreeSet;
+
+use netns_fixtures::engine::played::{Played, Release};
+use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
+use netns_fixtures::{DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox, until_link};
+use serde_json::{Value, json};
+
+const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
+const RELEASES: [Release; 2] = [Release::V28, Release::V29];
+
+/// A host whose daemon is a plugin of Docker's, and a server.
+struct Host {
+    lab: Lab,
+    server: Dnsmasq,
+    docker: Played,
+    /// Its links, without those of containers.
+    links: BTreeSet<String>,
+}
+
+impl Host {
+    fn new(sandbox: &Sandbox, release: Release) -> Result<Self, Error> {
+        let mut lab = Lab::without_daemon(sandbox)?;
+        lab.home().with_docker()?;
+        lab.start_daemon()?;
+        let routes = vec![
+            ("0.0.0.0/0".parse().expect("a subnet"), Lan::SERVER),
+            ("192.0.2.0/24".parse().expect("a subnet"), [10, 7, 0, 9].into()),
+        ];
+        let grants = Grants { routes, mtu: Some(1400), ..Grants::default() };
+        let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::from(grants))?;
+        let docker = Played::start(&lab.lan.host, release, "leasehold")?;
+        let mut host = Self { lab, server, docker, links: BTreeSet::new() };
+        host.links = host.now()?;
+        Ok(host)
+    }
+
+    /// Returns the names of its links, but for those that go by themselves.
+    fn now(&self) -> Result<BTreeSet<String>, Error> {
+        let shown = self.lab.lan.host.run_command("ip", &["-brief", "link"], "")?;
+        let names = shown.lines().filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
+        Ok(names.filter(|name| !name.starts_with("lh-")).collect())
+    }
+
+    /// Makes the network of macvlans on the LAN, whose addresses go back at once.
+    fn network(&self) -> Result<WiredNetwork, Error> {
+        self.docker.wire(json!({ "parent": Lan::IFNAME, "grace": "0" }), None)
+    }
+
+    /// Waits until nothing is left: no link, no lease.
+    fn is_as_before(&self) -> Result<(), Error> {
+        let as_before = || Ok((self.now()? == self.links).then_some(()));
+        until_link(&self.lab.lan.host, "the links as they were", DEADLINE, as_before)?;
+        self.server.wait_until_free()?;
+        self.lab.daemon().wait_until_empty()
+    }
+
+    /// Returns whether a container is on the LAN with all that its lease gives it.
+    fn is_on_lan(&self, web: &WiredContainer) -> Result<(), Error> {
+        let container = &web.container;
+        let lease = self.server.lease_of(&mac_text(container.mac))?.expect("a lease");
+        assert_eq!(web.address, Some(Lan::on_lan(lease.address)));
+        assert_eq!(container.addresses()?, [Lan::on_lan(lease.address)]);
+        let inside = container.netns.run_command("busybox", &["sh", "-c", "ip route; ip link show eth0"], "")?;
+        for expected in ["default via 10.7.0.1 dev eth0", "192.0.2.0/24 via 10.7.0.9 dev eth0", "mtu 1400"] {
+            assert!(inside.contains(expected), "{inside}");
+        }
+        let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
+        container.netns.run_command("busybox", &ping, "").map(drop)
+    }
+
+    fn lives(&self, network: &WiredNetwork) -> Result<(), Error> {
+        let web = self.docker.run_wired(network, "web", None)?;
+        self.is_on_lan(&web)?;
+        self.docker.stop_wired(&web)?;
+        self.is_as_before()
+    }
+}
+
+#[test]
+fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_lease_gives() -> Result<(), Error> {
+    for release in RELEASES {
+        let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+        let host = Host::new(&sandbox, release)?;
+        let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
+        let named = json!({ "parent": Lan::IFNAME, "grace": "0" });
+        for ipam in [None, Some(Value::Null), Some(named)] {
+            let network = host.docker.wire(options.clone(), ipam)?;
+            host.lives(&network)?;
+            host.docker.unwire(&network)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_container_on_a_bridge_has_a_port_of_it_that_goes_with_it() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    host.lab.lan.add_host_bridge()?;
+    host.links = host.now()?;
+    let network = host.docker.wire(json!({ "bridge": Lan::BRIDGE, "grace": "0" }), None)?;
+    host.lives(&network)?;
+    host.docker.unwire(&network)
+}
+
+#[test]
+fn every_call_may_come_twice() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let host = Host::new(&sandbox, Release::V29)?;
+    let docker = &host.docker;
+    let network = host.network()?;
+    docker.create_wired(&network)?;
+    let mut web = docker.prepare_wired(&network, "web", None)?;
+    docker.create_endpoint(&mut web)?;
+    let (mac, address) = (web.container.mac, web.address);
+    web.container.mac = Default::default();
+    web.address = None;
+    docker.create_endpoint(&mut web)?;
+    assert_eq!((web.container.mac, web.address), (mac, address), "it is the same endpoint");
+    assert_eq!(docker.ask_join(&web)?, docker.ask_join(&web)?);
+    docker.join_wired(&web)?;
+    host.is_on_lan(&web)?;
+    for method in ["ProgramExternalConnectivity", "EndpointOperInfo", "RevokeExternalConnectivity", "Leave"] {
+        docker.plugin.call(&format!("NetworkDriver.{method}"), &web.named())?;
+    }
+    docker.leave_wired(&web)?;
+    docker.delete_endpoint(&web)?;
+    docker.delete_endpoint(&web)?;
+    host.is_as_before()?;
+    docker.unwire(&network)?;
+    docker.unwire(&network)
+}
+
+#[test]
+fn what_is_not_known_is_an_error_on_the_way_in_and_success_on_the_way_out() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let host = Host::new(&sandbox, Release::V29)?;
+    let docker = &host.docker;
+    let network = host.network()?;
+    let mut web = docker.prepare_wired(&network, "web", None)?;
+    let unknown = docker.ask_join(&web).expect_err("there is no endpoint").to_string();
+    assert!(unknown.contains("is not known to leasehold"), "{unknown}");
+    docker.unwire(&network)?;
+    let unknown = docker.create_endpoint(&mut web).expect_err("there is no network").to_string();
+    assert!(unknown.contains("docker network rm, docker network create"), "{unknown}");
+    docker.delete_endpoint(&web)?;
+    for method in
+        ["Leave", "EndpointOperInfo", "RevokeExternalConnectivity", "DiscoverNew", "DiscoverDelete", "FreeNetwork"]
+    {
+        for body in [json!({}), web.named()] {
+            docker.plugin.call(&format!("NetworkDriver.{method}"), &body)?;
+        }
+    }
+    // What says nothing, and what broke and comes again without its body.
+    for method in ["CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "Join"] {
+        let method = format!("NetworkDriver.{method}");
+        let error = docker.plugin.call(&method, &json!({})).expect_err("it names nothing").to_string();
+        assert!(error.contains("not an id of Docker's"), "{error}");
+        for body in ["", "{", "null", "7"] {
+            assert_eq!(docker.plugin.send(&method, body)?.answer()?.status, 400, "{method} {body}");
+        }
+    }
+    host.is_as_before()
+}
+
+/// What dockerd does with a container, one call after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Create,
+    Join,
+    Leave,
+    Delete,
+}
+
+const STEPS: [Step; 4] = [Step::Create, Step::Join, Step::Leave, Step::Delete];
+
+impl Host {
+    fn step(&self, web: &mut WiredContainer, step: Step) -> Result<(), Error> {
+        match step {
+            Step::Create => self.docker.create_endpoint(web),
+            Step::Join => self.docker.join_wired(web),
+            Step::Leave => self.docker.leave_wired(web),
+            Step::Delete => self.docker.delete_endpoint(web),
+        }
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    let network = host.network()?;
+    for killed in STEPS {
+        let mut web = host.docker.prepare_wired(&network, "web", None)?;
+        for step in STEPS {
+            if step == killed {
+                host.lab.kill9()?;
+                host.lab.start_daemon()?;
+            }
+            host.step(&mut web, step)?;
+            if step == Step::Join {
+                host.is_on_lan(&web)?;
+            }
+        }
+        host.is_as_before()?;
+    }
+    host.docker.unwire(&network)
+}
+
+#[test]
+fn a_docker_that_forgets_an_endpoint_leaves_no_link_and_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    let network = host.network()?;
+    // It was killed after the first, the second, the third of its calls. The last container's namespace goes with all that is
+    // in it.
+    for last in [Step::Create, Step::Join, Step::Leave] {
+        let mut web = host.docker.prepare_wired(&network, "web", None)?;
+        for step in STEPS.into_iter().filter(|step| *step <= last) {
+            host.step(&mut web, step)?;
+        }
+        drop(web);
+        host.is_as_before()?;
+    }
+    // A daemon that finds one at its start knows it by its alias, and leaves those of others.
+    host.lab.kill9()?;
+    let own = host.lab.lan.host.run_command("ip", &["link", "show", "type", "macvlan"], "")?;
+    assert_eq!(own, "");
+    host.lab.start_daemon()?;
+    host.is_as_before()
+}
+
+#[test]
+fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    let network = host.network()?;
+    let mut web = host.docker.prepare_wired(&network, "web", None)?;
+    host.docker.create_endpoint(&mut web)?;
+    let link = web.link_name();
+    let alias = host.lab.lan.host.run_command("cat", &[&format!("/sys/class/net/{link}/ifalias")], "");
+    let shown = host.lab.lan.host.run_command("ip", &["link", "show", &link], "")?;
+    let alias = alias.ok().filter(|text| !text.is_empty()).unwrap_or(shown);
+    let (_, alias) = alias.split_once("leasehold ").expect("it bears an alias");
+    let store = alias.split(' ').next().expect("the store's name").to_owned();
+    host.docker.delete_endpoint(&web)?;
+    host.is_as_before()?;
+
+    host.lab.kill9()?;
+    let gone = format!("leasehold {store} endpoint {}", "0".repeat(64));
+    let other = format!("leasehold {} endpoint {}", "0".repeat(16), "1".repeat(64));
+    for (name, alias) in [("lh000000000000", gone), ("lh111111111111", other)] {
+        let netns = &host.lab.lan.host;
+        netns.add_macvlan(Lan::IFNAME, netns, name, mac(77))?;
+        netns.run_command("ip", &["link", "set", name, "alias", &alias], "")?;
+    }
+    host.lab.start_daemon()?;
+    let mut expected = host.links.clone();
+    expected.insert("lh111111111111".to_owned());
+    until_link(&host.lab.lan.host, "the end of a link without an endpoint", DEADLINE, || {
+        Ok((host.now()? == expected).then_some(()))
+    })
+}
