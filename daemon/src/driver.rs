@@ -27,7 +27,7 @@ use crate::adopt::{self, Unfinished};
 use crate::clock::{self, Clock};
 use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
-use crate::listen::{self, ListenError, Place, Protocol};
+use crate::listen::{self, ListenError, Place, PluginDir, Protocol};
 use crate::log;
 use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId, Visit, inherit};
 use crate::pid_file::{PidFile, PidFileError};
@@ -59,7 +59,7 @@ pub(crate) struct Settings {
     /// Where to listen when systemd passes no socket.
     pub(crate) socket: PathBuf,
     /// Where Docker looks for plugins, if it is to find this one.
-    pub(crate) docker_plugin_dir: Option<PathBuf>,
+    pub(crate) plugin_dir: Option<PluginDir>,
     /// Where Docker keeps its namespaces.
     pub(crate) docker_netns_dir: PathBuf,
     /// Where leases are kept.
@@ -143,7 +143,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
 async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: DirLock) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
-    let sockets = listen::listen(&settings.socket, settings.docker_plugin_dir.as_deref(), inherited)?;
+    let sockets = listen::listen(&settings.socket, settings.plugin_dir.as_ref(), inherited)?;
     let mut listening = Vec::new();
     for (listener, place) in sockets {
         let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;

@@ -37,10 +37,6 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Docker's, each with the name that its socket has in Docker's directory of plugins: the driver is named after it.
-    const IN_PLUGIN_DIR: [(Self, &str); 2] =
-        [(Self::Docker, "leasehold.sock"), (Self::DockerIpvlan, "leasehold-ipvlan.sock")];
-
     /// Returns whether it is Docker's.
     pub(crate) fn is_docker(self) -> bool {
         match self {
@@ -73,6 +69,27 @@ impl Protocol {
         match self {
             Self::Control => "--socket",
             Self::Docker | Self::DockerIpvlan => "--docker-plugin-dir",
+        }
+    }
+}
+
+/// Docker's directory of plugins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PluginDir {
+    /// Its path.
+    pub(crate) path: PathBuf,
+    /// Whether the driver `leasehold` has Docker give endpoints an Ethernet address. A plugin that Docker runs itself has one
+    /// socket: without this it is for ipvlan.
+    pub(crate) requires_mac: bool,
+}
+
+impl PluginDir {
+    /// Returns the sockets in it. A driver is named after its socket.
+    fn sockets(&self) -> Vec<(Protocol, PathBuf)> {
+        let at = |protocol, name: &str| (protocol, self.path.join(name));
+        match self.requires_mac {
+            true => vec![at(Protocol::Docker, "leasehold.sock"), at(Protocol::DockerIpvlan, "leasehold-ipvlan.sock")],
+            false => vec![at(Protocol::DockerIpvlan, "leasehold.sock")],
         }
     }
 }
@@ -130,7 +147,7 @@ pub(crate) enum ListenError {
 /// Docker's directory of plugins.
 pub(crate) fn listen(
     socket: &Path,
-    docker_plugin_dir: Option<&Path>,
+    plugin_dir: Option<&PluginDir>,
     inherited: Vec<(String, OwnedFd)>,
 ) -> Result<Vec<(UnixListener, Place)>, ListenError> {
     let mut sockets = BTreeMap::new();
@@ -141,8 +158,7 @@ pub(crate) fn listen(
             return Err(ListenError::Twice(protocol.unit()));
         }
     }
-    let plugins =
-        docker_plugin_dir.into_iter().flat_map(|dir| Protocol::IN_PLUGIN_DIR.map(|(p, name)| (p, dir.join(name))));
+    let plugins = plugin_dir.map(PluginDir::sockets).unwrap_or_default();
     for (protocol, path) in [(Protocol::Control, socket.to_owned())].into_iter().chain(plugins) {
         if let Entry::Vacant(missing) = sockets.entry(protocol) {
             missing.insert(bind(protocol, &path)?);
@@ -487,11 +503,25 @@ mod tests {
         assert!(matches!(error, ListenError::Activation(_)), "{error}");
     }
 
+    fn with_mac(path: &Path) -> PluginDir {
+        PluginDir { path: path.to_owned(), requires_mac: true }
+    }
+
+    #[test]
+    fn where_there_is_one_socket_it_may_be_for_ipvlan() {
+        let dir = TempDir::new().unwrap();
+        let plugins = PluginDir { path: dir.path().join("plugins"), requires_mac: false };
+        let sockets = listen(&dir.path().join("s"), Some(&plugins), Vec::new()).unwrap();
+        let docker = sockets.iter().map(|(_, place)| place).filter(|place| place.protocol().is_docker());
+        let found: Vec<_> = docker.map(|place| (place.protocol(), place.path().to_owned())).collect();
+        assert_eq!(found, [(Protocol::DockerIpvlan, plugins.path.join("leasehold.sock"))]);
+    }
+
     #[test]
     fn docker_finds_a_plugin_for_each_way_of_addressing_only_where_a_directory_is_named() {
         let dir = TempDir::new().unwrap();
         let (socket, plugins) = (dir.path().join("s"), dir.path().join("docker/plugins"));
-        let sockets = listen(&socket, Some(&plugins), Vec::new()).unwrap();
+        let sockets = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap();
         let found = |(_, place): &(UnixListener, Place)| (place.protocol(), place.path().to_owned());
         let expected = [
             (Protocol::Control, socket.clone()),
@@ -519,7 +549,8 @@ mod tests {
         };
         let named = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), given(name))).collect();
         let plugins = dir.path().join("plugins");
-        let sockets = listen(&dir.path().join("s"), Some(&plugins), named(&["docker-ipvlan", "unknown"])).unwrap();
+        let sockets =
+            listen(&dir.path().join("s"), Some(&with_mac(&plugins)), named(&["docker-ipvlan", "unknown"])).unwrap();
         let paths: Vec<_> = sockets.iter().map(|(_, place)| (place.protocol(), place.path().to_owned())).collect();
         let expected = [
             (Protocol::Control, dir.path().join("unknown")),
@@ -542,14 +573,14 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));
         fs::write(&plugins, "").unwrap();
-        let error = listen(&socket, Some(&plugins), Vec::new()).unwrap_err();
+        let error = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap_err();
         let said = crate::log::chain(&error);
         assert!(said.starts_with(&format!("cannot create {}: ", plugins.display())), "{said}");
         assert!(!socket.exists(), "what was bound before is removed");
         fs::remove_file(&plugins).unwrap();
         fs::create_dir(&plugins).unwrap();
         let _live = UnixListener::bind(plugins.join("leasehold.sock")).unwrap();
-        let error = listen(&socket, Some(&plugins), Vec::new()).unwrap_err().to_string();
+        let error = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap_err().to_string();
         assert!(error.ends_with("stop it, or choose another path with --docker-plugin-dir"), "{error}");
     }
 }

@@ -49,7 +49,9 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
     };
     let settings = driver::Settings {
         socket: args.socket,
-        docker_plugin_dir: args.docker_plugin_dir,
+        plugin_dir: args
+            .docker_plugin_dir
+            .map(|path| listen::PluginDir { path, requires_mac: args.docker_requires_mac }),
         docker_netns_dir: args.docker_netns_dir,
         state_dir: args.state_dir,
         runtime_dir: args.runtime_dir,

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use leasehold_api::MAX_ADD_TIMEOUT;
 
 /// One daemon per host that holds the DHCP leases of its containers.
@@ -35,6 +35,16 @@ pub(crate) struct DaemonArgs {
     /// Docker's directory of plugins (/run/docker/plugins): offers its IPAM drivers leasehold and leasehold-ipvlan there
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
+    /// Whether the driver leasehold has Docker give each container an Ethernet address; false, for ipvlan, where Docker runs
+    /// the daemon as its plugin and there is one driver only
+    #[arg(
+        long,
+        env = "LEASEHOLD_DOCKER_REQUIRES_MAC",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set
+    )]
+    pub(crate) docker_requires_mac: bool,
     /// Where Docker keeps its containers' network namespaces
     #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
     pub(crate) docker_netns_dir: PathBuf,
@@ -139,7 +149,7 @@ mod tests {
         let args = Args::try_parse_from(["leasehold", "daemon"]).unwrap();
         let Command::Daemon(args) = args.command else { panic!("{args:?}") };
         assert_eq!(args.socket, PathBuf::from("/run/cni/dhcp.sock"));
-        assert_eq!(args.docker_plugin_dir, None);
+        assert_eq!((args.docker_plugin_dir, args.docker_requires_mac), (None, true));
         assert_eq!(args.state_dir, PathBuf::from("/var/lib/leasehold"));
         assert_eq!(args.runtime_dir, PathBuf::from("/run/leasehold"));
         assert_eq!(args.log_format, LogFormat::Text);
