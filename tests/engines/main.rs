@@ -4,6 +4,7 @@ mod docker;
 mod dockerd;
 mod documents;
 mod network;
+mod plugin;
 mod restarts;
 
 use std::path::Path;

@@ -43,8 +43,10 @@ struct Files {
 /// The command line interface of the same package: a later one refuses some of its own options to an older dockerd.
 const CLIENT: &str = "/usr/bin/docker";
 
-/// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write.
+/// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write. Its data is on a mount of
+/// its own, as on any host: for a plugin runc makes the mount private that its root is on.
 const PRIVATE: &str = "
+    mount -t tmpfs none $DIR/data
     mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
     for place in /opt /tmp; do mount -t tmpfs none $place; done
     mount --bind /proc/sys/kernel /proc/sys/kernel
@@ -72,7 +74,7 @@ impl Dockerd {
     pub fn start(host: &Netns) -> Result<Self, Error> {
         let dir = host.sandbox().dir("dockerd")?;
         make_root(&dir)?;
-        for place in [dir.join("etc"), dir.join("work"), Self::PLUGINS.into()] {
+        for place in [dir.join("etc"), dir.join("work"), dir.join("data"), Self::PLUGINS.into()] {
             make_dir(&place)?;
         }
         let sandbox = host.sandbox().nested(&private(&dir))?;
@@ -151,6 +153,14 @@ impl Dockerd {
     /// While it is down.
     pub fn log(&self) -> &Log {
         self.process().log()
+    }
+
+    /// Waits until it, or a plugin that it runs, has said something.
+    ///
+    /// # Panics
+    /// While it is down.
+    pub fn wait_for_line(&mut self, text: &str) -> Result<(), Error> {
+        self.process.as_mut().expect("dockerd is up").wait_for_line(text)
     }
 
     /// Ends it with SIGTERM and waits until it is gone. Its containers stop, unless it was launched with

@@ -6,6 +6,7 @@ mod dockerd;
 pub mod played;
 pub mod plugin;
 mod podman;
+mod registry;
 pub mod wired;
 
 use std::fs;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 pub use containerd::Containerd;
 pub use dockerd::Dockerd;
 pub use podman::Podman;
+pub use registry::Registry;
 
 use crate::error::{Doing, Error};
 use crate::need::Need;

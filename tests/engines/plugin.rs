@@ -1,0 +1,143 @@
+//! The daemon as a plugin that Docker runs itself, in a root file system and with capabilities of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{DEADLINE, Dockerd, Error, Lab, Lan, Need, Registry, Sandbox, binary, sandbox, until_link};
+use serde_json::Value;
+
+use crate::docker::{LAN, MAC, needs, only};
+
+/// The plugin's name.
+const NAME: &str = "leasehold";
+/// What Docker calls its drivers.
+const DRIVER: &str = "leasehold:latest";
+
+/// A host with Docker, and what `docker plugin create` takes.
+struct Host {
+    docker: Dockerd,
+    lab: Lab,
+    server: Dnsmasq,
+    dir: PathBuf,
+}
+
+impl Host {
+    fn new(sandbox: &Sandbox) -> Result<Self, Error> {
+        let lab = Lab::without_daemon(sandbox)?;
+        let dir = sandbox.dir("plugin")?;
+        let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist/docker-plugin/build"));
+        build.arg(&dir).arg(binary("leasehold")?);
+        let built = lab.lan.host.output(build, b"")?;
+        assert!(built.status.success(), "{built:?}");
+        let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+        Ok(Self { docker: Dockerd::start(&lab.lan.host)?, lab, server, dir })
+    }
+
+    fn plugin(&self, args: &[&str]) -> Result<String, Error> {
+        self.docker.docker(&[&["plugin"], args].concat())
+    }
+
+    /// Makes the plugin under a name of Docker's.
+    fn create(&self, name: &str) -> Result<(), Error> {
+        self.plugin(&["create", name, &self.dir.to_string_lossy()]).map(drop)
+    }
+
+    /// Makes the network `lan`, of Docker's own driver or ours.
+    fn network(&self, how: &[&str]) -> Result<(), Error> {
+        let parent = format!("parent={}", Lan::IFNAME);
+        let network = ["network", "create", "-o", &parent, "--ipam-driver", DRIVER, "--ipam-opt", &parent];
+        self.docker.docker(&[&network, how, &["--subnet", "10.7.0.0/16", "lan"]].concat()).map(drop)
+    }
+
+    /// Waits until the lease of the only container has found it, as an operator on the host sees it.
+    fn found(&self, name: &str) -> Result<(), Error> {
+        let id = self.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
+        let socket = format!("{}/{}/control.sock", Dockerd::PLUGINS, id.trim());
+        let leasehold = binary("leasehold")?.to_string_lossy().into_owned();
+        until_link(&self.docker.netns(name)?, "a lease inside", DEADLINE, || {
+            let list = self.lab.lan.host.run_command(&leasehold, &["list", "--json", "--socket", &socket], "")?;
+            Ok(list.contains(Dockerd::NETNS).then_some(()))
+        })
+    }
+
+    /// Starts a container that keeps its address over restarts, and returns whether it reaches the server.
+    fn keep(&self, name: &str) -> Result<(), Error> {
+        self.docker.keep(name, &[&LAN[..], &["--mac-address", MAC]].concat())?;
+        self.docker.exec(name, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
+    }
+}
+
+#[test]
+fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_container() -> Result<(), Error> {
+    let needs = [&needs()[..], &[Registry::NEED]].concat();
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let _registry = Registry::start(&host.lab.lan.host)?;
+    let [old, new] = ["1", "2"].map(|tag| format!("{}/leasehold:{tag}", Registry::ADDRESS));
+    for image in [&old, &new] {
+        host.create(image)?;
+        host.plugin(&["push", image])?;
+        host.plugin(&["rm", image])?;
+    }
+    host.plugin(&["install", "--grant-all-permissions", "--alias", NAME, &old])?;
+    host.network(&["-d", "macvlan"])?;
+    host.keep("web")?;
+    let address = host.docker.address("web", "lan")?;
+    only(&host.server, &[address])?;
+
+    host.plugin(&["disable", "--force", NAME])?;
+    host.plugin(&["upgrade", "--grant-all-permissions", "--skip-remote-check", NAME, &new])?;
+    host.plugin(&["enable", NAME])?;
+    host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()])?;
+    only(&host.server, &[address])?;
+    host.docker.docker(&["restart", "-t", "0", "web"])?;
+    assert_eq!(host.docker.address("web", "lan")?, address, "by its Ethernet address");
+
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    host.plugin(&["disable", NAME])?;
+    host.plugin(&["rm", NAME])?;
+    Ok(())
+}
+
+/// The plugin's capabilities, each with what is said where it is missing.
+const CAPABILITIES: [(&str, &str); 3] = [
+    ("CAP_SYS_ADMIN", "not looked through"),
+    ("CAP_NET_ADMIN", "make a macvlan"),
+    ("CAP_NET_BROADCAST", "hearing of them takes CAP_NET_BROADCAST"),
+];
+
+#[test]
+fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let path = host.dir.join("config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).expect("it was built")).expect("it is JSON");
+    assert_eq!(config["linux"]["capabilities"], CAPABILITIES.map(|(name, _)| name).into_iter().collect::<Value>());
+    config["env"][1]["value"] = "debug".into();
+    for without in [None, Some(0), Some(1), Some(2)] {
+        let with = CAPABILITIES.iter().enumerate().filter(|(at, _)| Some(*at) != without).map(|(_, (name, _))| *name);
+        config["linux"]["capabilities"] = with.collect();
+        fs::write(&path, config.to_string()).expect("it can be written");
+        host.create(NAME)?;
+        host.plugin(&["enable", NAME])?;
+        host.network(&["-d", DRIVER])?;
+        let kept = host.keep("web");
+        match without.map(|at| CAPABILITIES[at]) {
+            None => {
+                kept?;
+                host.found("web")?;
+                let said = host.docker.log().lines().join("\n");
+                assert!(!CAPABILITIES.iter().any(|(_, missing)| said.contains(missing)), "{said}");
+            }
+            Some((_, missing)) => host.docker.wait_for_line(missing)?,
+        }
+        for args in [&["rm", "--force", "web"][..], &["network", "rm", "lan"]] {
+            host.docker.docker(args)?;
+        }
+        host.plugin(&["rm", "--force", NAME])?;
+    }
+    Ok(())
+}
