@@ -38,8 +38,12 @@ fn from_nothing_to_a_container_as_the_documents_say() -> Result<(), Error> {
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::from(grants))?;
     let docker = Dockerd::start(&lab.lan.host)?;
 
-    for (document, heading) in [("README.md", "## Docker"), ("daemon/docs/docker.md", "## From nothing to a container")]
-    {
+    let sections = [
+        ("README.md", "## Docker"),
+        ("daemon/docs/docker.md", "## From nothing to a container"),
+        ("daemon/docs/docker.md", "## Docker's own drivers"),
+    ];
+    for (document, heading) in sections {
         let commands = commands(document, heading);
         assert!(commands.last().is_some_and(|words| words[2..] == ["rm", "lan"]), "{document}: {commands:?}");
         let mut leased = false;
