@@ -85,16 +85,19 @@ impl Endpoints {
         if self.by_id.len() < MOST_ENDPOINTS {
             return None;
         }
-        let idle = self.by_id.values().filter(|endpoint| endpoint.stage == Stage::There && endpoint.stray.is_none());
-        idle.filter_map(|endpoint| endpoint.record.as_ref())
-            .min_by_key(|record| record.since)
-            .map(|record| record.id.clone())
+        let idle = self.by_id.values().filter_map(Endpoint::rests);
+        idle.min_by_key(|record| record.since).map(|record| record.id.clone())
     }
 }
 
 impl Endpoint {
     fn new(stage: Stage) -> Self {
         Self { record: None, stage, creating: Vec::new(), deleting: Vec::new(), ends: false, stray: None }
+    }
+
+    /// Returns what is known of it where its link is not in the host's namespace, and nothing is under way.
+    fn rests(&self) -> Option<&EndpointRecord> {
+        self.record.as_deref().filter(|_| self.stage == Stage::There && self.stray.is_none())
     }
 }
 
@@ -123,6 +126,7 @@ impl Registry {
                 self.endpoints.by_id.values_mut().for_each(|endpoint| endpoint.stray = None);
                 owners.into_iter().for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
+                self.forget_those_without_lease(now);
             }
             Err(cause) => tracing::warn!(%cause, "cannot list the links that were made for Docker"),
         }
@@ -434,13 +438,19 @@ impl Registry {
     /// The lease of an attachment is over: an endpoint of it that has no link in the host's namespace is none any more. dockerd that
     /// was killed never says so.
     pub(super) fn endpoint_without_lease(&mut self, now: Now, attachment: &Attachment) {
-        let is_it = |endpoint: &Endpoint| {
-            endpoint.stage == Stage::There
-                && endpoint.stray.is_none()
-                && endpoint.record.as_ref().is_some_and(|record| record.source == Source::Leased(attachment.clone()))
-        };
-        let found = self.endpoints.by_id.iter().find(|(_, endpoint)| is_it(endpoint)).map(|(id, _)| id.clone());
+        let is_its = |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if of == attachment);
+        let found = self.endpoints.by_id.iter().find(|(_, endpoint)| endpoint.rests().is_some_and(is_its));
+        let found = found.map(|(id, _)| id.clone());
         found.into_iter().for_each(|id| self.forget_endpoint(now, &id));
+    }
+
+    /// Forgets the endpoints whose lease was over before they were known here.
+    fn forget_those_without_lease(&mut self, now: Now) {
+        let is_over =
+            |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if self.slots.holder(of).is_none());
+        let over = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
+        let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
+        over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
     }
 
     /// Gives back the lease of an endpoint, whose identity may return.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, Failure, NetworkAnswer, NetworkCall, OpId, Outcome, RequestId, Why};
+use crate::effect::{Answer, Failure, NetworkAnswer, NetworkCall, OpId, Outcome, RequestId, StoreCause, Why};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{DockerId, LinkOwner, Mode, NetworkFault, NetworkRecord, Networks, Wiring};
 use crate::outbox::Waiter;
@@ -30,6 +30,8 @@ pub(super) struct Wired {
 struct NetworkChange {
     record: Box<NetworkRecord>,
     step: Step,
+    /// Its caller went away.
+    unheard: bool,
 }
 
 /// How far that is.
@@ -41,6 +43,8 @@ enum Step {
     Making(OpId),
     /// It is being written; it is known already.
     Writing(OpId),
+    /// The store forgets it; it is known still.
+    Forgetting,
     /// It is forgotten, and the link of its VLAN is being deleted.
     Unmaking(OpId),
 }
@@ -55,7 +59,7 @@ impl Wired {
     fn has_vlan(&self, on: &str, vlan: u16) -> bool {
         let comes = |call: &NetworkChange| match call.step {
             Step::Making(_) => call.record.wiring.on == on && call.record.wiring.vlan == vlan,
-            Step::Looking(_) | Step::Writing(_) | Step::Unmaking(_) => false,
+            Step::Looking(_) | Step::Writing(_) | Step::Forgetting | Step::Unmaking(_) => false,
         };
         self.networks.has_vlan(on, vlan) || self.calls.values().any(comes)
     }
@@ -101,28 +105,19 @@ impl Registry {
             return self.answer_network(id, answer);
         }
         let op = self.out.inspect(Waiter::Network(id), Target::Host { ifname: record.wiring.on.clone() });
-        self.wired.calls.insert(id, NetworkChange { record, step: Step::Looking(op) });
+        self.wired.calls.insert(id, NetworkChange { record, step: Step::Looking(op), unheard: false });
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.
     fn delete_network(&mut self, now: Now, id: RequestId, network: &DockerId) {
-        let Some(record) = self.forget_network(network) else {
+        let Ok(record) = self.wired.networks.get(network).cloned() else {
             return self.answer_network(id, Ok(NetworkAnswer::Done));
         };
-        match self.unmake_vlan(&record.wiring, Waiter::Network(id)) {
-            Some(op) => {
-                self.wired.calls.insert(id, NetworkChange { record: Box::new(record), step: Step::Unmaking(op) });
-                self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
-            }
-            None => self.answer_network(id, Ok(NetworkAnswer::Done)),
-        }
-    }
-
-    fn forget_network(&mut self, network: &DockerId) -> Option<NetworkRecord> {
-        let record = self.wired.networks.remove(network)?;
-        self.out.write_alone(Change::RemoveDocker(DockerKey::Network(network.clone())));
-        Some(record)
+        self.out.write_for(Waiter::Network(id), vec![Change::RemoveDocker(DockerKey::Network(network.clone()))]);
+        let change = NetworkChange { record: Box::new(record), step: Step::Forgetting, unheard: false };
+        self.wired.calls.insert(id, change);
+        self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
     }
 
     /// Deletes the link of a VLAN if no network is in it any more.
@@ -133,13 +128,13 @@ impl Registry {
 
     /// Goes on with a network whose effect is over.
     pub(super) fn network_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
-        let Some(NetworkChange { record, step }) = self.wired.calls.remove(&id) else { return };
+        let Some(NetworkChange { record, step, unheard }) = self.wired.calls.remove(&id) else { return };
         match (outcome, step) {
             (Outcome::Inspected(seen), Step::Looking(_)) => match check(&record.wiring, seen) {
                 Ok(()) => match record.wiring.vlan() {
                     Some(vlan) => {
                         let op = self.out.make(Waiter::Network(id), vlan);
-                        self.wired.calls.insert(id, NetworkChange { record, step: Step::Making(op) });
+                        self.wired.calls.insert(id, NetworkChange { record, step: Step::Making(op), unheard });
                     }
                     None => self.keep_network(now, id, record),
                 },
@@ -155,13 +150,14 @@ impl Registry {
                 self.take_back(&record);
                 self.end_network_call(id, Err(Failure::Store(cause)));
             }
+            (Outcome::Persisted(result), Step::Forgetting) => self.network_forgotten(id, record, result, unheard),
             (Outcome::Unmade(result), Step::Unmaking(_)) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %record.id, %cause, "the link of its VLAN stays: delete it by hand");
                 }
                 self.end_network_call(id, Ok(()));
             }
-            (_, step) => _ = self.wired.calls.insert(id, NetworkChange { record, step }),
+            (_, step) => _ = self.wired.calls.insert(id, NetworkChange { record, step, unheard }),
         }
     }
 
@@ -174,12 +170,35 @@ impl Registry {
         }
         let change = Change::PutDocker(Box::new(DockerRecord::Network((*record).clone())));
         let op = self.out.write_for(Waiter::Network(id), vec![change]);
-        self.wired.calls.insert(id, NetworkChange { record, step: Step::Writing(op) });
+        self.wired.calls.insert(id, NetworkChange { record, step: Step::Writing(op), unheard: false });
     }
 
     fn take_back(&mut self, record: &NetworkRecord) {
-        self.forget_network(&record.id);
+        self.wired.networks.remove(&record.id);
+        self.out.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
+    }
+
+    /// Goes on when the store has forgotten a network, or refused to.
+    fn network_forgotten(
+        &mut self,
+        id: RequestId,
+        record: Box<NetworkRecord>,
+        result: Result<(), StoreCause>,
+        unheard: bool,
+    ) {
+        if result.is_ok() {
+            self.wired.networks.remove(&record.id);
+            let waiter = if unheard { Waiter::Nobody } else { Waiter::Network(id) };
+            let op = self.unmake_vlan(&record.wiring, waiter);
+            if let Some(op) = op.filter(|_| !unheard) {
+                self.wired.calls.insert(id, NetworkChange { record, step: Step::Unmaking(op), unheard });
+                return;
+            }
+        }
+        if !unheard {
+            self.end_network_call(id, result.map_err(Failure::Store));
+        }
     }
 
     fn end_network_call(&mut self, id: RequestId, result: Result<(), Failure>) {
@@ -194,9 +213,10 @@ impl Registry {
         true
     }
 
-    /// Drops a call about a network whose caller went away, and what came of it. Returns what it waited for, if it is one.
+    /// Drops a call about a network whose caller went away, and what came of it; what is forgotten is forgotten. Returns what it
+    /// waited for, if it is one.
     pub(super) fn forget_network_call(&mut self, id: RequestId) -> Option<&'static str> {
-        let NetworkChange { record, step } = self.wired.calls.remove(&id)?;
+        let NetworkChange { record, step, .. } = self.wired.calls.remove(&id)?;
         self.timers.set(Key::Call(id), None);
         match step {
             Step::Looking(op) => {
@@ -212,6 +232,10 @@ impl Registry {
             Step::Writing(op) => {
                 self.out.forget(op);
                 self.take_back(&record);
+                Some("the store to write it down")
+            }
+            Step::Forgetting => {
+                self.wired.calls.insert(id, NetworkChange { record, step, unheard: true });
                 Some("the store to write it down")
             }
             Step::Unmaking(op) => {

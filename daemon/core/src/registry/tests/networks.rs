@@ -14,7 +14,7 @@ use crate::network::{
 use crate::time::WallTime;
 use crate::wire::Mac;
 
-const OWN: Mac = Mac([2, 0x42, 0, 0, 0, 7]);
+pub(super) const OWN: Mac = Mac([2, 0x42, 0, 0, 0, 7]);
 const LEASED: &str = "192.0.2.50/24";
 /// For how long a link may be in the host's namespace, in seconds.
 const STRAY: f64 = 60.0;
@@ -35,7 +35,7 @@ pub(super) fn network(name: &str) -> NetworkRecord {
     }
 }
 
-fn in_vlan(name: &str) -> NetworkRecord {
+pub(super) fn in_vlan(name: &str) -> NetworkRecord {
     let network = network(name);
     NetworkRecord { wiring: Wiring { vlan: 10, ..network.wiring }, ..network }
 }
@@ -44,7 +44,7 @@ fn vlan() -> LinkOwner {
     LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
 }
 
-fn endpoint() -> LinkOwner {
+pub(super) fn endpoint() -> LinkOwner {
     LinkOwner::Endpoint(id("e1"))
 }
 
@@ -58,7 +58,7 @@ impl Rig {
     }
 
     /// Asks for an endpoint with a lease.
-    fn create_endpoint(&mut self, name: &str, mac: Mac) -> u64 {
+    pub(super) fn create_endpoint(&mut self, name: &str, mac: Mac) -> u64 {
         let mut add = self.call("", 1, "docker");
         add.attachment = Attachment::Docker { pool: "network n1".into(), endpoint: mac.to_string() };
         add.place = Place::Parent { ifname: "br0".into(), mac };
@@ -411,4 +411,18 @@ fn an_identity_that_returns_has_its_address_again_by_another_network_too() {
     let create = rig.create_endpoint("e2", OWN);
     let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
     assert_eq!((record.address.to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "by INIT-REBOOT");
+}
+
+#[test]
+fn a_network_is_kept_with_the_time_at_which_it_was_created() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    rig.run_until(100.0);
+    let created = rig.now().wall;
+    rig.network_call(NetworkCall::Create(Box::new(network("n1"))));
+    rig.run_until(200.0);
+    let found = rig.network_call(NetworkCall::Find(id("n1")));
+    let Answer::Network(NetworkAnswer::Found(record)) = &rig.answers[&found] else { panic!("{:?}", rig.answers) };
+    assert_eq!(record.since, created);
+    assert_eq!(rig.wired.networks[&id("n1")].since, created, "in the store too");
 }

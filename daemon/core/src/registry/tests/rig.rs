@@ -561,6 +561,7 @@ impl Rig {
     pub(super) fn restart(&mut self) {
         self.reg = Registry::new(self.config.clone(), 9);
         (self.open, self.slow, self.looks, self.changes) = Default::default();
+        self.wired.held.clear();
         let records = self.stored.clone().into_iter().collect();
         let docker = self.wired.stored().collect();
         self.input(Input::Start { boot: BootId("b".into()), records, docker, spooled: vec![], adoptees: vec![] });

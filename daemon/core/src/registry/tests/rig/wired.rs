@@ -21,7 +21,7 @@ pub(in super::super) struct Wired {
     pub(in super::super) refuses: Option<LinkCause>,
     /// Whether the ends of such changes are held back.
     pub(in super::super) hold: bool,
-    held: VecDeque<(OpId, Outcome)>,
+    pub(in super::super) held: VecDeque<(OpId, Outcome)>,
 }
 
 impl Wired {

@@ -1,0 +1,193 @@
+//! Nothing is left of a network, an endpoint, its link and its lease, whatever fails at whichever step of their lives.
+
+use std::collections::BTreeMap;
+
+use super::super::*;
+use super::networks::{OWN, endpoint, id, in_vlan};
+use super::rig::*;
+use crate::effect::{NetworkAnswer, NetworkCall};
+use crate::link::KernelEvent;
+use crate::network::{LinkOwner, OwnLink};
+
+/// What goes wrong, once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// The daemon is killed before what it had written is durable.
+    Crash,
+    /// The daemon is killed when that is durable, and has not heard of it.
+    LateCrash,
+    /// dockerd is killed, or gives up.
+    HangUp,
+    /// The store or the kernel refuses.
+    Refusal,
+}
+
+/// The life of an endpoint, whose effects end one after the other.
+struct Life {
+    rig: Rig,
+    fault: Option<Fault>,
+    /// How many effects end before the fault.
+    left: usize,
+    /// The call that is under way.
+    request: u64,
+    links: BTreeMap<LinkOwner, OwnLink>,
+}
+
+impl Life {
+    fn new(fault: Fault, left: usize) -> Self {
+        let mut rig = Rig::new(8);
+        rig.bridge = false;
+        Self { rig, fault: Some(fault), left, request: 0, links: BTreeMap::new() }
+    }
+
+    fn call(&mut self, call: NetworkCall) -> Option<Answer> {
+        self.hold(true);
+        self.request = self.rig.network_call(call);
+        self.pump();
+        self.rig.answers.get(&self.request).cloned()
+    }
+
+    fn hold(&mut self, hold: bool) {
+        self.rig.disk = if hold { Disk::Slow } else { Disk::Good };
+        self.rig.wired.hold = hold;
+    }
+
+    /// Ends all that is under way, one after the other.
+    fn pump(&mut self) {
+        loop {
+            self.links.extend(self.rig.wired.links.clone());
+            let strikes = self.left == 0;
+            let fault = if strikes { self.fault } else { None };
+            if let Some((op, changes)) = self.rig.slow.pop_front() {
+                match fault {
+                    Some(Fault::Crash) => self.rig.restart(),
+                    Some(Fault::LateCrash) => {
+                        self.rig.store(changes);
+                        self.rig.restart();
+                    }
+                    Some(Fault::HangUp) => {
+                        self.hang_up();
+                        self.rig.written(op, changes);
+                    }
+                    Some(Fault::Refusal) => self.rig.unwritten(op),
+                    None => self.rig.written(op, changes),
+                }
+            } else if let Some((op, outcome)) = self.rig.wired.held.pop_front() {
+                match fault {
+                    Some(Fault::Crash | Fault::LateCrash) => self.rig.restart(),
+                    Some(Fault::HangUp) => {
+                        self.hang_up();
+                        self.rig.input(Input::Done { op, outcome });
+                    }
+                    Some(Fault::Refusal) => self.refuse(op, outcome),
+                    None => self.rig.input(Input::Done { op, outcome }),
+                }
+            } else {
+                return;
+            }
+            match strikes {
+                true => self.fault = None,
+                false => self.left -= 1,
+            }
+            if self.fault.is_none() {
+                self.left = usize::MAX;
+            }
+        }
+    }
+
+    fn hang_up(&mut self) {
+        if !self.rig.answers.contains_key(&self.request) {
+            self.rig.input(Input::HungUp(RequestId(self.request)));
+        }
+    }
+
+    /// The kernel did not do what was asked for last.
+    fn refuse(&mut self, op: OpId, outcome: Outcome) {
+        let cause = || LinkCause::refused("change a link", "no");
+        let refused = match outcome {
+            Outcome::Made(_) => {
+                let last = if self.rig.wired.links.contains_key(&endpoint()) { endpoint() } else { vlan() };
+                self.rig.wired.links.remove(&last);
+                Outcome::Made(Err(cause()))
+            }
+            Outcome::Unmade(_) => {
+                let gone: Vec<_> =
+                    self.links.iter().filter(|(owner, _)| !self.rig.wired.links.contains_key(owner)).collect();
+                let back = gone.last().map(|(owner, link)| ((*owner).clone(), (*link).clone()));
+                self.rig.wired.links.extend(back);
+                Outcome::Unmade(Err(cause()))
+            }
+            _ => Outcome::OwnLinks(Err(cause())),
+        };
+        self.rig.input(Input::Done { op, outcome: refused });
+    }
+
+    fn run(&mut self, seconds: f64) {
+        self.rig.run_until(self.rig.at.as_secs_f64() + seconds);
+        self.pump();
+    }
+
+    /// Lives through it all. `forgets`: dockerd says nothing of the endpoint's end.
+    fn live(&mut self, forgets: bool) {
+        self.call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+        self.hold(true);
+        self.request = self.rig.create_endpoint("e1", OWN);
+        self.pump();
+        let joined = self.call(NetworkCall::Join { network: id("n1"), endpoint: id("e1") });
+        if matches!(joined, Some(Answer::Network(NetworkAnswer::Joined { .. }))) {
+            self.move_there_and_back();
+        }
+        if !forgets {
+            self.call(NetworkCall::DeleteEndpoint(id("e1")));
+        }
+        self.run(100.0);
+        self.call(NetworkCall::Delete(id("n1")));
+        // What a failed call has left dockerd asks for once more, when the user does.
+        self.call(NetworkCall::Delete(id("n1")));
+        self.hold(false);
+        self.rig.flush();
+        self.rig.end_link_ops();
+        self.rig.run_until(self.rig.at.as_secs_f64() + 500.0);
+    }
+
+    fn move_there_and_back(&mut self) {
+        let Some(link) = self.rig.wired.links.get(&endpoint()).cloned() else { return };
+        self.rig.inside.insert(OWN, 1);
+        self.rig.link_leaves(&endpoint());
+        self.rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        self.run(30.0);
+        self.rig.inside.remove(&OWN);
+        self.rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+        self.rig.link_returns(link);
+        self.pump();
+    }
+}
+
+fn vlan() -> LinkOwner {
+    LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
+}
+
+#[test]
+fn nothing_is_left_whatever_fails_at_whichever_step() {
+    for fault in [Fault::Crash, Fault::LateCrash, Fault::HangUp, Fault::Refusal] {
+        for forgets in [false, true] {
+            let mut struck = 0;
+            for step in 0.. {
+                let mut life = Life::new(fault, step);
+                life.live(forgets);
+                if life.fault.is_some() {
+                    break;
+                }
+                struck += 1;
+                let at = format!("{fault:?} at {step}, forgotten: {forgets}");
+                // A VLAN's link that the kernel did not delete is told to the operator, and goes at the next start.
+                life.rig.restart();
+                assert!(life.rig.wired.links.is_empty(), "{at}: {:?}", life.rig.wired.links);
+                let wired = &life.rig.wired;
+                assert!(wired.endpoints.is_empty() && wired.networks.is_empty(), "{at}: {:?}", wired.endpoints);
+                assert!(life.rig.stored.is_empty() && life.rig.rows().is_empty(), "{at}: {:?}", life.rig.stored);
+            }
+            assert!(struck > 6, "{fault:?} struck at {struck} steps");
+        }
+    }
+}
