@@ -1,7 +1,9 @@
-//! The benchmark of Docker's IPAM driver: what an address costs over a bare exchange with the same server, and how soon the
-//! container's interface is found.
+//! The benchmark of Docker's two drivers: what an address costs over a bare exchange with the same server, and how soon the
+//! container's interface is found; what an endpoint costs, and many at once (`driver`).
 //!
 //! Docker is played, with real links that are made and moved as it does; the daemon is the release build.
+
+mod driver;
 
 use std::error::Error;
 use std::fs;
@@ -21,7 +23,7 @@ use crate::sample::Sample;
 use crate::verdict::{Verdict, milliseconds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 2] = ["address", "interface"];
+pub(crate) const SECTIONS: [&str; 4] = ["address", "interface", "endpoint", "crowd"];
 
 /// Addresses that are asked for, one after the other.
 const ADDRESSES: usize = 200;
@@ -43,21 +45,30 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let sandbox = Sandbox::enter()?;
     let mut verdict = Verdict::default();
     let lan = Lan::new(&sandbox)?;
-    let _server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
     fs::create_dir_all(Dockerd::PLUGINS)?;
     let daemon = Contender::start_for_docker(&binaries, &lan.host, Dockerd::PLUGINS.as_ref())?;
     let docker = Played::start(&lan.host, Release::V29, "leasehold")?;
     let mut plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
     // A RELEASE leaves for each, so that the next one gets nothing kept.
     plan.options["grace"] = "0".into();
-    let network = docker.network_create(&plan)?;
     for section in sections {
+        // It has a server of its own.
+        if *section == "crowd" {
+            driver::crowd(&lan, &docker, &mut verdict)?;
+            continue;
+        }
+        let _server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
+        if *section == "endpoint" {
+            driver::endpoint(&lan, &docker, &mut verdict)?;
+            continue;
+        }
+        let network = docker.network_create(&plan)?;
         match *section {
             "address" => address(&lan, (&daemon, &binaries), &docker, &network, &mut verdict)?,
             _ => interface((&daemon, &binaries), &docker, &network, &mut verdict)?,
         }
+        docker.network_rm(network)?;
     }
-    docker.network_rm(network)?;
     daemon.stop()?;
     Ok(verdict)
 }
