@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use netns_fixtures::engine::plugin::Plugin;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{DEADLINE, Dockerd, Error, Lab, Lan, Need, Registry, Sandbox, binary, sandbox, until_link};
+use netns_fixtures::{DEADLINE, Dockerd, Error, Lab, Lan, Registry, Sandbox, binary, sandbox, until_link};
 use serde_json::Value;
 
 use crate::docker::{LAN, MAC, needs, only};
@@ -99,6 +100,23 @@ fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_containe
     host.docker.docker(&["network", "rm", "lan"])?;
     host.plugin(&["disable", NAME])?;
     host.plugin(&["rm", NAME])?;
+    Ok(())
+}
+
+#[test]
+fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    host.create(NAME)?;
+    let id = host.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
+    let socket = format!("{}/{}/leasehold.sock", Dockerd::PLUGINS, id.trim());
+    for requires in [true, false] {
+        host.plugin(&["set", NAME, &format!("LEASEHOLD_DOCKER_REQUIRES_MAC={requires}")])?;
+        host.plugin(&["enable", NAME])?;
+        let said = Plugin::new(socket.as_ref()).call("IpamDriver.GetCapabilities", &Value::Null)?;
+        assert_eq!(said["RequiresMACAddress"], requires, "{said}");
+        host.plugin(&["disable", NAME])?;
+    }
     Ok(())
 }
 
