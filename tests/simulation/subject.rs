@@ -276,12 +276,12 @@ impl Subject {
             }
             (
                 Mutation::LanUnshared,
-                Effect::Reply { id, answer: Answer::Bindings { mut rows, pools, not_adopted, refused } },
+                Effect::Reply { id, answer: Answer::Bindings { mut rows, pools, not_adopted, strangers, refused } },
             ) => {
                 for row in &mut rows {
                     row.identity.lan = self.lans.get(&row.identity.lan).unwrap_or(&row.identity.lan).clone();
                 }
-                Some(Effect::Reply { id, answer: Answer::Bindings { rows, pools, not_adopted, refused } })
+                Some(Effect::Reply { id, answer: Answer::Bindings { rows, pools, not_adopted, strangers, refused } })
             }
             (Mutation::CloseForgotten, Effect::Close { .. }) => None,
             (Mutation::PortForgotten, Effect::Open { op, exchange, link: Link::Parent { ifindex, mac, .. }, want }) => {

@@ -70,6 +70,9 @@ pub struct Bindings {
     /// Containers that were running already and could not be adopted, in order of attachment.
     #[serde(default)]
     pub not_adopted: Vec<NotAdopted>,
+    /// Links in the host's namespace that daemons with another store made for Docker, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strangers: Vec<String>,
     /// How often an answer, or an option in one, was refused since the daemon started, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u64>,

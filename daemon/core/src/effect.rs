@@ -23,7 +23,7 @@ use crate::grant::{Dns, Grant};
 pub use crate::identity::ClientIdRule;
 use crate::identity::{Attachment, Identity, Lan};
 use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
-use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink, OwnLinks};
 use crate::pool::{PoolId, PoolRecord};
 use crate::record::{BindingId, Change, DockerRecord, Record};
 use crate::silence::Survey;
@@ -136,8 +136,8 @@ pub enum Outcome {
     Made(Result<(), LinkCause>),
     /// Of [`Effect::Unmake`]: the link is not there.
     Unmade(Result<(), LinkCause>),
-    /// Of [`Effect::ListOwn`]: the owners of the links that are there.
-    OwnLinks(Result<Vec<LinkOwner>, LinkCause>),
+    /// Of [`Effect::ListOwn`]: the links that are there.
+    OwnLinks(Result<OwnLinks, LinkCause>),
     /// Of [`Effect::Close`]: the exchange is closed, and no link is left that was made for it.
     Closed,
 }
@@ -228,7 +228,7 @@ pub enum Effect {
         /// Whose link.
         owner: LinkOwner,
     },
-    /// Lists the links in the host's namespace that were made by daemons with this store.
+    /// Lists the links in the host's namespace that were made for Docker.
     ListOwn {
         /// Answered by [`Outcome::OwnLinks`].
         op: OpId,
@@ -486,6 +486,8 @@ pub enum Answer {
         pools: Vec<PoolRecord>,
         /// The containers that could not be adopted, and why.
         not_adopted: Vec<(Attachment, String)>,
+        /// Links in the host's namespace that daemons with another store made.
+        strangers: Vec<String>,
         /// How often what came in was refused, by cause; causes beyond a bound are counted together.
         refused: BTreeMap<String, u64>,
     },

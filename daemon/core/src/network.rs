@@ -190,6 +190,15 @@ pub struct OwnLink {
     pub mtu: Option<u32>,
 }
 
+/// The links in the host's namespace that bear an alias of this daemon's or of one with another store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnLinks {
+    /// The owners of those that were made by daemons with this store.
+    pub owners: Vec<LinkOwner>,
+    /// The names of those that were made by daemons with another store: this one leaves them alone.
+    pub strangers: Vec<String>,
+}
+
 /// What a link is that the daemon makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {

@@ -28,8 +28,9 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         return Ok(format!("{value:#}\n"));
     }
-    let Bindings { bindings, pools, not_adopted, refused: _ } = serde_json::from_slice(&body)?;
-    Ok(table(&bindings) + &held_up(&bindings) + &misbelieved(&bindings) + &reserved(&pools) + &unadopted(&not_adopted))
+    let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = serde_json::from_slice(&body)?;
+    let below = held_up(&bindings) + &misbelieved(&bindings) + &reserved(&pools) + &unadopted(&not_adopted);
+    Ok(table(&bindings) + &below + &left_over(&strangers))
 }
 
 /// Returns what holds up the return of leases, for below the table; empty if nothing does.
@@ -79,6 +80,17 @@ fn unadopted(not_adopted: &[NotAdopted]) -> String {
         let line = format!("{attachment}: {reason}");
         let shown: String = line.split('"').map(|part| part.escape_debug().to_string()).collect::<Vec<_>>().join("\"");
         writeln!(text, "{head}{shown}").expect("a String takes everything");
+    }
+    text
+}
+
+/// Returns the links that nobody deletes, for below the table, each with the command that does; empty if there are none.
+fn left_over(strangers: &[String]) -> String {
+    let mut text = String::new();
+    for link in strangers {
+        let head =
+            if text.is_empty() { "\nMade for Docker by a daemon whose store is lost; to delete them:\n" } else { "" };
+        writeln!(text, "{head}ip link delete {}", link.escape_debug()).expect("a String takes everything");
     }
     text
 }
@@ -261,6 +273,16 @@ mod tests {
         assert_eq!(
             unadopted(&[not("c1", "no DHCP offer"), not("c2", "gone\u{1b}[2J")]),
             "\nNot adopted; nobody renews their leases:\nlan/c1/eth0: no DHCP offer\nlan/c2/eth0: gone\\u{1b}[2J\n"
+        );
+    }
+
+    #[test]
+    fn links_that_a_lost_store_leaves_stand_below_with_what_deletes_them() {
+        assert_eq!(left_over(&[]), "");
+        assert_eq!(
+            left_over(&["lh0123".to_owned(), "lh\u{1b}[2J".to_owned()]),
+            "\nMade for Docker by a daemon whose store is lost; to delete them:\nip link delete lh0123\n\
+             ip link delete lh\\u{1b}[2J\n"
         );
     }
 

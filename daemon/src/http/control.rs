@@ -14,6 +14,7 @@ pub(crate) fn bindings(
     rows: &[Row],
     pools: &[PoolRecord],
     not_adopted: &[(Attachment, String)],
+    strangers: Vec<String>,
     refused: BTreeMap<String, u64>,
 ) -> control::Bindings {
     let not = |(of, reason): &(Attachment, String)| control::NotAdopted {
@@ -24,6 +25,7 @@ pub(crate) fn bindings(
         bindings: rows.iter().map(binding).collect(),
         pools: pools.iter().map(pool).collect(),
         not_adopted: not_adopted.iter().map(not).collect(),
+        strangers,
         refused,
     }
 }

@@ -397,8 +397,8 @@ fn forget_spooled(path: &Path) {
 
 async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::List, caller).await {
-        Some(Answer::Bindings { rows, pools, not_adopted, refused }) => {
-            json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, refused)))
+        Some(Answer::Bindings { rows, pools, not_adopted, strangers, refused }) => {
+            json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, strangers, refused)))
         }
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),

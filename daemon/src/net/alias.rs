@@ -42,7 +42,13 @@ impl Mark {
 
     /// Reads an alias; `None` if it is not this store's.
     pub(super) fn read(alias: &str, store: StoreId) -> Option<Self> {
-        let own = alias.strip_prefix(&format!("leasehold {store} "))?;
+        Self::of_any(alias).filter(|(of, _)| *of == store).map(|(_, mark)| mark)
+    }
+
+    /// Reads an alias of whichever store's daemon; `None` if it is none.
+    pub(super) fn of_any(alias: &str) -> Option<(StoreId, Self)> {
+        let (store, own) = alias.strip_prefix("leasehold ")?.split_once(' ')?;
+        let store = StoreId(u64::from_str_radix(store, 16).ok().filter(|_| store.len() == 16)?);
         let (own, port) = own.strip_suffix(" port").map_or((own, false), |own| (own, true));
         let owner = match own.split_once(' ')? {
             ("endpoint", id) => LinkOwner::Endpoint(DockerId::try_from(id.to_owned()).ok()?),
@@ -52,7 +58,7 @@ impl Mark {
             }
             _ => return None,
         };
-        Some(Self { owner, port })
+        Some((store, Self { owner, port }))
     }
 }
 
@@ -74,6 +80,7 @@ mod tests {
             assert_eq!(mark.alias(STORE), alias);
             assert_eq!(Mark::read(alias, STORE), Some(mark));
             assert_eq!(Mark::read(alias, StoreId(0x2f)), None, "{alias}");
+            assert_eq!(Mark::of_any(alias).map(|(store, _)| store), Some(STORE));
         }
     }
 
@@ -85,6 +92,8 @@ mod tests {
             let alias = format!("leasehold {STORE} {rest}");
             assert_eq!(Mark::read(&alias, STORE), None, "{alias}");
         }
-        assert_eq!(Mark::read("uplink to rack 7", STORE), None);
+        for other in ["uplink to rack 7", "leasehold 1f endpoint 4f00", "leasehold: gives a lease back"] {
+            assert_eq!(Mark::of_any(other), None, "{other}");
+        }
     }
 }

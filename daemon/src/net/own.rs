@@ -8,7 +8,7 @@
 
 use leasehold_core::effect::{OpId, Outcome};
 use leasehold_core::link::LinkCause;
-use leasehold_core::network::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
+use leasehold_core::network::{LinkKind, LinkOwner, MacvlanMode, OwnLink, OwnLinks};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
@@ -192,18 +192,19 @@ fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<()
 }
 
 /// Lists the owners of the links that are there.
-fn list(netlink: &mut Netlink, store: StoreId) -> Result<Vec<LinkOwner>, LinkCause> {
-    let mut owners = Vec::new();
+fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
+    let mut links = OwnLinks::default();
     let asked = netlink.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
-        if kind == libc::RTM_NEWLINK
-            && let Some(mark) = Mark::read(&LinkAnswer::read(payload)?.alias, store)
-        {
-            owners.extend((!mark.port).then_some(mark.owner));
+        let link = if kind == libc::RTM_NEWLINK { Some(LinkAnswer::read(payload)?) } else { None };
+        match link.and_then(|link| Some((Mark::of_any(&link.alias)?, link.name))) {
+            Some(((of, mark), _)) if of == store => links.owners.extend((!mark.port).then_some(mark.owner)),
+            Some(((_, mark), name)) => links.strangers.extend((!mark.port).then_some(name)),
+            None => {}
         }
         Ok(())
     });
     asked.map_err(|error| LinkCause::refused("list the links", error))?;
-    Ok(owners)
+    Ok(links)
 }
 
 /// Looks at a link; `None` if there is none.

@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolRequest};
 use leasehold_core::identity::{Attachment, Lan};
 use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sightings, Sought, Target};
-use leasehold_core::network::{DockerId, LinkOwner, MacvlanMode, Mode, NetworkRecord, Wiring};
+use leasehold_core::network::{DockerId, LinkOwner, MacvlanMode, Mode, NetworkRecord, OwnLinks, Wiring};
 use leasehold_core::pool::{PoolId, PoolRecord};
 use leasehold_core::record::DockerRecord;
 use leasehold_core::time::WallTime;
@@ -75,7 +75,7 @@ impl Life<'_> {
         match own {
             Own::Make => Outcome::Made(result),
             Own::Unmake => Outcome::Unmade(result),
-            Own::List => Outcome::OwnLinks(result.map(|()| self.owners())),
+            Own::List => Outcome::OwnLinks(result.map(|()| OwnLinks { owners: self.owners(), strangers: Vec::new() })),
         }
     }
 

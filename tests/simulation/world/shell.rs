@@ -2,6 +2,7 @@
 
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::network::OwnLinks;
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -176,7 +177,8 @@ impl World {
             }
             Effect::ListOwn { op } => {
                 let owners = self.own.iter().cloned().collect();
-                self.report(op, Outcome::OwnLinks(Ok(owners)), None, 0);
+                let links = OwnLinks { owners, strangers: Vec::new() };
+                self.report(op, Outcome::OwnLinks(Ok(links)), None, 0);
             }
             Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
             Effect::Hear { exchange, arp } => {

@@ -18,7 +18,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
 use crate::grant::Grant;
 use crate::identity::Attachment;
-use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, NetworkFault, Source};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, NetworkFault, OwnLinks, Source};
 use crate::outbox::Waiter;
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
@@ -36,6 +36,8 @@ pub(super) struct Endpoints {
     by_id: BTreeMap<DockerId, Endpoint>,
     /// The calls that wait for one.
     calls: BTreeMap<RequestId, DockerId>,
+    /// Links in the host's namespace that daemons with another store made.
+    strangers: Vec<String>,
 }
 
 /// An endpoint.
@@ -122,7 +124,8 @@ impl Registry {
     pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
         match result {
-            Ok(owners) => {
+            Ok(OwnLinks { owners, strangers }) => {
+                self.endpoints.strangers = strangers;
                 self.endpoints.by_id.values_mut().for_each(|endpoint| endpoint.stray = None);
                 owners.into_iter().for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
@@ -130,6 +133,15 @@ impl Registry {
             }
             Err(cause) => tracing::warn!(%cause, "cannot list the links that were made for Docker"),
         }
+    }
+
+    /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they go: they are looked
+    /// for again.
+    pub(super) fn strangers(&mut self) -> Vec<String> {
+        if !self.endpoints.strangers.is_empty() {
+            self.list_own_links();
+        }
+        self.endpoints.strangers.clone()
     }
 
     /// A link of ours is in the host's namespace, or has left it.

@@ -250,7 +250,8 @@ impl Registry {
                 let not_adopted = self.adoptions.failures();
                 let refused = self.out.refusals().clone();
                 let pools = self.docker.pools();
-                return self.out.reply(id, Answer::Bindings { rows, pools, not_adopted, refused });
+                let strangers = self.strangers();
+                return self.out.reply(id, Answer::Bindings { rows, pools, not_adopted, strangers, refused });
             }
             Call::Collect { network, keep } => return self.collect(now, id, network, keep),
             Call::Status { parent } => return self.status(now, id, parent.clone()),

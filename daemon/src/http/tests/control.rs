@@ -56,6 +56,7 @@ fn the_list_is_written_as_the_golden_file_says() {
         &[row(Lan::Link { parent: "eth0".into(), vlan: 5 }, netns), released],
         &[pool],
         &[adopted_not],
+        vec!["lh0123".to_owned()],
         [("no server identifier".to_owned(), 3)].into(),
     );
     let golden = include_str!("golden/bindings.json");

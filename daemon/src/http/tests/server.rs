@@ -138,6 +138,7 @@ async fn the_list_is_served() {
         rows: Vec::new(),
         pools: Vec::new(),
         not_adopted: Vec::new(),
+        strangers: Vec::new(),
         refused: BTreeMap::new(),
     });
     let response = response(stream).await;

@@ -18,7 +18,7 @@ pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) index: u32,
     pub(super) kind: u16,
     flags: LinkFlags,
-    pub(super) name: String,
+    pub(in crate::net) name: String,
     /// What whoever made the link says of it.
     pub(in crate::net) alias: String,
     /// What it is, where it is of a kind that the daemon makes.

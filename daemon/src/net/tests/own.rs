@@ -69,7 +69,7 @@ impl Lab {
         let op = self.op();
         self.net.list_own(op);
         match self.done(op).await {
-            Outcome::OwnLinks(result) => result.unwrap(),
+            Outcome::OwnLinks(result) => result.unwrap().owners,
             other => panic!("{other:?}"),
         }
     }

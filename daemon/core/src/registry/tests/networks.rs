@@ -386,6 +386,23 @@ fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() 
 }
 
 #[test]
+fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
+    let mut rig = Rig::new(8);
+    let left = |rig: &mut Rig| {
+        let list = rig.request(Call::List);
+        let Some(Answer::Bindings { strangers, .. }) = rig.answers.remove(&list) else { panic!() };
+        strangers
+    };
+    assert!(left(&mut rig).is_empty());
+    rig.wired.strangers = vec!["lh0123".into()];
+    rig.restart();
+    assert_eq!(left(&mut rig), ["lh0123"]);
+    rig.wired.strangers.clear();
+    assert_eq!(left(&mut rig), ["lh0123"], "as it was known");
+    assert!(left(&mut rig).is_empty(), "it was looked at since");
+}
+
+#[test]
 fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_lease() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);

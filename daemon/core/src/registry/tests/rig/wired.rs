@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink, OwnLinks};
 use crate::pool::{PoolId, PoolRecord};
 use crate::record::{DockerKey, DockerRecord};
 
@@ -15,6 +15,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) endpoints: BTreeMap<DockerId, EndpointRecord>,
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
+    /// Those that daemons with another store made.
+    pub(in super::super) strangers: Vec<String>,
     /// Whether host links are wireless.
     pub(in super::super) wireless: bool,
     /// Why links can neither be made nor deleted.
@@ -62,7 +64,10 @@ impl Rig {
                 let unmade = result.map(|()| drop(wired.links.remove(&owner)));
                 (op, Outcome::Unmade(unmade))
             }
-            Effect::ListOwn { op } => (op, Outcome::OwnLinks(Ok(wired.links.keys().cloned().collect()))),
+            Effect::ListOwn { op } => {
+                let (owners, strangers) = (wired.links.keys().cloned().collect(), wired.strangers.clone());
+                (op, Outcome::OwnLinks(Ok(OwnLinks { owners, strangers })))
+            }
             other => panic!("{other:?}"),
         };
         match wired.hold {
