@@ -4,6 +4,7 @@ pub(super) mod acquire;
 pub(super) mod hold;
 pub(super) mod release;
 
+use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
 use super::common::guard::Before;
@@ -30,6 +31,14 @@ pub(crate) enum Life {
 }
 
 impl Life {
+    /// Keeps an address from an ADD that waits for one.
+    pub(crate) fn reserve(&mut self, address: Ipv4Addr) {
+        match self {
+            Self::Acquiring(acquire) => acquire.reserve(address),
+            Self::Held(_) | Self::Releasing(_) => {}
+        }
+    }
+
     /// Returns the life, to be asked.
     pub(super) fn get(&self) -> &dyn Living {
         match self {

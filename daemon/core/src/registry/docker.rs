@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::Binding;
+use crate::binding::{Binding, Life};
+use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::{Attachment, Lan};
 use crate::outbox::Waiter;
@@ -233,9 +234,15 @@ impl Registry {
         let Some(address) = address.or_else(gateway) else {
             return self.out.reply(id, Answer::Failed(Failure::Pool(PoolFault::NoGateway { subnet: pool.subnet })));
         };
-        let holder = self.endpoints(pool).find(|binding| binding.lease(now.boot).is_some_and(|l| l.ip() == address));
-        if let Some(holder) = holder {
-            let fault = PoolFault::Leased { address, holder: (*holder.attachment).clone() };
+        // What Docker was told is to come back by that address, whatever the lease is by then.
+        let has = |binding: &&Binding| {
+            let leased = binding.lease(now.boot).map(Lease::ip);
+            [leased, binding.answered.map(|told| told.addr())].contains(&Some(address))
+        };
+        let gets = |binding: &&Binding| binding.standing(now.boot).claim.is_some_and(|claim| claim.address == address);
+        let holder = self.endpoints(pool).find(has).or_else(|| self.asking(pool).find(gets));
+        if let Some(holder) = holder.map(|holder| (*holder.attachment).clone()) {
+            let fault = PoolFault::Leased { address, holder };
             return self.out.reply(id, Answer::Failed(Failure::Pool(fault)));
         }
         // The store may have lost it.
@@ -254,6 +261,8 @@ impl Registry {
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
+        let asking: Vec<_> = self.asking(pool).map(|binding| binding.id).collect();
+        asking.into_iter().for_each(|asking| self.with(now, asking, |binding, _| binding.life.reserve(address)));
         let undo = Undo::Reserved(pool.clone(), address);
         self.await_store(now, id, changes, Answer::Reserved(address), undo);
     }
@@ -276,8 +285,27 @@ impl Registry {
             return;
         }
         let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
-        let found = self.endpoints(pool).find(told).map(|binding| binding.id);
+        let told: Vec<_> = self.endpoints(pool).filter(told).collect();
+        let found = match &told[..] {
+            [only] => Some(only.id),
+            // The lease of one has changed, and another got what it had. Docker takes an interface away before it gives the
+            // address back. Where each has its own it cannot be known which; one that goes later is given up then.
+            several => {
+                let has = |binding: &&Binding| binding.lease(now.boot).is_some_and(|lease| lease.ip() == address);
+                let without = several.iter().copied().filter(|binding| binding.is_on_host());
+                without.min_by_key(has).map(|binding| binding.id)
+            }
+        };
         found.into_iter().for_each(|id| self.give_back(now, id));
+    }
+
+    /// Returns the endpoints of a pool for which an address is being asked.
+    fn asking(&self, id: &PoolId) -> impl Iterator<Item = &Binding> {
+        let id = id.to_string();
+        let is_its =
+            move |attachment: &Attachment| matches!(attachment, Attachment::Docker { pool, .. } if *pool == id);
+        let asking = self.bindings.iter().filter(|binding| matches!(binding.life, Life::Acquiring(_)));
+        asking.filter(move |binding| is_its(&binding.attachment))
     }
 
     /// Returns the endpoints of a pool that have a lease, or had one and look for another.

@@ -11,7 +11,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ClientIdRule, Failure, PoolRequest, Row, StoreCause};
 use crate::identity::Lan;
-use crate::link::Place;
+use crate::link::{KernelEvent, Place};
 use crate::pool::{PoolFault, PoolId};
 use crate::record::RecordState;
 use crate::wire::Mac;
@@ -383,4 +383,69 @@ fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_bac
     rig.release(FIRST);
     rig.run_until(30.0);
     assert_eq!((rig.count_sent(7), rig.rows().len()), (1, 0));
+}
+
+/// Two endpoints of which Docker was told one address: the lease of the first has changed, and the second got what it had.
+fn two_of_one_address() -> Rig {
+    let mut rig = held();
+    rig.change_lease();
+    rig.give = FIRST;
+    let second = rig.endpoint(2);
+    assert!(matches!(&rig.answers[&second], Answer::Leased { lease, .. } if lease.ip() == FIRST));
+    rig
+}
+
+#[test]
+fn what_an_endpoint_was_told_cannot_be_reserved_before_it_comes_back() {
+    let mut rig = held();
+    rig.change_lease();
+    for address in [FIRST, NEXT] {
+        let reserved = rig.reserve(Some(address));
+        assert!(matches!(rig.failure(reserved), Failure::Pool(PoolFault::Leased { .. })), "{address}");
+    }
+    rig.release(FIRST);
+    assert_eq!(rig.holding(), []);
+    let reserved = rig.reserve(Some(FIRST));
+    assert_eq!(rig.answers[&reserved], Answer::Reserved(FIRST));
+}
+
+impl Rig {
+    /// The interface of an endpoint is found in a namespace.
+    fn joins(&mut self, last: u8) {
+        self.inside.insert(endpoint_mac(last), last.into());
+        self.input(Input::Kernel(KernelEvent::Appeared { number: last.into(), mac: endpoint_mac(last) }));
+    }
+
+    /// Returns the endpoints that hold a lease.
+    fn holding(&mut self) -> Vec<Attachment> {
+        let rows = self.rows().into_iter().filter(|row| row.state == BOUND);
+        rows.map(|row| row.attachment).collect()
+    }
+}
+
+#[test]
+fn of_two_that_docker_was_told_one_address_of_the_one_without_an_interface_goes() {
+    for (inside, left) in [(1, endpoint(1)), (2, endpoint(2))] {
+        let mut rig = two_of_one_address();
+        rig.joins(inside);
+        rig.release(FIRST);
+        assert_eq!(rig.holding(), [left]);
+        rig.release(FIRST);
+        assert_eq!(rig.holding(), []);
+    }
+    let mut nowhere = two_of_one_address();
+    nowhere.release(FIRST);
+    assert_eq!(nowhere.holding(), [endpoint(2)], "the first has another address by now");
+}
+
+#[test]
+fn of_two_with_interfaces_none_goes_before_one_of_these() {
+    let mut rig = two_of_one_address();
+    (1..=2).for_each(|last| rig.joins(last));
+    rig.release(FIRST);
+    assert_eq!(rig.holding(), [endpoint(1), endpoint(2)]);
+    rig.inside.remove(&endpoint_mac(1));
+    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.run_until(rig.at.as_secs_f64() + 70.0);
+    assert_eq!(rig.holding(), [endpoint(2)], "it is not waited for without end");
 }

@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Wanted;
+use crate::dhcpv4::profile::{Detection, Wanted};
 use crate::effect::Failure;
-use crate::pool::{PoolId, Unfit};
+use crate::pool::{PoolFault, PoolId, Unfit};
 
 /// What the server gives first.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
@@ -144,4 +144,29 @@ fn the_same_request_again_is_not_told_what_is_none_of_the_pool() {
     let again = rig.endpoint_of(&upper_half(), None);
     assert!(matches!(rig.failure(again), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&again]);
     assert_eq!(rig.rows().len(), 1);
+}
+
+#[test]
+fn what_an_add_has_got_cannot_be_reserved() {
+    let mut rig = Rig::new(8);
+    rig.profile.detection = Detection::Strict;
+    let add = rig.endpoint(1);
+    rig.run_until(1000.5);
+    let reserved = rig.reserve(Some(FIRST));
+    assert!(matches!(rig.failure(reserved), Failure::Pool(PoolFault::Leased { address: FIRST, .. })));
+    rig.run_until(1010.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+}
+
+#[test]
+fn what_is_reserved_while_an_add_asks_is_not_for_it() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    let add = rig.endpoint(1);
+    let reserved = rig.reserve(Some(FIRST));
+    assert_eq!(rig.answers[&reserved], Answer::Reserved(FIRST));
+    rig.server = Server::Up;
+    rig.run_until(1010.0);
+    assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, why: Unfit::Reserved, .. }));
+    assert_eq!(rig.count_sent(3), 0);
 }

@@ -3,6 +3,7 @@
 //! Docker takes no address from elsewhere, and what is reserved is somebody's. An offer is refused without a word, as another
 //! server may have a better one; what was granted without an offer goes back at once.
 
+use std::net::Ipv4Addr;
 use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
@@ -32,6 +33,11 @@ impl Misfits {
 }
 
 impl Acquire {
+    /// Refuses an address from now on that was reserved since the ADD came in.
+    pub(in crate::binding) fn reserve(&mut self, address: Ipv4Addr) {
+        self.limits.as_mut().map(|limits| limits.reserved.insert(address));
+    }
+
     /// Refuses what a server would have the ADD take that is none of its pool. Returns whether the ADD has failed by that.
     pub(super) fn misfits(
         &mut self,
