@@ -91,6 +91,8 @@ pub(crate) enum Rule {
     Failed,
     /// An event tells of a lease that the store does not have.
     EventAhead,
+    /// An endpoint of Docker's was told an address that its network does not have, or has reserved.
+    Unfit,
     /// Something is left when all is gone.
     Residue,
     /// Callers do not come to an end.

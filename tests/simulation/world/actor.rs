@@ -10,6 +10,7 @@ use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
+use leasehold_core::pool::PoolId;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -21,6 +22,12 @@ use crate::subject::{container, key_of};
 
 /// The prefix length of the pools that Docker was asked for.
 pub(crate) const DOCKER_PREFIX: u8 = 22;
+
+/// Returns the pool of Docker's network on a LAN. What it was asked with spells it, whatever the store has lost.
+pub(super) fn pool_of(lan: usize) -> PoolId {
+    let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), DOCKER_PREFIX).expect("it is a prefix length");
+    PoolId::new(format!("parent=eth{lan}"), subnet, None)
+}
 
 /// Makes one container after the other.
 pub(crate) struct Actor {
@@ -162,6 +169,8 @@ pub(crate) enum Role {
     Audit(Option<Attachment>),
     /// GC.
     Collect,
+    /// Docker's network on a LAN.
+    Network(usize),
     /// STATUS.
     Status(Expected),
     /// The world asks, and waits for the answer.
@@ -274,7 +283,7 @@ impl Actor {
                 ..Profile::default()
             },
             timeout,
-            pool: None,
+            pool: self.docker.then(|| pool_of(self.lan)),
         }
     }
 
@@ -294,7 +303,7 @@ impl Actor {
             false => PathBuf::from(format!("/run/netns/{name}")),
         };
         self.attachment = match self.docker {
-            true => Attachment::Docker { pool: network, endpoint: self.mac.to_string() },
+            true => Attachment::Docker { pool: pool_of(self.lan).to_string(), endpoint: self.mac.to_string() },
             false => Attachment::cni(network, name, "eth0"),
         };
         let id = match self.own_ids {

@@ -69,6 +69,9 @@ impl World {
         if asked.role == Role::Collect {
             return self.collected(&asked, answer);
         }
+        if let Role::Network(lan) = asked.role {
+            return self.network_answered(lan, &asked.call, &answer);
+        }
         if let Role::Status(expected) = &asked.role {
             return self.status_answered(*expected, &answer);
         }
@@ -121,6 +124,7 @@ impl World {
                     self.actors[index].excused = true;
                 }
                 if self.actors[index].docker {
+                    self.judge_fit(lan, lease.ip());
                     self.actors[index].phase = Phase::Live;
                     self.act_after(index, 0, 200 * MILLI, Act::Appear);
                     return self.stay(index);
@@ -180,6 +184,7 @@ impl World {
                 self.plan.detection == Detection::Strict || waited
             }
             Failure::AddressHeld { .. } => self.has_namesake(index),
+            Failure::Unfit { .. } => actor.docker,
             Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if self.has_claims() => {
                 true
             }
@@ -269,8 +274,8 @@ impl World {
 
     fn deleted(&mut self, index: usize, answer: Answer) {
         match answer {
-            Answer::Deleted => {
-                self.stats.count("DEL done");
+            Answer::Deleted | Answer::Released => {
+                self.stats.count(if answer == Answer::Deleted { "DEL done" } else { "addresses released" });
                 if let (true, Some(told)) = (self.calm, &self.actors[index].told) {
                     let (address, kept) = (told.ip(), self.grace_of(index));
                     self.act_after(index, kept + 30 * SECOND, kept + 40 * SECOND, Act::Released(address));
@@ -289,11 +294,7 @@ impl World {
                 self.act_after(index, SECOND, patience, Act::Del);
             }
             Answer::Leased { .. } | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. }
-            | Answer::PoolReleased
-            | Answer::Reserved(_)
-            | Answer::Released
-            | Answer::Network(_) => {}
+            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Network(_) => {}
         }
     }
 
@@ -331,6 +332,10 @@ impl World {
                 if self.actors[index].excused {
                     self.end_by_del(index);
                 }
+            }
+            // dockerd tries again where it finds no socket.
+            (Role::Del, Phase::Ending) if matches!(asked.call, Call::ReleaseAddress { .. }) => {
+                self.act_after(index, 100 * MILLI, SECOND, Act::Del);
             }
             (Role::Del, Phase::Ending) => self.clean_up(index),
             (Role::Collect, Phase::Ending) => self.end_by_del(index),

@@ -102,13 +102,12 @@ impl World {
                 return stale.for_each(|record| self.watch.unhush(record.link.mac()));
             }
             Call::Check { .. } | Call::Status { .. } | Call::List => return,
-            Call::RequestPool(_)
-            | Call::ReleasePool { .. }
-            | Call::Reserve { .. }
-            | Call::ReleaseAddress { .. }
-            | Call::Network(_) => {
-                return;
+            Call::ReleaseAddress { address, .. } => {
+                let told = |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
+                let told = self.store.durable.values().filter(told);
+                return told.for_each(|record| self.watch.unhush(record.link.mac()));
             }
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Network(_) => return,
         };
         let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
         // Its Ethernet address may be that of others, who are silent.

@@ -15,6 +15,7 @@ mod finish;
 mod grace;
 mod interface;
 mod ledger;
+mod pools;
 mod runtime;
 mod shell;
 mod spoken;
@@ -43,6 +44,7 @@ use self::claims::Claims;
 use self::daemon::Daemon;
 use self::grace::Returning;
 use self::ledger::{Excuse, Grant, Unnamed};
+use self::pools::Network;
 use self::shell::Sock;
 use self::squatters::Squatted;
 use self::wire::Segment;
@@ -124,6 +126,8 @@ enum Event {
     Collect(usize),
     /// A runtime asks for the daemon's STATUS on a LAN.
     Status(usize),
+    /// Docker does something with its network on a LAN.
+    Network(usize),
     /// All bindings are looked at.
     Audit,
 }
@@ -175,6 +179,8 @@ pub(crate) struct World {
     requests: BTreeMap<RequestId, Asked>,
     next_request: u64,
     spool: Vec<Spooled>,
+    /// Docker's networks, by LAN.
+    networks: Vec<Network>,
     actors: Vec<Actor>,
     watch: Watch,
     timing: Timing,
@@ -268,6 +274,7 @@ impl World {
             requests: BTreeMap::new(),
             next_request: 0,
             spool: Vec::new(),
+            networks: vec![Network::default(); plan.lans],
             actors,
             watch: Watch::default(),
             timing: Timing::default(),
@@ -351,6 +358,7 @@ impl World {
                 (plan.renumbers, Event::Renumber(lan)),
                 (plan.collects, Event::Collect(lan)),
                 (Some(plan.active / 4), Event::Status(lan)),
+                (plan.docker.then_some(plan.active / 20), Event::Network(lan)),
             ];
             faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
         }
@@ -451,6 +459,7 @@ impl World {
             Event::Suspend => self.suspend(),
             Event::Collect(lan) => self.collect_again(lan),
             Event::Status(lan) => self.ask_status(lan),
+            Event::Network(lan) => self.network(lan),
             Event::Audit => self.audit_again(),
         }
     }

@@ -8,7 +8,7 @@ use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::link::{KernelEvent, Place};
 use leasehold_core::wire::Mac;
 
-use super::actor::{Act, Asked, Phase, Role};
+use super::actor::{Act, Asked, Phase, Role, pool_of};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::link::Wire;
 use crate::plan::{happens, pick};
@@ -282,8 +282,16 @@ impl World {
         self.goes_elsewhere(index);
         self.keeps(index);
         self.actors[index].phase = Phase::Ending;
-        let attachment = self.actors[index].attachment.clone();
-        self.ask(index, Role::Del, Call::Del { attachment }, self.now);
+        let (attachment, lan) = (self.actors[index].attachment.clone(), self.actors[index].lan);
+        let call = match self.actors[index].told.as_ref().filter(|_| self.actors[index].docker) {
+            Some(told) => {
+                self.watch.holders.remove(&attachment);
+                Call::ReleaseAddress { pool: pool_of(lan), address: told.ip() }
+            }
+            // What it was not told of went with its call.
+            None => Call::Del { attachment },
+        };
+        self.ask(index, Role::Del, call, self.now);
     }
 
     fn unlink(&mut self, index: usize) {

@@ -66,16 +66,17 @@ impl World {
 
     /// A client that a caller asks for begins anew. So does one whose DEL the store refuses.
     pub(super) fn asked_anew(&mut self, call: &Call) {
+        let is_told = |attachment: &Attachment, address| {
+            let actor = self.actors.iter().find(|actor| actor.docker && actor.attachment == *attachment);
+            actor.and_then(|actor| actor.told.as_ref()).is_some_and(|told| told.ip() == address)
+        };
         let concerns = |attachment: &Attachment| match call {
             Call::Add(add) => add.attachment == *attachment,
             Call::Del { attachment: deleted } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
-            Call::RequestPool(_)
-            | Call::ReleasePool { .. }
-            | Call::Reserve { .. }
-            | Call::ReleaseAddress { .. }
-            | Call::Network(_) => false,
+            Call::ReleaseAddress { address, .. } => is_told(attachment, *address),
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Network(_) => false,
         };
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
             self.timing.asked(&(actor.lan, actor.client_key()));

@@ -1,0 +1,105 @@
+//! Docker's networks: their pools, what is reserved in them, and which addresses their endpoints may have.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::effect::{Answer, Call, PoolRequest};
+use leasehold_core::link::Place;
+use leasehold_core::wire::Mac;
+
+use super::actor::{Role, pool_of};
+use super::{Event, World};
+use crate::plan::{ROGUE, Rogue};
+use crate::watch::Rule;
+
+/// Docker's network on a LAN, as it knows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Network {
+    /// The addresses that it has reserved, and not given back.
+    reserved: BTreeSet<Ipv4Addr>,
+}
+
+impl World {
+    /// Docker does something with its network on a LAN, and does so again later.
+    pub(super) fn network(&mut self, lan: usize) {
+        if self.winding_down {
+            return;
+        }
+        self.sometime(self.plan.active / 10, Event::Network(lan));
+        if self.daemon.is_none() {
+            return;
+        }
+        let pool = pool_of(lan);
+        let network = pool.subnet.network().to_bits();
+        let host = |offset: u32| Ipv4Addr::from_bits(network + offset);
+        let reserved = self.networks[lan].reserved.first().copied();
+        let call = match self.rng.u32(..8) {
+            0 | 1 => self.pool_call(lan, Some(pool.subnet)),
+            2 => self.pool_call(lan, None),
+            3 => Call::Reserve { pool, address: None },
+            4 => Call::Reserve { pool, address: Some(host(1016)) },
+            // One that servers give: an endpoint that is offered it needs another.
+            5 => Call::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) },
+            _ => match reserved {
+                Some(address) => {
+                    self.networks[lan].reserved.remove(&address);
+                    Call::ReleaseAddress { pool, address }
+                }
+                None => Call::ReleasePool { id: pool },
+            },
+        };
+        self.stats.count("calls about pools");
+        let id = self.file(Role::Network(lan), call);
+        self.after(20, 2_000, Event::Request(id));
+    }
+
+    fn pool_call(&self, lan: usize, subnet: Option<Ipv4Net>) -> Call {
+        let deny = if self.plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
+        Call::RequestPool(Box::new(PoolRequest {
+            definition: pool_of(lan).definition,
+            subnet,
+            range: None,
+            place: Place::Parent { ifname: format!("eth{lan}"), mac: Mac([2, 0xdd, 0, 0, 0, lan as u8]) },
+            lan: self.segments[lan].lan.clone(),
+            profile: Profile { deny, ..Profile::default() },
+            timeout: Duration::from_secs(20),
+        }))
+    }
+
+    /// Docker has its answer.
+    pub(super) fn network_answered(&mut self, lan: usize, call: &Call, answer: &Answer) {
+        match (call, answer) {
+            (Call::RequestPool(request), Answer::Pool { id, gateway }) => {
+                self.stats.count("pools");
+                let is_known = *id == pool_of(lan) || request.subnet.is_none() && self.may_lie();
+                if !is_known || gateway.is_some_and(|router| !id.subnet.contains(&router)) {
+                    self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?} to {request:?}"));
+                }
+            }
+            (Call::RequestPool(request), Answer::Failed(failure)) if self.calm && request.subnet.is_some() => {
+                self.fail(Rule::Failed, format!("{request:?}: {failure}"));
+            }
+            (Call::Reserve { .. }, Answer::Reserved(address)) => {
+                self.stats.count("addresses reserved");
+                self.networks[lan].reserved.insert(*address);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether the subnet that a server offers may be another than the LAN's.
+    fn may_lie(&self) -> bool {
+        !self.calm || self.plan.rogue.is_some()
+    }
+
+    /// An endpoint is told no address that its network cannot have, nor one that was reserved.
+    pub(super) fn judge_fit(&mut self, lan: usize, address: Ipv4Addr) {
+        let reserved = self.networks[lan].reserved.contains(&address);
+        if reserved || !pool_of(lan).subnet.contains(&address) {
+            self.fail(Rule::Unfit, format!("an endpoint has {address}, reserved: {reserved}"));
+        }
+    }
+}
