@@ -6,7 +6,7 @@ mod moves;
 mod presence;
 mod turns;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,10 @@ pub(crate) struct Hold {
     /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
     removal_told: Option<Box<Instant>>,
     /// When its interface was found, where it was not there when the lease was told.
-    came: Option<Instant>,
+    came: Option<Box<Instant>>,
+    /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
+    /// route by it. Boxed: hardly any lease has one.
+    router: Option<Box<IpAddr>>,
     after: After,
 }
 
@@ -70,7 +73,8 @@ impl Hold {
     }
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        Self { client, last: last.into(), removal_told: None, came: None, after: After::default() }
+        let (removal_told, came, router, after) = (None, None, None, After::default());
+        Self { client, last: last.into(), removal_told, came, router, after }
     }
 
     /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be
@@ -282,6 +286,10 @@ impl Hold {
         let is_taken_off = common.presence(cx.interfaces) == Presence::TakenOff;
         if is_taken_off && (!had || was != address) {
             tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: somebody took the address off there, and no ADD came since");
+        }
+        let [was_by, is_by] = [&last, &lease].map(|lease| common.grant(lease).router);
+        if common.is_on_host() && was_by != is_by {
+            self.router = was_by.map(Box::new).or(self.router.take());
         }
         match had {
             true => self.changed(common, &last, cx),

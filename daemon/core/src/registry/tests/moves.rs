@@ -144,6 +144,22 @@ fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_not
 }
 
 #[test]
+fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_before_its_interface_was_found() {
+    let router = |last: u8| vec![3, 4, 192, 0, 2, last];
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.options = router(1);
+    rig.add_endpoint(OWN, "a");
+    rig.options = router(9);
+    rig.renumber(rig.t1());
+    rig.run_until(1099.0);
+    rig.addresses.push(LEASED.parse().unwrap());
+    rig.put_inside(1, OWN);
+    let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
+    assert!(rig.steps.contains(&Step::ReplaceDefault { from, to }), "{:?}", rig.steps);
+}
+
+#[test]
 fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);

@@ -30,7 +30,7 @@ impl Hold {
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
         self.client.set_mtu(view.mtu);
-        self.came = Some(cx.now.boot);
+        self.came = Some(Box::new(cx.now.boot));
         let lease = self.client.shared();
         if let Some(grant) = lease.as_ref().map(|lease| common.grant(lease)) {
             if grant.mtu.is_some() {
@@ -63,7 +63,8 @@ impl Hold {
     fn replaces(&mut self, common: &Common, outdated: Option<Ipv4Net>, cx: &mut Cx<'_>) {
         let has_lease = self.client.lease().is_some();
         if let Some(outdated) = outdated {
-            let left = Grant { addresses: vec![outdated.into()], ..Grant::default() };
+            let left =
+                Grant { addresses: vec![outdated.into()], router: self.router.as_deref().copied(), ..Grant::default() };
             common.due(cx, |work| {
                 work.leave_behind(left, has_lease);
                 work.stir();

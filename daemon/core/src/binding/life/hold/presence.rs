@@ -122,7 +122,8 @@ impl Hold {
     /// after its lease is nobody's loss.
     pub(in crate::binding) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let lease = self.client.shared();
-        let configured = lease.as_ref().map(|lease| self.came.map_or(lease.start, |came| came.max(lease.start)));
+        let configured =
+            lease.as_ref().map(|lease| self.came.as_deref().map_or(lease.start, |came| lease.start.max(*came)));
         let configured = configured.is_some_and(|told| cx.now.boot.saturating_since(told) > CONFIGURED);
         let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
         let (was, is) = seat.see(there, configured);
