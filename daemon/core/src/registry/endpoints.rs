@@ -190,21 +190,28 @@ impl Registry {
             EndpointAddress::Told(_) => LIMIT,
             EndpointAddress::Leased(add) => self.docker.time_for(add, now.boot) + LIMIT,
         };
-        if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
-            if endpoint.ends || endpoint.stage == Stage::Unmaking {
-                return self.answer_network(id, Err(NetworkFault::Ends(name)));
+        match self.endpoints.by_id.get(&name) {
+            Some(endpoint) if endpoint.ends || endpoint.stage == Stage::Unmaking => {
+                self.answer_network(id, Err(NetworkFault::Ends(name)));
             }
-            if let (Stage::There, Some(record)) = (endpoint.stage, &endpoint.record) {
+            Some(Endpoint { stage: Stage::There, record: Some(record), .. }) => {
                 let record = record.clone();
-                return self.answer_network(id, Ok(NetworkAnswer::Endpoint(record)));
+                self.answer_network(id, Ok(NetworkAnswer::Endpoint(record)));
             }
-        } else {
-            if let Some(oldest) = self.endpoints.one_too_many() {
-                self.forget_endpoint(now, &oldest);
+            Some(_) => self.await_endpoint(now, id, name, limit),
+            None => {
+                if let Some(oldest) = self.endpoints.one_too_many() {
+                    self.forget_endpoint(now, &oldest);
+                }
+                self.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Writing));
+                self.await_endpoint(now, id, name, limit);
+                self.begin_endpoint(now, request);
             }
-            self.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Writing));
-            self.begin_endpoint(now, request);
         }
+    }
+
+    /// Lets a call wait for an endpoint to be there.
+    fn await_endpoint(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
         if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);
             self.endpoints.calls.insert(id, name);
