@@ -406,14 +406,23 @@ pub struct PoolRequest {
     pub subnet: Option<Ipv4Net>,
     /// The part of the subnet for endpoints, if that is not all of it.
     pub range: Option<Ipv4Net>,
-    /// The LAN's link, and an Ethernet address to look from.
-    pub place: Place,
+    /// The name of the LAN's link.
+    pub ifname: String,
+    /// The Ethernet address to look from.
+    pub mac: Mac,
     /// The wire.
     pub lan: Lan,
     /// Which servers are believed, and what else is said to them.
     pub profile: Profile,
     /// From the request to its answer, at most.
     pub timeout: Duration,
+}
+
+impl PoolRequest {
+    /// Returns where it is looked from.
+    pub(crate) fn place(&self) -> Place {
+        Place::Parent { ifname: self.ifname.clone(), mac: self.mac }
+    }
 }
 
 /// An ADD.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Answer, Call, PoolRequest};
-use leasehold_core::link::Place;
 use leasehold_core::wire::Mac;
 
 use super::actor::{Role, pool_of};
@@ -62,7 +61,8 @@ impl World {
             definition: pool_of(lan).definition,
             subnet,
             range: None,
-            place: Place::Parent { ifname: format!("eth{lan}"), mac: Mac([2, 0xdd, 0, 0, 0, lan as u8]) },
+            ifname: format!("eth{lan}"),
+            mac: Mac([2, 0xdd, 0, 0, 0, lan as u8]),
             lan: self.segments[lan].lan.clone(),
             profile: Profile { deny, ..Profile::default() },
             timeout: Duration::from_secs(20),

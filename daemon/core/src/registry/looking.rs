@@ -17,7 +17,7 @@ use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::ClientId;
-use crate::link::{Hears, Link, LinkCause, LinkView, Place, Sockets};
+use crate::link::{Hears, Link, LinkCause, LinkView, Sockets};
 use crate::outbox::{Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId};
 use crate::time::{Instant, Now, whole_millis};
@@ -72,9 +72,7 @@ impl Looking {
 
     /// Returns the client that asks. A server is not to commit anything to it.
     fn sender(&self) -> Sender {
-        let PoolRequest { place: Place::Parent { mac, .. }, profile, .. } = &*self.request else {
-            unreachable!("a pool is asked for over the LAN's link")
-        };
+        let PoolRequest { mac, profile, .. } = &*self.request;
         let profile = Profile { rapid_commit: false, ..profile.clone() };
         Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(profile))
     }
@@ -124,7 +122,7 @@ impl Registry {
     /// Begins a look for a pool that is not known.
     pub(super) fn look(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) {
         let limit = now.boot + request.timeout.min(SILENCE);
-        let stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), request.place.target()));
+        let stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), request.place().target()));
         let (look, link, goes_aside) = (None, None, false);
         let looking = Looking { request, limit, began: now.boot, stage, look, link, goes_aside };
         self.looks.insert(id, looking);
@@ -134,15 +132,15 @@ impl Registry {
     /// Goes on with the outcome of an effect.
     pub(super) fn look_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
         let Some(looking) = self.looks.get_mut(&id) else { return };
-        let target = looking.request.place.target().to_string();
+        let target = looking.request.place().target().to_string();
         match (outcome, &looking.stage) {
-            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !looking.request.place.has_carrier(&view) => {
+            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !looking.request.place().has_carrier(&view) => {
                 looking.stage = Stage::AwaitingCarrier(Box::new(view));
                 let at = (now.boot + CARRIER_PAUSE).min(looking.limit);
                 self.timers.set(Key::Call(id), Some((at, Why::Call)));
             }
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
-                let link = looking.request.place.link(&view, &looking.request.lan);
+                let link = looking.request.place().link(&view, &looking.request.lan);
                 looking.goes_aside = link.has_beside(&view) && !looking.request.profile.on_parent;
                 looking.link = Some(link.clone());
                 looking.open(id, link, &mut self.out);
@@ -174,7 +172,7 @@ impl Registry {
         let mut next = looking.limit;
         match (&looking.stage, &mut looking.look) {
             (Stage::AwaitingCarrier(_), _) => {
-                looking.stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), looking.request.place.target()));
+                looking.stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), looking.request.place().target()));
             }
             (Stage::Asking(_), Some(look)) if looking.goes_aside && look.asks_again(now.boot) => {
                 looking.goes_aside = false;
@@ -212,7 +210,7 @@ impl Registry {
     /// The sockets of a look failed; false where they are no look's.
     pub(super) fn look_broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) -> bool {
         let Some(id) = self.look_of(exchange) else { return false };
-        let target = self.looks.get(&id).map(|looking| looking.request.place.target().to_string());
+        let target = self.looks.get(&id).map(|looking| looking.request.place().target().to_string());
         self.end_look(now, id, Err(Failure::Link { target: target.unwrap_or_default(), cause }));
         true
     }

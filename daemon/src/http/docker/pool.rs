@@ -6,7 +6,6 @@ use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker as wire;
 use leasehold_api::to_json;
 use leasehold_core::effect::{Call, PoolRequest};
-use leasehold_core::link::Place;
 use leasehold_core::pool::PoolId;
 use leasehold_core::wire::Mac;
 
@@ -40,7 +39,8 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         definition: options.to_string(),
         subnet,
         range,
-        place: Place::Parent { ifname, mac },
+        ifname,
+        mac,
         lan,
         profile: options.lease.profile(&host.site, host.ipvlan),
         timeout: options.lease.timeout(&host.site),
