@@ -294,7 +294,11 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let Ready::AwaitingRival(_, view) = &admission.step else { return };
         let (view, identity) = (view.clone(), admission.identity(view));
-        let gone = matches!(&seen, Err(cause) if cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)));
+        let gone = match &seen {
+            Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
+            Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
+            Ok(_) => false,
+        };
         match self.bindings.get(rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
@@ -335,6 +339,14 @@ impl Registry {
         let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
         let seen = admission.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
+    }
+
+    /// Returns whether an ADD on a host's link is for what its rival was for: Docker makes an endpoint anew, and has lost the last
+    /// one. A dockerd that was killed unmounts the namespaces of before, leaves their files for a while, and tells nobody.
+    fn is_again(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
+        let is_own = self.bindings.get(rival).is_some_and(|binding| *binding.attachment == *attachment);
+        is_own && admission.add.place.netns().is_none()
     }
 
     /// Takes off the interface what is there from before, then looks at it once more.

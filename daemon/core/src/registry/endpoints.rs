@@ -82,6 +82,12 @@ impl Endpoints {
         self.by_id.entry(id).or_insert_with(|| Endpoint::new(stage)).record = Some(Box::new(record));
     }
 
+    /// Returns the endpoints whose address was leased for this attachment.
+    fn leased_by(&self, attachment: &Attachment) -> impl Iterator<Item = (&DockerId, &Endpoint)> {
+        let is_its = move |record: &EndpointRecord| matches!(&record.source, Source::Leased(own) if own == attachment);
+        self.by_id.iter().filter(move |(_, endpoint)| endpoint.record.as_deref().is_some_and(is_its))
+    }
+
     /// Returns the endpoint that has been kept longest of those without a link in the host's namespace, if there are too many.
     fn one_too_many(&self) -> Option<DockerId> {
         if self.by_id.len() < MOST_ENDPOINTS {
@@ -246,6 +252,7 @@ impl Registry {
     ) {
         let failure = match answer {
             Answer::Leased { lease, .. } => {
+                self.supersede(&attachment, &id);
                 let source = Source::Leased(attachment);
                 let record = EndpointRecord { id, network, mac, address: lease.address, source, since: now.wall };
                 return self.write_endpoint(record);
@@ -254,6 +261,19 @@ impl Registry {
             _ => Failure::Cancelled(attachment),
         };
         self.endpoint_over(&id, Err(failure));
+    }
+
+    /// Forgets the endpoints that had a lease before: it is another's, and does not go back with them.
+    fn supersede(&mut self, attachment: &Attachment, by: &DockerId) {
+        let others =
+            self.endpoints.leased_by(attachment).filter(|(id, endpoint)| *id != by && endpoint.stage == Stage::There);
+        let others: Vec<_> = others.map(|(id, _)| id.clone()).collect();
+        for id in others {
+            tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint, and made it anew");
+            self.drop_endpoint_record(&id);
+            self.endpoint_over(&id, Ok(()));
+            self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
+        }
     }
 
     fn write_endpoint(&mut self, record: EndpointRecord) {
@@ -364,14 +384,19 @@ impl Registry {
     }
 
     fn forget_endpoint_record(&mut self, now: Now, id: &DockerId) {
-        let record = self.endpoints.by_id.get_mut(id).and_then(|endpoint| endpoint.record.take());
-        let Some(record) = record else { return };
-        self.out.write_alone(Change::RemoveDocker(DockerKey::Endpoint(id.clone())));
-        if let Source::Leased(attachment) = &record.source
-            && let Some(holder) = self.slots.holder(attachment)
+        if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
+            && self.endpoints.leased_by(&attachment).next().is_none()
+            && let Some(holder) = self.slots.holder(&attachment)
         {
             self.give_back(now, holder);
         }
+    }
+
+    /// Forgets what is known of an endpoint, and returns where its address came from.
+    fn drop_endpoint_record(&mut self, id: &DockerId) -> Option<Source> {
+        let record = self.endpoints.by_id.get_mut(id).and_then(|endpoint| endpoint.record.take())?;
+        self.out.write_alone(Change::RemoveDocker(DockerKey::Endpoint(id.clone())));
+        Some(record.source)
     }
 
     /// Answers who waits for an endpoint that is no more.
@@ -456,11 +481,13 @@ impl Registry {
 
     /// The lease of an attachment is over: an endpoint of it that has no link in the host's namespace is none any more. dockerd that
     /// was killed never says so.
-    pub(super) fn endpoint_without_lease(&mut self, now: Now, attachment: &Attachment) {
-        let is_its = |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if of == attachment);
-        let found = self.endpoints.by_id.iter().find(|(_, endpoint)| endpoint.rests().is_some_and(is_its));
-        let found = found.map(|(id, _)| id.clone());
-        found.into_iter().for_each(|id| self.forget_endpoint(now, &id));
+    pub(super) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+        let found = self.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
+        if let Some(id) = found.map(|(id, _)| id.clone()) {
+            // What the attachment may hold by now is its successor's.
+            self.drop_endpoint_record(&id);
+            self.endpoint_over(&id, Ok(()));
+        }
     }
 
     /// Forgets the endpoints whose lease was over before they were known here.

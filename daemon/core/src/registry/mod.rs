@@ -454,7 +454,7 @@ impl Registry {
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, &attachment);
-            self.endpoint_without_lease(now, &attachment);
+            self.endpoint_without_lease(&attachment);
         }
     }
 

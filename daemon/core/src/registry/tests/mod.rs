@@ -25,6 +25,7 @@ mod memory;
 mod moves;
 mod mtu;
 mod networks;
+mod networks_anew;
 mod networks_left;
 mod on_host;
 mod races;

@@ -15,7 +15,7 @@ use crate::time::WallTime;
 use crate::wire::Mac;
 
 pub(super) const OWN: Mac = Mac([2, 0x42, 0, 0, 0, 7]);
-const LEASED: &str = "192.0.2.50/24";
+pub(super) const LEASED: &str = "192.0.2.50/24";
 /// For how long a link may be in the host's namespace, in seconds.
 const STRAY: f64 = 60.0;
 
@@ -68,7 +68,7 @@ impl Rig {
         self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
     }
 
-    fn delete_endpoint(&mut self, name: &str) -> u64 {
+    pub(super) fn delete_endpoint(&mut self, name: &str) -> u64 {
         self.network_call(NetworkCall::DeleteEndpoint(id(name)))
     }
 
@@ -78,11 +78,11 @@ impl Rig {
         self.answers[&join].clone()
     }
 
-    fn is_done(&self, id: u64) -> bool {
+    pub(super) fn is_done(&self, id: u64) -> bool {
         self.answers.get(&id) == Some(&Answer::Network(NetworkAnswer::Done))
     }
 
-    fn fault(&self, id: u64) -> &NetworkFault {
+    pub(super) fn fault(&self, id: u64) -> &NetworkFault {
         match self.failure(id) {
             Failure::Network(fault) => fault,
             failure => panic!("{failure:?}"),
@@ -95,7 +95,7 @@ impl Rig {
 }
 
 /// A network.
-fn with_network() -> Rig {
+pub(super) fn with_network() -> Rig {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     let create = rig.create(network("n1"));
@@ -104,7 +104,7 @@ fn with_network() -> Rig {
 }
 
 /// A network with an endpoint.
-fn with_endpoint() -> Rig {
+pub(super) fn with_endpoint() -> Rig {
     let mut rig = with_network();
     let create = rig.create_endpoint("e1", OWN);
     let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
