@@ -4,6 +4,7 @@ mod docker;
 mod dockerd;
 mod documents;
 mod network;
+mod network_restarts;
 mod plugin;
 mod restarts;
 

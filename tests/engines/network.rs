@@ -14,7 +14,7 @@ const NULL: [&str; 2] = ["--ipam-driver", "null"];
 
 impl Host {
     /// Makes a network of our driver's on the LAN's link, as a user would.
-    fn wire(&self, name: &str, more: &[&str]) -> Result<(), Error> {
+    pub(crate) fn wire(&self, name: &str, more: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
         self.wire_on(&parent, name, &[&NULL[..], more].concat())
     }
@@ -25,12 +25,12 @@ impl Host {
     }
 
     /// Returns the names of the host's links.
-    fn links(&self) -> Result<BTreeSet<String>, Error> {
+    pub(crate) fn links(&self) -> Result<BTreeSet<String>, Error> {
         links(&self.lab.lan.host)
     }
 
     /// Waits until the host has these links and no others.
-    fn only_links(&self, expected: &BTreeSet<String>) -> Result<(), Error> {
+    pub(crate) fn only_links(&self, expected: &BTreeSet<String>) -> Result<(), Error> {
         let what = "the links of the host as they were";
         until_link(&self.lab.lan.host, what, DEADLINE, || Ok((self.links()? == *expected).then_some(())))
     }
@@ -213,6 +213,9 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
     refused(&parent, &["-o", "vlan=5000"], "from 1 to 4094");
     refused(&parent, &["-o", "colour=red"], "-o colour: unknown");
     refused(&parent, &["--internal"], "--internal");
+    // Docker's own drivers take no network without a subnet.
+    let macvlan = ["network", "create", "-d", "macvlan", "-o", &parent, "--ipam-driver", "leasehold", "lan"];
+    host.docker.docker(&macvlan).expect_err("nobody said which LAN this is");
     // Nobody answers.
     host.wire("lan", &["-o", "timeout=2"])?;
     let error = host.docker.run(&LAN, &["true"]).expect_err("there is no server").to_string();

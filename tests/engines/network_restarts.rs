@@ -1,0 +1,91 @@
+//! dockerd and our daemon end in all ways under containers on our own network driver, and no link is left.
+
+use std::time::Duration;
+
+use netns_fixtures::model::Kind;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{DEADLINE, Error, sandbox};
+
+use crate::docker::{Host, LAN, MAC, needs, only};
+
+/// For how long Docker may leave what it has forgotten without a word of it.
+const UNSAID: Duration = Duration::from_secs(60);
+
+#[test]
+fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.docker.stop()?;
+    host.docker.launch(&["--live-restore"])?;
+    host.wire("lan", &["-o", "grace=0"])?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.seen.clear()?;
+    host.docker.kill9()?;
+    host.lab.kill9()?;
+    host.lab.start_daemon()?;
+    host.docker.launch(&["--live-restore"])?;
+    assert_eq!(host.address("web")?, address);
+    host.pings("web")?;
+    let said: Vec<_> =
+        host.seen.dhcp()?.into_iter().filter(|m| m.kind != Kind::Request && m.kind != Kind::Ack).collect();
+    assert!(said.is_empty(), "{said:?}");
+    only(&server, &[address])?;
+    // The network goes on, though nobody told either of it again.
+    host.docker.keep("db", &LAN)?;
+    only(&server, &[address, host.address("db")?])?;
+    host.docker.docker(&["rm", "--force", "web", "db"])?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)
+}
+
+#[test]
+fn a_dockerd_that_is_killed_leaves_no_link_and_a_chosen_ethernet_address_its_address() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &["-o", "grace=20"])?;
+    host.docker.keep("web", &[&LAN[..], &["--restart", "always", "--mac-address", MAC]].concat())?;
+    host.docker.keep("db", &LAN)?;
+    let (web, db) = (host.address("web")?, host.address("db")?);
+    assert_ne!(web, db);
+    host.docker.kill9()?;
+    host.docker.launch(&[])?;
+    assert_eq!(host.address("web")?, web, "after SIGKILL");
+    host.pings("web")?;
+    // The other's container is gone, and dockerd may never say so.
+    server.wait_for("the end of what ran", UNSAID + DEADLINE, |leases| {
+        let held: Vec<_> = leases.iter().filter(|lease| lease.held).map(|lease| lease.address).collect();
+        (held == [web]).then_some(())
+    })?;
+    host.docker.docker(&["rm", "--force", "web", "db"])?;
+    server.wait_until_free()?;
+    host.only_links(&before)?;
+    host.lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn our_daemon_is_killed_under_a_container_and_hears_of_its_end() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &["-o", "grace=0"])?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.lab.kill9()?;
+    host.lab.start_daemon()?;
+    host.docker.docker(&["restart", "web"])?;
+    host.pings("web")?;
+    only(&server, &[host.address("web")?])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    host.seen.wait_for_release(address, DEADLINE)?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)?;
+    host.docker.docker(&["network", "rm", "lan"]).map(drop)
+}
