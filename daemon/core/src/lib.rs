@@ -8,6 +8,7 @@
 //! use std::time::Duration;
 //! use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
 //! use leasehold_core::identity::Attachment;
+//! use leasehold_core::network::OwnLinks;
 //! use leasehold_core::registry::{Config, Registry};
 //! use leasehold_core::time::{BootId, Instant, Now, WallTime};
 //!
@@ -30,6 +31,10 @@
 //!         Effect::Reply { id, answer } => answers.push((id, answer)),
 //!         Effect::Persist { op, changes: _ } => {
 //!             registry.handle(at(2), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+//!         }
+//!         // At the start: were links made for Docker, and left?
+//!         Effect::ListOwn { op } => {
+//!             registry.handle(at(2), Input::Done { op, outcome: Outcome::OwnLinks(Ok(OwnLinks::default())) });
 //!         }
 //!         other => panic!("nothing else is to be done: {other:?}"),
 //!     }
