@@ -145,7 +145,7 @@ fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
     for body in ["", "{", "null", "7"] {
         assert_eq!(bare(&docker, ADDRESS, body)?.status, 400, "{body}");
     }
-    assert_eq!(bare(&docker, "NetworkDriver.CreateNetwork", "{}")?.status, 404);
+    assert_eq!(bare(&docker, "IpamDriver.RequestRouter", "{}")?.status, 404);
     let refused = bare(&docker, "IpamDriver.RequestPool", r#"{"Pool":"10.7.0.0/16","Options":null}"#)?;
     assert!(refused.status == 200 && refused.body.contains("parent"), "{refused:?}");
 

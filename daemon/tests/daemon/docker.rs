@@ -72,7 +72,10 @@ fn docker_finds_two_drivers_and_none_where_none_is_asked_for() {
     assert!(daemon.ended().0.success());
     assert!(!home.plugins().join("leasehold.sock").exists() && !home.plugins().join("leasehold-ipvlan.sock").exists());
 
-    fs::remove_dir_all(home.plugins()).unwrap();
+    // At once: the daemon looks for it meanwhile.
+    let gone = home.dir.path().join("gone");
+    fs::rename(home.plugins(), &gone).unwrap();
+    fs::remove_dir_all(gone).unwrap();
     assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
     let daemon = home.start();
     assert!(!home.plugins().exists());

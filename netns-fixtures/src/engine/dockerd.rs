@@ -46,7 +46,7 @@ const CLIENT: &str = "/usr/bin/docker";
 /// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write. Its data is on a mount of
 /// its own, as on any host: for a plugin runc makes the mount private that its root is on.
 const PRIVATE: &str = "
-    mount -t tmpfs none $DIR/data
+    mount --bind $DIR/data $DIR/data
     mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
     for place in /opt /tmp; do mount -t tmpfs none $place; done
     mount --bind /proc/sys/kernel /proc/sys/kernel

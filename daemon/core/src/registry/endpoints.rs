@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
-use crate::binding::{Binding, Leave};
+use crate::binding::{Binding, Leave, Life};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
 use crate::grant::Grant;
@@ -448,16 +448,30 @@ impl Registry {
     /// Join: Docker is about to move the endpoint's link.
     pub(super) fn join(&mut self, now: Now, id: RequestId, network: &DockerId, endpoint: &DockerId) {
         let answer = self.joined(now, network, endpoint);
-        self.answer_network(id, answer);
+        if let Ok((_, Some(holder))) = &answer {
+            self.with(now, *holder, |binding, _| {
+                if let Life::Held(hold) = &mut binding.life {
+                    hold.tell_routes();
+                }
+            });
+        }
+        self.answer_network(id, answer.map(|(answer, _)| answer));
     }
 
-    fn joined(&self, now: Now, network: &DockerId, id: &DockerId) -> Result<NetworkAnswer, NetworkFault> {
+    /// Returns the answer, and who holds the lease that it is about.
+    fn joined(
+        &self,
+        now: Now,
+        network: &DockerId,
+        id: &DockerId,
+    ) -> Result<(NetworkAnswer, Option<BindingId>), NetworkFault> {
         let network = self.wired.networks.get(network)?;
         let endpoint = self.endpoints.by_id.get(id).filter(|endpoint| endpoint.stage == Stage::There);
         let record = endpoint.and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
-        let grant = self.lease_of(record, now.boot).map(|(grant, _)| Box::new(grant));
-        Ok(NetworkAnswer::Joined { ifname: LinkOwner::Endpoint(id.clone()).ifname(), grant, gateway: network.gateway })
+        let (grant, holder) = self.lease_of(record, now.boot).map(|(grant, of)| (Box::new(grant), of.id)).unzip();
+        let ifname = LinkOwner::Endpoint(id.clone()).ifname();
+        Ok((NetworkAnswer::Joined { ifname, grant, gateway: network.gateway }, holder))
     }
 
     /// Returns what the lease of an endpoint gives it, with the default router, and whose it is.

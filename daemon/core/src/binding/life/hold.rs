@@ -48,6 +48,8 @@ pub(crate) struct Hold {
     removal_told: Option<Box<Instant>>,
     /// When its interface was found, where it was not there when the lease was told.
     came: Option<Box<Instant>>,
+    /// Docker was told of the lease's routes, and puts them on itself when it moves the interface: for it one that is there is an error.
+    routes_told: bool,
     /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
     /// route by it. Boxed: hardly any lease has one.
     router: Option<Box<IpAddr>>,
@@ -74,7 +76,7 @@ impl Hold {
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
         let (removal_told, came, router, after) = (None, None, None, After::default());
-        Self { client, last: last.into(), removal_told, came, router, after }
+        Self { client, last: last.into(), removal_told, came, routes_told: false, router, after }
     }
 
     /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be

@@ -36,7 +36,7 @@ impl Hold {
             if grant.mtu.is_some() {
                 common.due(cx, |work| work.size_later());
             }
-            if !grant.routes.is_empty() {
+            if !std::mem::take(&mut self.routes_told) && !grant.routes.is_empty() {
                 common.due(cx, |work| work.lacks_routes(false));
             }
         }
@@ -49,6 +49,11 @@ impl Hold {
         }
         self.has_work();
         next
+    }
+
+    /// The runtime puts the lease's routes on the interface that it is about to move.
+    pub(crate) fn tell_routes(&mut self) {
+        self.routes_told = true;
     }
 
     /// Returns the address that the runtime puts on the interface although the lease has another by now, or is lost: it hears of
