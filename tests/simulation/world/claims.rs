@@ -37,8 +37,8 @@ pub(super) type Who = (usize, Mac, ClientKey);
 /// What was heard of stations.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// What a client heard, and of whom: the claims of stations that are no container, until they are declined.
-    heard: BTreeMap<(Who, Ipv4Addr), Mac>,
+    /// What a client heard, of whom and when: the claims of stations that are no container, until they are declined.
+    heard: BTreeMap<(Who, Ipv4Addr), (Mac, Micros)>,
     /// What its ADD was told, until it is declined: what is heard of that from then on is about a lease that is held.
     told: BTreeSet<(Who, Ipv4Addr)>,
     /// Who answered for an address that nobody can have.
@@ -93,16 +93,19 @@ impl World {
         self.claims.claimed.contains(&(lan, address))
     }
 
-    /// The core hears an ARP packet for a client.
-    pub(super) fn hear_claim(&mut self, who: Option<Who>, bytes: &[u8]) {
-        let Some((who, arp)) = who.zip(arp_of(bytes).filter(|arp| !arp.request)) else { return };
-        let (by, about) = (Mac(arp.sender_mac), (who, arp.sender));
+    /// The core hears an ARP packet on a LAN, for a client where one still has the socket.
+    pub(super) fn hear_claim(&mut self, lan: usize, who: Option<Who>, bytes: &[u8]) {
+        let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else { return };
+        let by = Mac(arp.sender_mac);
         if is_nobodys(arp.sender) {
-            self.claims.proxies.insert((about.0.0, by));
-        } else if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&about) {
-            let heard = self.claims.heard.entry(about).or_insert(by);
+            self.claims.proxies.insert((lan, by));
+            return;
+        }
+        let Some(about) = who.map(|who| (who, arp.sender)) else { return };
+        if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&about) {
+            let heard = self.claims.heard.entry(about).or_insert((by, self.now));
             // One that has the address counts more than one that answers for all.
-            *heard = if heard.0[1] == PROXY { by } else { *heard };
+            *heard = if heard.0.0[1] == PROXY { (by, self.now) } else { *heard };
         }
     }
 
@@ -204,7 +207,9 @@ impl World {
             self.claims.told.insert((who.clone(), lease.ip()));
         }
         if let (Answer::Leased { lease, .. }, true) = (answer, self.plan.detection != Detection::Off) {
-            let by = self.claims.heard.get(&(who.clone(), lease.ip())).copied();
+            let heard = self.claims.heard.get(&(who.clone(), lease.ip())).copied();
+            // The lease that it was heard about has ended by itself, and the next was probed for anew.
+            let by = heard.filter(|(_, at)| self.now < at + u64::from(self.plan.lease) * SECOND).map(|(by, _)| by);
             if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(who.0, *by))) {
                 let detail =
                     format!("{} got {}, which {by} was heard to use", self.actors[index].attachment, lease.address);

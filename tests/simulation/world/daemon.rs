@@ -319,7 +319,7 @@ impl World {
         // Where clients share a chaddr, each hears what is for another.
         let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
         let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
-        self.hear_claim(client.map(|client| (lan, mac, client)), bytes);
+        self.hear_claim(lan, client.map(|client| (lan, mac, client)), bytes);
         if speaks && is_own && self.watch.is_open(exchange) && is_for_us {
             self.heard(lan, bytes);
         }
