@@ -51,6 +51,9 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let mut plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
     // A RELEASE leaves for each, so that the next one gets nothing kept.
     plan.options["grace"] = "0".into();
+    let place = &places(&lan, 1, 1)?[0].container;
+    place.netns.set_up(&place.ifname)?;
+    let client = BareClient::open(place)?;
     for section in sections {
         // It has a server of its own.
         if *section == "crowd" {
@@ -59,12 +62,12 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
         }
         let _server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
         if *section == "endpoint" {
-            driver::endpoint(&lan, &docker, &mut verdict)?;
+            driver::endpoint(&client, &docker, &mut verdict)?;
             continue;
         }
         let network = docker.network_create(&plan)?;
         match *section {
-            "address" => address(&lan, (&daemon, &binaries), &docker, &network, &mut verdict)?,
+            "address" => address(&client, (&daemon, &binaries), &docker, &network, &mut verdict)?,
             _ => interface((&daemon, &binaries), &docker, &network, &mut verdict)?,
         }
         docker.network_rm(network)?;
@@ -75,16 +78,13 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
 
 /// Asks for addresses by both ways in turn, and gives each back.
 fn address(
-    lan: &Lan,
+    client: &BareClient,
     (daemon, binaries): (&Contender, &Binaries),
     docker: &Played,
     network: &PlayedNetwork,
     verdict: &mut Verdict,
 ) -> Result<(), Box<dyn Error>> {
-    let places = places(lan, 1, 1)?;
-    let (place, mut dora, mut asked) = (&places[0].container, Sample::default(), Sample::default());
-    place.netns.set_up(&place.ifname)?;
-    let client = BareClient::open(place)?;
+    let (mut dora, mut asked) = (Sample::default(), Sample::default());
     for number in 0..ADDRESSES as u32 {
         let lease = client.lease(number + 1)?;
         dora.add(lease.took);

@@ -10,7 +10,6 @@ use netns_fixtures::server::ModelServer;
 use netns_fixtures::{BareClient, Lan, mac};
 use serde_json::json;
 
-use crate::ground::places;
 use crate::sample::Sample;
 use crate::verdict::{Verdict, milliseconds};
 
@@ -28,12 +27,9 @@ const SERVED_WITHIN: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes and joins endpoints, one after the other, each beside four messages alone.
-pub(super) fn endpoint(lan: &Lan, docker: &Played, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
+pub(super) fn endpoint(client: &BareClient, docker: &Played, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let network = docker.wire(json!({ "parent": Lan::IFNAME }), None)?;
-    let places = places(lan, 1, 1)?;
-    let (place, mut dora, mut made) = (&places[0].container, Sample::default(), Sample::default());
-    place.netns.set_up(&place.ifname)?;
-    let client = BareClient::open(place)?;
+    let (mut dora, mut made) = (Sample::default(), Sample::default());
     for number in 0..ENDPOINTS as u32 {
         let lease = client.lease(number + 1)?;
         dora.add(lease.took);
