@@ -39,6 +39,10 @@ impl Lan {
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
     /// The subnet.
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
+    /// The name of the host's link on the second LAN, if it is on one.
+    pub const SECOND_IFNAME: &str = "eth1";
+    /// The second LAN's server's address. Its subnet has the prefix of the first.
+    pub const SECOND_SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
     /// A loss of carrier too long for a daemon to ignore: it waits three seconds, and the kernel may report the loss a
     /// second late.
     pub const LONG: Duration = Duration::from_secs(10);
@@ -97,6 +101,17 @@ impl Lan {
         self.switch.add_port("br0", &port)?;
         self.switch.run_command("bridge", &["link", "set", "dev", &port, "isolated", "on"], "")?;
         self.host.set_up(ifname)
+    }
+
+    /// Puts the host on a second LAN too, and returns the machine of that LAN's server. A cable joins the two; nobody
+    /// else is there.
+    pub fn add_second(&self) -> Result<Netns, Error> {
+        let server = Netns::new(&self.sandbox, "server2")?;
+        self.host.add_veth(Self::SECOND_IFNAME, mac(self.sandbox.number()), &server, Self::IFNAME)?;
+        self.host.set_up(Self::SECOND_IFNAME)?;
+        server.set_mac(Self::IFNAME, mac(self.sandbox.number()))?;
+        server.add_address(Self::IFNAME, Self::on_lan(Self::SECOND_SERVER))?;
+        Ok(server)
     }
 
     /// Makes a container as a runtime and the `macvlan` plugin do: a namespace, and in it `eth0`, which is down.

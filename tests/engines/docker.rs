@@ -47,7 +47,7 @@ impl Host {
         self.create_on(Lan::IFNAME, "lan", &more)
     }
 
-    fn create_on(&self, parent: &str, name: &str, more: &[&str]) -> Result<(), Error> {
+    pub(crate) fn create_on(&self, parent: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let (parent, option) = (format!("parent={parent}"), format!("parent={parent}"));
         let driver = ["-d", "macvlan", "-o", &parent, "--ipam-driver", "leasehold", "--ipam-opt", &option];
         self.docker.docker(&[&["network", "create"], &driver[..], more, &[name]].concat()).map(drop)

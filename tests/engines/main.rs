@@ -7,6 +7,7 @@ mod network;
 mod network_restarts;
 mod plugin;
 mod restarts;
+mod two_lans;
 
 use std::path::Path;
 use std::time::Duration;

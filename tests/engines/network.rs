@@ -19,7 +19,7 @@ impl Host {
         self.wire_on(&parent, name, &[&NULL[..], more].concat())
     }
 
-    fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
+    pub(crate) fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let driver = ["network", "create", "-d", "leasehold", "-o", option];
         self.docker.docker(&[&driver, more, &[name]].concat()).map(drop)
     }

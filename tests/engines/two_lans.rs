@@ -1,0 +1,124 @@
+//! A container on two LANs, each with a server of its own. Which of them its default route leads over is Docker's choice.
+
+use std::net::Ipv4Addr;
+
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
+use netns_fixtures::{DEADLINE, Dockerd, Error, Lan, sandbox, until_link};
+
+use crate::docker::{Host, LAN, needs, only};
+
+/// A LAN as a container sees it.
+struct Side {
+    network: &'static str,
+    /// The container's interface there.
+    ifname: &'static str,
+    /// The router, which is the server too.
+    router: Ipv4Addr,
+    subnet: &'static str,
+    server: Dnsmasq,
+}
+
+impl Side {
+    fn first(host: &Host) -> Result<Self, Error> {
+        let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+        Ok(Self { network: "lan", ifname: "eth0", router: Lan::SERVER, subnet: "10.7.0.0/16", server })
+    }
+
+    fn second(host: &Host, network: &'static str) -> Result<Self, Error> {
+        let pool = Ipv4Addr::new(10, 8, 1, 0)..=Ipv4Addr::new(10, 8, 1, 255);
+        let grants = Grants { pool, router: Lan::SECOND_SERVER, ..Grants::default() };
+        let server = Dnsmasq::start_in(&host.lab.lan.add_second()?, grants)?;
+        Ok(Self { network, ifname: "eth1", router: Lan::SECOND_SERVER, subnet: "10.8.0.0/16", server })
+    }
+
+    /// Returns the container's address there, which is all that its server has leased, and whose router it reaches.
+    fn reached(&self, host: &Host) -> Result<Ipv4Addr, Error> {
+        let address = host.docker.address("web", self.network)?;
+        let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", self.ifname])?;
+        assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
+        host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &self.router.to_string()])?;
+        only(&self.server, &[address])?;
+        Ok(address)
+    }
+
+    /// Returns the route that the kernel makes with an address.
+    fn own_route(&self, address: Ipv4Addr) -> String {
+        format!("{} dev {} scope link  src {address}", self.subnet, self.ifname)
+    }
+
+    fn default_route(&self) -> String {
+        format!("default via {} dev {}", self.router, self.ifname)
+    }
+}
+
+/// Waits until this many leases have found their interfaces: what is put on for them is there from then on.
+fn found(host: &Host, count: usize) -> Result<(), Error> {
+    until_link(&host.docker.netns("web")?, "each lease inside", DEADLINE, || {
+        let rows = host.lab.daemon().list()?;
+        let inside = rows.iter().filter(|row| row.to_string().contains(Dockerd::NETNS)).count();
+        Ok((inside == count && rows.len() == count).then_some(()))
+    })
+}
+
+/// Returns a container's routes, in the order of their text.
+fn routes(host: &Host) -> Result<Vec<String>, Error> {
+    let printed = host.docker.exec("web", &["ip", "route"])?;
+    let mut routes: Vec<_> = printed.lines().map(|line| line.trim().to_owned()).collect();
+    routes.sort();
+    Ok(routes)
+}
+
+/// Docker prefers the first of its networks by name. `second` is the second LAN's.
+fn lives(second: &'static str, make: impl Fn(&Host, &str, &Side) -> Result<(), Error>) -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let (first, second) = (Side::first(&host)?, Side::second(&host, second)?);
+    let before = host.links()?;
+    make(&host, Lan::IFNAME, &first)?;
+    make(&host, Lan::SECOND_IFNAME, &second)?;
+    host.docker.keep("web", &LAN)?;
+    host.docker.docker(&["network", "connect", second.network, "web"])?;
+    let (one, two) = (first.reached(&host)?, second.reached(&host)?);
+    found(&host, 2)?;
+    let chosen = if first.network < second.network { &first } else { &second };
+    assert_eq!(routes(&host)?, [first.own_route(one), second.own_route(two), chosen.default_route()]);
+
+    // The one that has the default route goes, and Docker chooses the other.
+    let (gone, stays, address) =
+        if chosen.network == first.network { (&first, &second, two) } else { (&second, &first, one) };
+    host.docker.docker(&["network", "disconnect", gone.network, "web"])?;
+    only(&gone.server, &[])?;
+    found(&host, 1)?;
+    assert_eq!(stays.reached(&host)?, address);
+    assert_eq!(routes(&host)?, [stays.own_route(address), stays.default_route()]);
+    host.docker.docker(&["rm", "--force", "web"])?;
+    stays.server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.docker.docker(&["network", "rm", first.network, second.network])?;
+    host.only_links(&before)
+}
+
+/// Makes a network of our driver's.
+fn of_our_own(host: &Host, parent: &str, side: &Side) -> Result<(), Error> {
+    host.wire_on(&format!("parent={parent}"), side.network, &["--ipam-driver", "null", "-o", "grace=0"])
+}
+
+/// Makes a network of Docker's macvlan driver, with our addresses.
+fn of_dockers(host: &Host, parent: &str, side: &Side) -> Result<(), Error> {
+    host.create_on(parent, side.network, &["--subnet", side.subnet, "--ipam-opt", "grace=0"])
+}
+
+#[test]
+fn a_container_on_two_lans_has_an_address_of_each_and_the_default_route_that_it_had() -> Result<(), Error> {
+    lives("other", of_our_own)
+}
+
+#[test]
+fn a_container_on_two_lans_has_the_default_route_of_the_second_where_docker_prefers_that() -> Result<(), Error> {
+    lives("again", of_our_own)
+}
+
+#[test]
+fn a_container_on_two_lans_by_dockers_macvlan_has_an_address_of_each_and_one_default_route() -> Result<(), Error> {
+    lives("other", of_dockers)
+}
