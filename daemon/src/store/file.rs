@@ -21,7 +21,6 @@ use super::{StoreError, Stored};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
-/// PoolID to the pool's record as JSON.
 /// (Unix seconds, binding id) to the bytes of a record that did not parse. Never read by the daemon.
 const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unreadable");
 /// Facts about the file itself.
