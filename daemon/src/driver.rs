@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -276,7 +277,7 @@ impl Driver {
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Start { boot, records, docker, spooled, adoptees });
-        self.drain();
+        self.drain().await;
         self.publisher.sweep();
         for (listener, protocol) in listeners.into_iter().zip(self.places.iter().map(Place::protocol)) {
             self.listen(protocol, listener);
@@ -291,7 +292,7 @@ impl Driver {
         // From now on callers wait for the next daemon.
         self.places.clear();
         self.refuse_docker();
-        self.drain();
+        self.drain().await;
         // Connections are cut before their replies are dropped: dropping a reply sends an answer.
         drop(self.listeners);
         if !sources.accepting.is_finished()
@@ -318,7 +319,7 @@ impl Driver {
                 self.wake(wake);
             }
             self.on_clock();
-            self.drain();
+            self.drain().await;
             if matches!(self.phase, Phase::Stopping(_)) && !self.open.values().any(|a| matches!(a, Asker::Caller(_))) {
                 self.phase = Phase::Stopped;
             }
@@ -446,28 +447,38 @@ impl Driver {
         }
     }
 
-    fn drain(&mut self) {
-        while let Some(effect) = self.registry.poll_effect() {
-            trace::effect(&effect);
-            match effect {
-                Effect::Persist { op, changes } => self.store.persist(op, changes),
-                Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
-                Effect::Inspect { op, target } => self.net.inspect(op, target),
-                Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
-                Effect::Prepare { op, place, lan, exchange, chaddr } => {
-                    self.net.prepare(op, exchange, Visit { place, lan, chaddr });
-                }
-                Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
-                Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
-                Effect::Make { op, link } => self.net.make(op, *link),
-                Effect::Unmake { op, owner } => self.net.unmake(op, owner),
-                Effect::ListOwn { op } => self.net.list_own(op),
-                Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
-                Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
-                Effect::Close { op, exchange } => self.net.close(op, exchange),
-                Effect::Reply { id, answer } => self.reply(id, answer),
-                Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
+    /// Carries out all effects. Answers go first, and out at once: a caller waits for nothing that does not wait for it.
+    async fn drain(&mut self) {
+        let effects: Vec<_> = iter::from_fn(|| self.registry.poll_effect()).inspect(trace::effect).collect();
+        let (answers, others): (Vec<_>, Vec<_>) =
+            effects.into_iter().partition(|effect| matches!(effect, Effect::Reply { .. }));
+        let are_callers_waiting = !answers.is_empty();
+        answers.into_iter().for_each(|answer| self.carry_out(answer));
+        if are_callers_waiting {
+            tokio::task::yield_now().await;
+        }
+        others.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Persist { op, changes } => self.store.persist(op, changes),
+            Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
+            Effect::Inspect { op, target } => self.net.inspect(op, target),
+            Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
+            Effect::Prepare { op, place, lan, exchange, chaddr } => {
+                self.net.prepare(op, exchange, Visit { place, lan, chaddr });
             }
+            Effect::Survey { op, link, lan_parent } => self.net.survey(op, link, lan_parent),
+            Effect::Seek { op, sought, number } => self.net.seek(op, sought, number),
+            Effect::Make { op, link } => self.net.make(op, *link),
+            Effect::Unmake { op, owner } => self.net.unmake(op, owner),
+            Effect::ListOwn { op } => self.net.list_own(op),
+            Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
+            Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
+            Effect::Close { op, exchange } => self.net.close(op, exchange),
+            Effect::Reply { id, answer } => self.reply(id, answer),
+            Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
         }
     }
 
