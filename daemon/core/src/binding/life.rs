@@ -13,6 +13,7 @@ use super::{Acquire, Common, Cx, Found, Hold, Release, Want};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
+use crate::interface::News;
 use crate::link::LinkCause;
 use crate::record::Record;
 use crate::time::Instant;
@@ -126,8 +127,8 @@ pub(super) trait Living {
     /// Goes on after a look at the interface, or a change of it.
     fn on_worked(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next;
 
-    /// Goes on after the binding's link was found gone for good.
-    fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
+    /// Goes on with what happened at the interface.
+    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next;
 
     /// Goes on with what conflict detection found out.
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next;
@@ -139,11 +140,6 @@ pub(super) trait Living {
 
     /// Goes on after a link is gone that was made for its exchange.
     fn on_parted(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
-        SAME
-    }
-
-    /// Goes on with what is to be done at the interface, which another change may have kept from that.
-    fn on_interface_free(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 

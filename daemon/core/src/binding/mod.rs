@@ -11,7 +11,7 @@ mod cx;
 mod holders;
 mod life;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::ops::{ControlFlow, Deref};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use self::life::{Living, Next, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, Work};
+use crate::interface::{Interfaces, News, Work};
 use crate::link::{Link, LinkCause, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
@@ -253,7 +253,7 @@ impl Binding {
             return self.happens(cx, |life, common, cx| {
                 let is_lost = !common.broadcasts_on_host() && life.is_lost(common, &cause, cx);
                 match common.unwatch(cause.clone(), is_lost, cx) {
-                    Some(_) if is_lost => life.on_link_gone(common, cause, cx),
+                    Some(_) if is_lost => life.on_news(common, News::Gone(cause), cx),
                     Some(found) => life.on_found(common, found, cx),
                     None => SAME,
                 }
@@ -303,9 +303,12 @@ impl Binding {
         self.common.persistence.hurry(cx.now.boot);
     }
 
-    /// Goes on after the binding's link was found gone for good.
-    pub(crate) fn on_link_gone(&mut self, cause: LinkCause, cx: &mut Cx<'_>) {
-        self.happens(cx, |life, common, cx| life.on_link_gone(common, cause, cx));
+    /// Goes on with what happened at the interface.
+    pub(crate) fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) {
+        if let News::Ethernet(mac) = news {
+            self.common.on_ethernet(mac);
+        }
+        self.happens(cx, |life, common, cx| life.on_news(common, news, cx));
     }
 
     /// Begins the exchange that waited for its permit, over `sockets` where some were opened for it.
@@ -316,14 +319,6 @@ impl Binding {
     /// Closes the binding's sockets, whatever it is at.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.common.close(cx);
-    }
-
-    /// Records that the interface has another Ethernet address.
-    pub(crate) fn on_ethernet(&mut self, mac: Mac, cx: &mut Cx<'_>) {
-        self.common.on_ethernet(mac);
-        if let Life::Held(hold) = &mut self.life {
-            hold.on_ethernet(&self.common, mac, cx);
-        }
     }
 
     /// Gives the acquisition up.
@@ -382,11 +377,6 @@ impl Binding {
         hold.map(|hold| hold.leavings(&self.common, addresses, interfaces, now)).unwrap_or_default()
     }
 
-    /// Goes on with what is to be done at the interface, if anything is and may be.
-    pub(crate) fn work(&mut self, cx: &mut Cx<'_>) {
-        self.happens(cx, |life, common, cx| life.on_interface_free(common, cx));
-    }
-
     /// Goes on with what a restart cut short.
     pub(crate) fn take_turn(&mut self, cx: &mut Cx<'_>) {
         match &mut self.life {
@@ -430,42 +420,6 @@ impl Binding {
     /// Goes on at the interface that the lease is for, which was found.
     pub(crate) fn move_in(&mut self, link: Link, view: &LinkView, cx: &mut Cx<'_>) {
         self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
-    }
-
-    /// Goes on when the link's carrier is back, which was away for so long.
-    pub(crate) fn on_carrier_back(&mut self, lost: Duration, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.on_carrier_back(common, lost, cx));
-    }
-
-    /// Records that the link is down: the kernel has taken its routes.
-    pub(crate) fn on_down(&mut self, cx: &mut Cx<'_>) {
-        if let Life::Held(hold) = &mut self.life {
-            hold.on_down(&self.common, cx);
-        }
-    }
-
-    /// Records what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
-    pub(crate) fn on_seen(&mut self, view: &LinkView, back: Option<Duration>, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.on_seen(common, view, back, cx));
-        // The message that told of one may be lost.
-        for there in &view.addresses {
-            self.on_address_added(there.addr(), cx);
-        }
-    }
-
-    /// Records whether the leased address is on the interface.
-    pub(crate) fn on_address(&mut self, there: bool, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.on_address(common, there, cx));
-    }
-
-    /// Records that an address is on the interface.
-    pub(crate) fn on_address_added(&mut self, address: IpAddr, cx: &mut Cx<'_>) {
-        self.holds(cx, |hold, common, cx| hold.on_address_added(common, address, cx));
-    }
-
-    /// Announces the address of an interface that got another Ethernet address.
-    pub(crate) fn announce_moved(&mut self, cx: &mut Cx<'_>) {
-        self.holds(cx, |hold, common, cx| hold.announce_moved(common, cx));
     }
 
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.

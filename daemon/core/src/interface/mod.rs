@@ -5,6 +5,7 @@
 //! a [`Seat`]; one whose packets go over the host's link has none. Whoever is to change an interface asks here first, and is
 //! called when the change before is over.
 
+mod news;
 mod presence;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub(crate) use self::news::News;
 pub(crate) use self::presence::Presence;
 pub(crate) use self::work::{Act, Around, Changed, Done, Lack, Wish, Work};
 use crate::effect::OpId;

@@ -73,7 +73,7 @@ use crate::binding::{Binding, Cx};
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
-use crate::interface::Interfaces;
+use crate::interface::{Interfaces, News};
 use crate::link::LinkCause;
 use crate::outbox::{Outbox, Report, Waiter};
 use crate::record::{BindingId, Change};
@@ -435,7 +435,7 @@ impl Registry {
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
             Report::Orphaned(event) => self.link_went(now, id, event),
             Report::Unseen => self.audit_one(id),
-            Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx)),
+            Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx)),
             Report::Over => self.over(now, id),
         }
     }

@@ -10,7 +10,7 @@ use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
-use crate::interface::{Asked, At};
+use crate::interface::{Asked, At, News};
 use crate::link::{Cookie, KernelEvent, LinkCause, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
@@ -73,8 +73,8 @@ impl Registry {
                 }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| {
-                        back.into_iter().for_each(|lost| binding.on_carrier_back(lost, cx));
-                        binding.work(cx);
+                        back.into_iter().for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
+                        binding.on_news(News::Free, cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
                     if self.bindings.get(id).is_some_and(|binding| binding.is_to_announce(&self.interfaces)) {
@@ -88,7 +88,7 @@ impl Registry {
             KernelEvent::Down { cookie, ifindex } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| binding.on_down(cx));
+                    self.with(now, id, |binding, cx| binding.on_news(News::Down, cx));
                 }
             }
             KernelEvent::Ethernet { cookie, ifindex, mac } => {
@@ -100,11 +100,8 @@ impl Registry {
             KernelEvent::OwnLink { owner, there } => self.own_link(now, owner, there),
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 self.interfaces.has_news((cookie, ifindex));
-                for id in self.with_address(cookie, ifindex, address) {
-                    self.with(now, id, |binding, cx| binding.on_address(true, cx));
-                }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
-                    self.with(now, id, |binding, cx| binding.on_address_added(address, cx));
+                    self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
                 }
             }
             // It may be back by now, or the whole link may be going: a look decides.
@@ -128,7 +125,7 @@ impl Registry {
         self.interfaces.on_ethernet(at, mac);
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
             if self.bindings.get(id).is_some_and(|binding| binding.link.mac() != mac) {
-                self.with(now, id, |binding, cx| binding.on_ethernet(mac, cx));
+                self.with(now, id, |binding, cx| binding.on_news(News::Ethernet(mac), cx));
             }
         }
     }
@@ -136,7 +133,7 @@ impl Registry {
     /// A change of an interface by the daemon is over: who waited for that looks at what it left.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
-            self.with(now, id, |binding, cx| binding.work(cx));
+            self.with(now, id, |binding, cx| binding.on_news(News::Free, cx));
         }
         self.admissions_changed(at);
     }
@@ -150,7 +147,7 @@ impl Registry {
                 Some(index) => LinkCause::NoLink(format!("{index} in {}", path.display())),
                 None => LinkCause::NoNetns(path),
             };
-            self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx));
+            self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx));
         }
         self.admissions_gone(now, cookie, ifindex);
     }
@@ -245,7 +242,7 @@ impl Registry {
                 if !cause.is_missing() {
                     self.saw(id);
                 }
-                self.with(now, id, |binding, cx| binding.on_link_gone(cause, cx));
+                self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx));
             }
             Outcome::Inspected(_) if outdated => self.audit_one(id),
             // What it lacks by now is not somebody else's doing.
@@ -257,16 +254,11 @@ impl Registry {
                 let back = at.and_then(|at| self.interfaces.on_carrier(at, view.carrier, now.boot));
                 if let (Some(at), Some(lost)) = (at, back) {
                     let others = self.interfaces.bindings(at.0, Some(at.1)).into_iter().filter(|other| *other != id);
-                    others.for_each(|other| self.with(now, other, |binding, cx| binding.on_carrier_back(lost, cx)));
+                    others.for_each(|other| {
+                        self.with(now, other, |binding, cx| binding.on_news(News::CarrierBack(lost), cx))
+                    });
                 }
-                self.with(now, id, |binding, cx| {
-                    binding.on_seen(&view, back, cx);
-                    match view.up {
-                        true => binding.work(cx),
-                        false => binding.on_down(cx),
-                    }
-                    binding.announce_moved(cx);
-                });
+                self.with(now, id, |binding, cx| binding.on_news(News::Seen { view: &view, back }, cx));
             }
             Outcome::Inspected(Err(cause)) if self.bindings.get(id).is_some() => {
                 backoff.fail();

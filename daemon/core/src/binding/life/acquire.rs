@@ -37,6 +37,7 @@ use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::grant::Grant;
+use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::pool::Limits;
 use crate::record::{BindingId, Former, Record, RecordState};
@@ -492,12 +493,13 @@ impl Living for Acquire {
         self.parted(common, cx)
     }
 
-    fn on_interface_free(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.size_after_all(common, cx)
-    }
-
-    fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        self.fail_link(common, cause, cx)
+    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
+        match news {
+            News::Gone(cause) => self.fail_link(common, cause, cx),
+            News::Free => self.size_after_all(common, cx),
+            // What it carries is not this binding's yet.
+            News::Down | News::CarrierBack(_) | News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => SAME,
+        }
     }
 
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {

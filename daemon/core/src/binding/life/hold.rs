@@ -7,7 +7,6 @@ mod presence;
 mod turns;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +16,13 @@ use crate::binding::common::guard::{Before, Waits};
 use crate::binding::common::tenancy::{claim_of, decline_foreign};
 use crate::binding::common::told;
 use crate::binding::holders::{Stand, Standing};
-use crate::binding::{Common, Cx, Found, Leave, Living, Next, Report, SAME, Want};
+use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::Presence;
+use crate::interface::{News, Presence};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
@@ -428,7 +427,7 @@ impl Living for Hold {
 
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         if self.is_lost(common, &cause, cx) {
-            return self.on_link_gone(common, cause, cx);
+            return self.on_gone(common, cause, cx);
         }
         match cause.is_unseen() {
             true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
@@ -462,22 +461,22 @@ impl Living for Hold {
         self.on_looked_or_changed(common, outcome, cx)
     }
 
-    fn on_interface_free(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
-        self.has_work();
-        SAME
-    }
-
-    fn on_link_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        let stays = common.attachment.is_found_later();
-        let what = if stays { "waiting for the lease's release" } else { "giving the lease back" };
-        tracing::info!(attachment = %common.attachment, %cause, "link gone, {what}");
-        let lease = self.client.lease().unwrap_or(&self.last);
-        let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
-        cx.out.report(common.id, Report::Orphaned(Box::new(event)));
-        match stays {
-            true => self.move_back(common, cx),
-            false => Break(self.give_back(common, Leave::LinkGone, cx)),
+    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
+        match news {
+            News::Gone(cause) => return self.on_gone(common, cause, cx),
+            News::Down => self.on_down(common, cx),
+            News::Free => self.has_work(),
+            News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
+            News::Ethernet(mac) => self.on_ethernet(common, mac, cx),
+            News::AddressAdded(address) => {
+                if self.expected_address(common, cx.interfaces).map(IpAddr::V4) == Some(address) {
+                    self.on_address(common, true, cx);
+                }
+                return self.on_address_added(common, address, cx);
+            }
+            News::Seen { view, back } => return self.on_seen(common, view, back, cx),
         }
+        SAME
     }
 
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next {

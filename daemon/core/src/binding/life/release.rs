@@ -22,7 +22,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::Work;
+use crate::interface::{News, Work};
 use crate::link::{LinkCause, Target};
 use crate::record::{Record, RecordState};
 use crate::time::Instant;
@@ -521,8 +521,13 @@ impl Living for Release {
         SAME
     }
 
-    fn on_link_gone(&mut self, common: &mut Common, _cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        self.lose_link(common, cx);
+    fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
+        match news {
+            News::Gone(_) => self.lose_link(common, cx),
+            // What it carries is not this binding's any more.
+            News::Down | News::Free | News::CarrierBack(_) => {}
+            News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => {}
+        }
         SAME
     }
 

@@ -289,7 +289,7 @@ impl Hold {
 
     fn work_failed(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         if self.is_lost(common, &cause, cx) {
-            return self.on_link_gone(common, cause, cx);
+            return self.on_gone(common, cause, cx);
         }
         self.work_later(common, &cause, None, cx);
         SAME
@@ -310,7 +310,7 @@ impl Hold {
     }
 
     /// Records that the link is down: the kernel has taken its routes.
-    pub(in crate::binding) fn on_down(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    pub(super) fn on_down(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let differs = common.work(cx.interfaces).is_some_and(Work::differs);
         let is_there = common.presence(cx.interfaces) == Presence::There;
         if self.client.lease().is_some() && (is_there || differs) {

@@ -1,24 +1,40 @@
-//! What it means to a held lease that its interface has carrier again, or another Ethernet address, and that the leased address is
-//! there or not.
+//! What it means to a held lease that its interface is gone, has carrier again, or another Ethernet address, and that the leased
+//! address is there or not.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
 use super::{CONFIGURED, Hold, REMOVALS};
-use crate::binding::{Common, Cx, Living, Next, SAME};
+use crate::binding::{Common, Cx, Leave, Living, Next, SAME};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
 use crate::interface::{Interfaces, Presence, Seat, Work};
-use crate::link::LinkView;
+use crate::link::{LinkCause, LinkView};
+use crate::outbox::Report;
 use crate::wire::Mac;
 
 /// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
 
 impl Hold {
+    /// Goes on after the interface was found gone for good. A lease that came before its interface outlives it.
+    pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        let stays = common.attachment.is_found_later();
+        let what = if stays { "waiting for the lease's release" } else { "giving the lease back" };
+        tracing::info!(attachment = %common.attachment, %cause, "link gone, {what}");
+        let lease = self.client.lease().unwrap_or(&self.last);
+        let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
+        cx.out.report(common.id, Report::Orphaned(Box::new(event)));
+        match stays {
+            true => self.move_back(common, cx),
+            false => Break(self.give_back(common, Leave::LinkGone, cx)),
+        }
+    }
+
     /// Goes on when the link's carrier is back. Away for long, the lease is confirmed by INIT-REBOOT, or another looked for soon.
-    pub(in crate::binding) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
+    pub(super) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
         if lost <= CARRIER_LOSS {
             return;
         }
@@ -43,13 +59,13 @@ impl Hold {
     }
 
     /// Records that the interface has another Ethernet address.
-    pub(in crate::binding) fn on_ethernet(&mut self, common: &Common, mac: Mac, cx: &mut Cx<'_>) {
+    pub(super) fn on_ethernet(&mut self, common: &Common, mac: Mac, cx: &mut Cx<'_>) {
         self.client.set_station(mac);
         cx.interfaces.seat(&common.link, common.id).into_iter().for_each(Seat::moves);
     }
 
     /// Announces the address of an interface that got another Ethernet address.
-    pub(in crate::binding) fn announce_moved(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    fn announce_moved(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let moved = cx.interfaces.take_moved(&common.link, common.id);
         let Some(address) = self.client.lease().map(Lease::ip) else { return SAME };
         match moved && common.announce_moved(address, cx) {
@@ -67,14 +83,14 @@ impl Hold {
         self.client.lease().or_else(kept).filter(|_| !changes).map(Lease::ip)
     }
 
-    /// Records what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
-    pub(in crate::binding) fn on_seen(
+    /// Goes on with what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
+    pub(super) fn on_seen(
         &mut self,
         common: &mut Common,
         view: &LinkView,
         back: Option<Duration>,
         cx: &mut Cx<'_>,
-    ) {
+    ) -> Next {
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
         for there in &view.addresses {
@@ -85,15 +101,19 @@ impl Hold {
         if let Some(address) = self.expected_address(common, cx.interfaces) {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
+        // The message that told of one may be lost.
+        for there in &view.addresses {
+            self.on_address_added(common, there.addr(), cx)?;
+        }
+        match view.up {
+            true => self.has_work(),
+            false => self.on_down(common, cx),
+        }
+        self.announce_moved(common, cx)
     }
 
     /// Records that an address is on the interface.
-    pub(in crate::binding) fn on_address_added(
-        &mut self,
-        common: &mut Common,
-        address: IpAddr,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(super) fn on_address_added(&mut self, common: &mut Common, address: IpAddr, cx: &mut Cx<'_>) -> Next {
         let IpAddr::V4(address) = address else { return SAME };
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
@@ -120,7 +140,7 @@ impl Hold {
     /// Records whether the leased address is on the interface. One that somebody took off is not put back; without
     /// it servers cannot answer a renewal, so the lease is extended by INIT-REBOOT from there on. One that is only kept there
     /// after its lease is nobody's loss.
-    pub(in crate::binding) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
+    pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let lease = self.client.shared();
         let configured =
             lease.as_ref().map(|lease| self.came.as_deref().map_or(lease.start, |came| lease.start.max(*came)));
