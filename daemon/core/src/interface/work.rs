@@ -563,7 +563,9 @@ impl Work {
         let taken = self.former.taken && (comes_back || next.is_some() && !still);
         let left = next.as_deref().filter(|_| !agrees).cloned();
         let grants = again.into_iter().chain(left).collect();
-        self.former = Former { grants, bare, taken, mtu_due, routes_due, ..Former::default() };
+        // Until another grant is carried, a default route of others may still go by it.
+        let router = self.former.router.filter(|_| next.is_none());
+        self.former = Former { grants, bare, taken, mtu_due, routes_due, router, ..Former::default() };
         let lacks = match (comes_back, mtu_due) {
             (true, _) => Some(Lack::CameBack),
             (false, true) => Some(Lack::Mtu),

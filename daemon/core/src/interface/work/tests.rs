@@ -240,3 +240,18 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     let changed = work.on_applied(0, Err(LinkCause::refused("add the address", "no")), wish.grant());
     assert!(matches!(changed, Some(Changed::Failed(_))), "{changed:?}");
 }
+
+#[test]
+fn the_router_of_a_lost_grant_is_known_after_the_change_that_takes_it_off() {
+    let (mut host, router) = (Host::new(AT), "192.0.2.1".parse().ok());
+    let lost = Grant { router, ..v4() };
+    host.enter(V4, carry(&lost));
+    host.go_on();
+    host.end_change();
+    host.want(V4, &lost, Wish::Nothing);
+    assert_eq!(host.go_on(), 1);
+    // The next lease comes while that is under way, and may be by another router.
+    host.work(V4).leave_router(&lost);
+    host.end_change();
+    assert_eq!(host.work(V4).former().router, router);
+}
