@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::Mac;
 
+/// What no PoolID begins with: that is a subnet.
+const IN_NETWORK: &str = "network ";
+
 /// What a front door asks for: one interface of one container on one network, as that door names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "door", rename_all = "lowercase")]
@@ -20,9 +23,9 @@ pub enum Attachment {
         /// The interface's name inside the container, as the caller gave it.
         ifname: String,
     },
-    /// The IPAM driver's of Docker, which names neither container nor interface.
+    /// Docker's drivers', which name neither container nor interface.
     Docker {
-        /// The PoolID.
+        /// The PoolID, or what stands in its place: see [`Attachment::in_network`].
         pool: String,
         /// The endpoint's Ethernet address, or what else is its own.
         endpoint: String,
@@ -33,6 +36,19 @@ impl Attachment {
     /// Returns an attachment of CNI.
     pub fn cni(network: impl Into<String>, container: impl Into<String>, ifname: impl Into<String>) -> Self {
         Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
+    }
+
+    /// Returns what stands in the place of a PoolID for the endpoints of a network of our own driver's.
+    pub fn in_network(network: &str) -> String {
+        format!("{IN_NETWORK}{network}")
+    }
+
+    /// Returns whether it is that of an endpoint of our own network driver's, whose address was leased with it.
+    pub(crate) fn is_in_network(&self) -> bool {
+        match self {
+            Self::Cni { .. } => false,
+            Self::Docker { pool, .. } => pool.starts_with(IN_NETWORK),
+        }
     }
 
     /// Returns the container's id, where the door names it.

@@ -410,6 +410,11 @@ impl Binding {
         self.held_now().filter(|_| is_sought).map(|_| self.link.mac())
     }
 
+    /// Returns whether it holds a lease on the LAN's link, which no interface of a container's is known for.
+    pub(crate) fn holds_on_host(&self) -> bool {
+        self.held_now().is_some() && self.is_on_host()
+    }
+
     /// Notes an event about the lease that is held.
     pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
         if let Some(hold) = self.held_now() {

@@ -136,6 +136,7 @@ impl Registry {
                 owners.into_iter().for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
                 self.forget_those_without_lease(now);
+                self.await_those_inside(now);
             }
             Err(cause) => tracing::warn!(%cause, "cannot list the links that were made for Docker"),
         }
@@ -501,6 +502,8 @@ impl Registry {
             // What the attachment may hold by now is its successor's.
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
+            // A daemon that was killed while it made the link left one that does not say whose it is.
+            self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 
@@ -511,6 +514,26 @@ impl Registry {
         let over = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
         let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
         over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
+    }
+
+    /// Gives the interfaces of endpoints without a link in the host's namespace a minute to be found: each is inside a container by
+    /// now, or a daemon was killed before it had made it, or when it had deleted it.
+    fn await_those_inside(&mut self, now: Now) {
+        let there = self.endpoints.by_id.values().filter_map(Endpoint::rests);
+        let leases: Vec<_> = there.filter_map(|record| Some(self.lease_of(record, now.boot)?.1.id)).collect();
+        leases.into_iter().for_each(|id| self.await_interface_soon(now, id));
+    }
+
+    /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
+    /// never heard of them, or when it had forgotten them.
+    pub(super) fn give_back_those_without_endpoint(&mut self, now: Now) {
+        let is_one = |binding: &&Binding| {
+            binding.attachment.is_in_network()
+                && binding.holds_on_host()
+                && self.endpoints.leased_by(&binding.attachment).next().is_none()
+        };
+        let found: Vec<_> = self.bindings.iter().filter(is_one).map(|binding| binding.id).collect();
+        found.into_iter().for_each(|id| self.give_back(now, id));
     }
 
     /// Gives back the lease of an endpoint, whose identity may return.

@@ -60,6 +60,7 @@ impl Registry {
         // Nor does ours leave two that live with one address: a daemon before it could.
         self.bindings.holders().doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
         tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
+        self.give_back_those_without_endpoint(now);
         spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
         self.audit_all();
         let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();

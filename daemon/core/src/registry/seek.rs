@@ -97,6 +97,15 @@ impl Registry {
         self.seek(Some(mac), None);
     }
 
+    /// Gives a binding's interface no more than a minute to be found: no other link will become it.
+    pub(super) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
+        let last = LOOKS.len() - 1;
+        if let Some(awaited) = self.seeking.awaited.get_mut(&id).filter(|awaited| awaited.looks < last) {
+            (awaited.looks, awaited.next) = (last, now.boot + DEL_WAIT);
+            self.time_seeking();
+        }
+    }
+
     /// Waits for a binding's interface no longer.
     pub(super) fn await_interface_no_more(&mut self, id: BindingId) {
         if self.seeking.awaited.remove(&id).is_some() {

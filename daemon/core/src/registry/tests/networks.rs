@@ -415,6 +415,65 @@ fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_leas
     assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (0, 0, 1));
 }
 
+/// The daemon was killed between the lease and the endpoint, or between the endpoint's end and the lease's.
+#[test]
+fn a_lease_whose_endpoint_is_not_known_goes_back_at_the_start() {
+    for (on_parent, is_known) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut rig = with_network();
+        rig.profile.on_parent = on_parent;
+        rig.create_endpoint("e1", OWN);
+        if !is_known {
+            rig.wired.endpoints.clear();
+        }
+        rig.restart();
+        rig.run_until(rig.at.as_secs_f64() + 5.0);
+        assert_eq!(
+            (rig.stored.is_empty(), rig.sends(7)),
+            (!is_known, usize::from(!is_known)),
+            "{on_parent} {is_known}"
+        );
+    }
+}
+
+/// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
+#[test]
+fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
+    for is_inside in [false, true] {
+        let mut rig = with_endpoint();
+        rig.wired.links.remove(&endpoint());
+        rig.wired.unnamed.extend((!is_inside).then(endpoint));
+        rig.restart();
+        if is_inside {
+            rig.inside.insert(OWN, 1);
+        }
+        rig.run_until(rig.at.as_secs_f64() + 59.0);
+        assert_eq!((rig.wired.endpoints.len(), rig.sends(7)), (1, 0));
+        rig.run_until(rig.at.as_secs_f64() + 3.0);
+        let left = usize::from(is_inside);
+        assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (left, left, 1 - left), "{is_inside}");
+        assert!(rig.wired.unnamed.is_empty(), "one that was half made is gone too");
+    }
+}
+
+#[test]
+fn a_lease_whose_endpoint_is_not_known_waits_for_its_identity_to_return() {
+    let mut rig = with_network();
+    rig.profile.grace = Some(60);
+    rig.create_endpoint("e1", OWN);
+    rig.wired.endpoints.clear();
+    rig.restart();
+    rig.run_until(rig.at.as_secs_f64() + 30.0);
+    assert_eq!(rig.sends(7), 0);
+    let create = rig.create_endpoint("e2", OWN);
+    let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!("{:?}", rig.answers) };
+    assert_eq!(record.address.to_string(), LEASED);
+    rig.delete_endpoint("e2");
+    rig.run_until(rig.at.as_secs_f64() + 59.0);
+    assert_eq!(rig.sends(7), 0);
+    rig.run_until(rig.at.as_secs_f64() + 2.0);
+    assert_eq!(rig.sends(7), 1);
+}
+
 #[test]
 fn an_identity_that_returns_has_its_address_again_by_another_network_too() {
     let mut rig = with_network();

@@ -1,6 +1,6 @@
 //! What the store holds of Docker's, and the links in the host's namespace that were made for it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink, OwnLinks};
@@ -15,6 +15,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) endpoints: BTreeMap<DockerId, EndpointRecord>,
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
+    /// The owners of those that a daemon was killed over before it had named them: no list has them.
+    pub(in super::super) unnamed: BTreeSet<LinkOwner>,
     /// Those that daemons with another store made.
     pub(in super::super) strangers: Vec<String>,
     /// Whether host links are wireless.
@@ -61,7 +63,10 @@ impl Rig {
                 (op, Outcome::Made(made))
             }
             Effect::Unmake { op, owner } => {
-                let unmade = result.map(|()| drop(wired.links.remove(&owner)));
+                let unmade = result.map(|()| {
+                    wired.links.remove(&owner);
+                    wired.unnamed.remove(&owner);
+                });
                 (op, Outcome::Unmade(unmade))
             }
             Effect::ListOwn { op } => {
