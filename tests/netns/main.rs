@@ -18,6 +18,7 @@ mod input;
 mod ipvlan;
 mod loss;
 mod network;
+mod network_killed;
 mod parent;
 mod played;
 mod reasons;

@@ -10,22 +10,22 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Lease};
 use netns_fixtures::{DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox, until_link};
 use serde_json::{Value, json};
 
-const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
+pub(crate) const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
 /// For how long Docker may leave what it has forgotten without a word of it.
-const UNSAID: Duration = Duration::from_secs(60);
+pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 const RELEASES: [Release; 2] = [Release::V28, Release::V29];
 
 /// A host whose daemon is a plugin of Docker's, and a server.
-struct Host {
-    lab: Lab,
-    server: Dnsmasq,
-    docker: Played,
+pub(crate) struct Host {
+    pub(crate) lab: Lab,
+    pub(crate) server: Dnsmasq,
+    pub(crate) docker: Played,
     /// Its links, without those of containers.
-    links: BTreeSet<String>,
+    pub(crate) links: BTreeSet<String>,
 }
 
 impl Host {
-    fn new(sandbox: &Sandbox, release: Release) -> Result<Self, Error> {
+    pub(crate) fn new(sandbox: &Sandbox, release: Release) -> Result<Self, Error> {
         let mut lab = Lab::without_daemon(sandbox)?;
         lab.home().with_docker()?;
         lab.start_daemon()?;
@@ -54,20 +54,21 @@ impl Host {
     }
 
     /// Waits until nothing is left: no link, no lease.
-    fn is_as_before(&self) -> Result<(), Error> {
+    pub(crate) fn is_as_before(&self) -> Result<(), Error> {
         self.is_as_before_within(DEADLINE)
     }
 
-    fn is_as_before_within(&self, limit: Duration) -> Result<(), Error> {
+    pub(crate) fn is_as_before_within(&self, limit: Duration) -> Result<(), Error> {
         let as_before = || Ok((self.now()? == self.links).then_some(()));
-        until_link(&self.lab.lan.host, "the links as they were", limit, as_before)?;
+        until_link(&self.lab.lan.host, "the links as they were", limit, as_before)
+            .inspect_err(|_| eprintln!("the links are {:?}", self.now()))?;
         let none = |leases: &[Lease]| leases.iter().all(|lease| !lease.held).then_some(());
         self.server.wait_for("the release of every lease", limit, none)?;
         self.lab.daemon().wait_until_empty()
     }
 
     /// Returns whether a container is on the LAN with all that its lease gives it.
-    fn is_on_lan(&self, web: &WiredContainer) -> Result<(), Error> {
+    pub(crate) fn is_on_lan(&self, web: &WiredContainer) -> Result<(), Error> {
         let container = &web.container;
         let lease = self.server.lease_of(&mac_text(container.mac))?.expect("a lease");
         assert_eq!(web.address, Some(Lan::on_lan(lease.address)));
@@ -80,7 +81,7 @@ impl Host {
         container.netns.run_command("busybox", &ping, "").map(drop)
     }
 
-    fn lives(&self, network: &WiredNetwork) -> Result<(), Error> {
+    pub(crate) fn lives(&self, network: &WiredNetwork) -> Result<(), Error> {
         let web = self.docker.run_wired(network, "web", None)?;
         self.is_on_lan(&web)?;
         self.docker.stop_wired(&web)?;

@@ -138,26 +138,13 @@ impl Played {
 
     /// Has the driver make an endpoint.
     pub fn create_endpoint(&self, endpoint: &mut WiredContainer) -> Result<(), Error> {
-        let known = |mac: Mac| if mac == Mac::default() { String::new() } else { mac_text(mac) };
-        let own = known(endpoint.container.mac);
-        let address = endpoint.address.map_or(String::new(), |address| address.to_string());
-        let mut options = json!({ "com.docker.network.endpoint.exposedports": [], "com.docker.network.portmap": [] });
-        if let Some(chosen) = endpoint.chosen {
-            options[MAC] = base64(chosen).into();
-        }
-        let ask = json!({
-            "NetworkID": endpoint.network,
-            "EndpointID": endpoint.id,
-            "Interface": { "Address": address, "AddressIPv6": "", "MacAddress": own },
-            "Options": options,
-        });
-        let answer = self.plugin.call("NetworkDriver.CreateEndpoint", &ask)?;
+        let answer = self.plugin.call("NetworkDriver.CreateEndpoint", &endpoint.making())?;
         let said = &answer["Interface"];
         if said["Address"].is_string() {
             endpoint.address = Some(parsed("an endpoint", &said["Address"], &answer)?);
         }
         if let Some(text) = said["MacAddress"].as_str() {
-            assert_eq!(own, "", "Docker takes no Ethernet address in the place of one that it has");
+            assert_eq!(endpoint.own_mac(), "", "Docker takes no Ethernet address in the place of one that it has");
             endpoint.container.mac = mac_of(text).ok_or_else(|| bad("an endpoint", &answer))?;
         }
         Ok(())
@@ -193,10 +180,7 @@ impl Played {
 
     /// Asks which link Docker is to move, and moves none.
     pub fn ask_join(&self, endpoint: &WiredContainer) -> Result<Value, Error> {
-        let mut ask = endpoint.named();
-        ask["SandboxKey"] = endpoint.container.netns.path().to_string_lossy().into();
-        ask["Options"] = json!({ "com.docker.network.endpoint.exposedports": [] });
-        self.plugin.call("NetworkDriver.Join", &ask)
+        self.plugin.call("NetworkDriver.Join", &endpoint.joining())
     }
 
     /// Takes a container's interface from it, as when its last process has ended.
@@ -204,6 +188,11 @@ impl Played {
         let named = endpoint.named();
         self.plugin.call("NetworkDriver.RevokeExternalConnectivity", &named)?;
         self.plugin.call("NetworkDriver.Leave", &named)?;
+        self.take_back(endpoint)
+    }
+
+    /// Moves a container's interface back to the host, as after Leave, whatever that was answered.
+    pub fn take_back(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let Container { netns, ifname, .. } = &endpoint.container;
         let name = endpoint.link_name();
         netns.set_down(ifname)?;
@@ -237,6 +226,33 @@ impl WiredContainer {
     /// Returns the body of a call that says no more than which endpoint it is about.
     pub fn named(&self) -> Value {
         json!({ "NetworkID": self.network, "EndpointID": self.id })
+    }
+
+    /// Returns the body of its CreateEndpoint.
+    pub fn making(&self) -> Value {
+        let address = self.address.map_or(String::new(), |address| address.to_string());
+        let mut options = json!({ "com.docker.network.endpoint.exposedports": [], "com.docker.network.portmap": [] });
+        if let Some(chosen) = self.chosen {
+            options[MAC] = base64(chosen).into();
+        }
+        let mut body = self.named();
+        body["Interface"] = json!({ "Address": address, "AddressIPv6": "", "MacAddress": self.own_mac() });
+        body["Options"] = options;
+        body
+    }
+
+    /// Returns the body of its Join.
+    pub fn joining(&self) -> Value {
+        let mut body = self.named();
+        body["SandboxKey"] = self.container.netns.path().to_string_lossy().into();
+        body["Options"] = json!({ "com.docker.network.endpoint.exposedports": [] });
+        body
+    }
+
+    /// Returns the Ethernet address that Docker has for it, empty if it has none.
+    fn own_mac(&self) -> String {
+        let mac = self.container.mac;
+        if mac == Mac::default() { String::new() } else { mac_text(mac) }
     }
 
     /// Returns the name of its link in the host's namespace.

@@ -1,0 +1,198 @@
+//! Our daemon is killed inside each call of the network driver's. The next one is called as dockerd would call it, and neither a
+//! link nor a lease is left.
+
+use netns_fixtures::engine::played::Release;
+use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
+use netns_fixtures::model::Kind;
+use netns_fixtures::{Capture, DEADLINE, Error, Lan, sandbox, until_link};
+use serde_json::{Value, json};
+
+use crate::network::{Host, NEEDS, UNSAID};
+
+/// A call of a container's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    CreateNetwork,
+    CreateEndpoint,
+    Join,
+    Leave,
+    DeleteEndpoint,
+    DeleteNetwork,
+}
+
+/// What becomes of a call that broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It comes again as it was, as from a dockerd that had not sent its body.
+    Again,
+    /// It comes again without its body. Docker then goes on without the answer, and never says it again.
+    GivenUp,
+}
+
+impl Call {
+    fn method(self) -> String {
+        format!("NetworkDriver.{self:?}")
+    }
+}
+
+impl Host {
+    /// Ends the daemon with SIGKILL, and starts the next one.
+    fn kill_daemon(&mut self) -> Result<(), Error> {
+        self.lab.kill9()?;
+        self.lab.start_daemon()
+    }
+
+    /// Makes a call in which the daemon is killed, when `inside` returns.
+    fn dies_in(
+        &mut self,
+        call: Call,
+        body: &Value,
+        inside: impl FnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let unheard = self.docker.plugin.send(&call.method(), &body.to_string())?;
+        inside(self)?;
+        self.kill_daemon()?;
+        drop(unheard);
+        let without_body = self.docker.plugin.send(&call.method(), "")?.answer()?;
+        // Leave has nothing to do, whatever it is about.
+        let expected = if call == Call::Leave { 200 } else { 400 };
+        assert_eq!(without_body.status, expected, "{call:?}: {without_body:?}");
+        Ok(())
+    }
+
+    /// Returns whether this call was the one that the daemon is killed in, and Docker goes on without its answer.
+    fn gives_up(&mut self, call: Call, body: &Value, killed: Call, then: Then) -> Result<bool, Error> {
+        if call != killed {
+            return Ok(false);
+        }
+        // A lease that a server gives at that moment nobody would know of.
+        self.server.stop()?;
+        self.dies_in(call, body, |_| Ok(()))?;
+        self.server.restart(None)?;
+        Ok(then == Then::GivenUp)
+    }
+
+    fn plan(&self, with_ours: bool) -> Result<WiredNetwork, Error> {
+        let options = || json!({ "parent": Lan::IFNAME, "grace": "0" });
+        self.docker.wire(options(), with_ours.then(options))
+    }
+
+    /// Lets a network and a container in it live, as libnetwork has them live where a call fails.
+    fn lives_with_death_in(&mut self, killed: Call, then: Then, with_ours: bool) -> Result<(), Error> {
+        let mut network = self.plan(with_ours)?;
+        if killed == Call::CreateNetwork {
+            self.docker.plugin.call(&Call::DeleteNetwork.method(), &json!({ "NetworkID": network.id }))?;
+            let body = network.body.clone();
+            match self.gives_up(Call::CreateNetwork, &body, killed, then)? {
+                false => self.docker.create_wired(&network)?,
+                // The user tries again: it is another network.
+                true => network = self.plan(with_ours)?,
+            }
+        }
+        let mut web = self.docker.prepare_wired(&network, "web", None)?;
+        self.container_lives(&mut web, killed, then)?;
+        assert_eq!(web.container.netns.run_command("ip", &["-brief", "link"], "")?.lines().count(), 1, "the loopback");
+        self.docker.release_wired(&web)?;
+        if killed == Call::DeleteNetwork {
+            // What was said before is over.
+            self.server.wait_until_free()?;
+        }
+        if !self.gives_up(Call::DeleteNetwork, &json!({ "NetworkID": network.id }), killed, then)? {
+            self.docker.unwire(&network)?;
+        }
+        Ok(())
+    }
+
+    fn container_lives(&mut self, web: &mut WiredContainer, killed: Call, then: Then) -> Result<(), Error> {
+        self.docker.request_wired(web)?;
+        let body = web.making();
+        if self.gives_up(Call::CreateEndpoint, &body, killed, then)? {
+            return Ok(());
+        }
+        self.docker.create_endpoint(web)?;
+        let body = web.joining();
+        if !self.gives_up(Call::Join, &body, killed, then)? {
+            self.docker.join_wired(web)?;
+            self.is_on_lan(web)?;
+            let body = web.named();
+            match self.gives_up(Call::Leave, &body, killed, then)? {
+                false => self.docker.leave_wired(web)?,
+                true => self.docker.take_back(web)?,
+            }
+        }
+        let body = web.named();
+        if !self.gives_up(Call::DeleteEndpoint, &body, killed, then)? {
+            self.docker.delete_endpoint(web)?;
+        }
+        Ok(())
+    }
+}
+
+const CALLS: [Call; 6] =
+    [Call::CreateNetwork, Call::CreateEndpoint, Call::Join, Call::Leave, Call::DeleteEndpoint, Call::DeleteNetwork];
+
+#[test]
+fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    for with_ours in [false, true] {
+        for killed in CALLS {
+            host.lives_with_death_in(killed, Then::Again, with_ours)?;
+            host.is_as_before()?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    // Of an endpoint that it may have, and that nobody names again, it hears by silence only.
+    let in_silence = |call: &Call| matches!(call, Call::CreateEndpoint | Call::DeleteEndpoint);
+    for with_ours in [false, true] {
+        for killed in CALLS.into_iter().filter(|call| !in_silence(call)) {
+            host.lives_with_death_in(killed, Then::GivenUp, with_ours)?;
+            host.is_as_before()?;
+        }
+    }
+    for with_ours in [false, true] {
+        for killed in CALLS.into_iter().filter(in_silence) {
+            host.lives_with_death_in(killed, Then::GivenUp, with_ours)?;
+        }
+    }
+    host.is_as_before_within(UNSAID + DEADLINE)
+}
+
+#[test]
+fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V29)?;
+    let network = host.plan(false)?;
+    let mut seen = Capture::start(&host.lab.lan.server, Lan::IFNAME)?;
+    let prepare = |host: &Host, name| host.docker.prepare_wired(&network, name, None);
+
+    host.server.stop()?;
+    let unanswered = prepare(&host, "unanswered")?;
+    host.dies_in(Call::CreateEndpoint, &unanswered.making(), |_| {
+        seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true).map(drop)
+    })?;
+    host.server.restart(None)?;
+
+    // From here on the lease is durable: of one that a server has just given, and that is not, nobody knows.
+    let leased = prepare(&host, "leased")?;
+    host.dies_in(Call::CreateEndpoint, &leased.making(), |host| host.lab.daemon().wait_for_event(" acquired "))?;
+
+    let linked = prepare(&host, "linked")?;
+    host.dies_in(Call::CreateEndpoint, &linked.making(), |host| {
+        let netns = &host.lab.lan.host;
+        until_link(netns, "the endpoint's link", DEADLINE, || Ok(netns.index(&linked.link_name()).ok().map(drop)))
+    })?;
+
+    // Meanwhile there is room for others.
+    let web = host.docker.run_wired(&network, "web", None)?;
+    host.is_on_lan(&web)?;
+    host.docker.stop_wired(&web)?;
+    host.docker.unwire(&network)?;
+    host.is_as_before_within(UNSAID + DEADLINE)
+}
