@@ -79,7 +79,8 @@ pub struct Window {
     probes: u32,
     /// When the next probe is due or, after the last, the probing is over; `None` when it is.
     probe_at: Option<Instant>,
-    present: bool,
+    /// It has been on the interface since the window began, or before: from then on it is defended (§2.4).
+    in_use: bool,
     announcements: u32,
     /// When the next announcement is due.
     announce_at: Option<Instant>,
@@ -129,7 +130,7 @@ impl Window {
             established: false,
             probes: 0,
             probe_at: Some(now),
-            present: false,
+            in_use: false,
             announcements: 0,
             announce_at: None,
             defended: None,
@@ -145,7 +146,7 @@ impl Window {
 
     /// Returns a window of an address that has been in use, and is to be once more: it is probed for, announced and defended.
     pub fn established(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
-        Self { established: true, present: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
+        Self { established: true, in_use: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
     }
 
     /// Returns a window of an address that is on the interface from `now` on: it is announced, and not probed for.
@@ -193,7 +194,7 @@ impl Window {
 
     /// Records that the address is on the interface now: it is announced, the first time.
     pub fn appeared(&mut self, now: Instant) {
-        if !std::mem::replace(&mut self.present, true) {
+        if !std::mem::replace(&mut self.in_use, true) {
             self.announce_at = Some(now);
         }
     }
@@ -210,7 +211,7 @@ impl Window {
 
     /// Announces an address that is on the interface once more.
     pub fn announce_again(&mut self, now: Instant) {
-        if self.present {
+        if self.in_use {
             (self.announcements, self.announce_at) = (0, Some(now));
         }
     }
@@ -222,7 +223,7 @@ impl Window {
             return Heard::Nothing;
         }
         let probes = arp.op == ArpOp::Request && arp.sender.is_unspecified() && arp.target == self.address;
-        if probes && self.strict && !self.present {
+        if probes && self.strict && !self.in_use {
             return Heard::Conflict { by };
         }
         if arp.sender != self.address {
@@ -230,7 +231,7 @@ impl Window {
         }
         let is_probing = self.probe_at.is_some() && !self.established;
         let answers_probe = is_probing && arp.op == ArpOp::Reply && self.own.contains(&arp.target_mac);
-        if answers_probe || !self.present { Heard::Conflict { by } } else { self.defend(now, by) }
+        if answers_probe || !self.in_use { Heard::Conflict { by } } else { self.defend(now, by) }
     }
 
     fn probe(&mut self, now: Instant, rng: &mut Rng) -> Turn {
@@ -275,271 +276,4 @@ fn between(least: Duration, most: Duration, rng: &mut Rng) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::frame::{self, Frame, FrameMeta};
-
-    const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
-    const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 51);
-    const LINK: Mac = Mac([2, 0, 0, 0, 0, 7]);
-    const CHADDR: Mac = Mac([2, 0, 0, 0, 0, 8]);
-    const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 9]);
-    const STEP: Duration = Duration::from_micros(1);
-
-    fn at(seconds: f64) -> Instant {
-        Instant::from_boot(Duration::from_secs_f64(seconds))
-    }
-
-    fn arp(bytes: &[u8]) -> Arp {
-        match frame::decode(bytes, FrameMeta::default()) {
-            Ok(Frame::Arp(arp)) => arp,
-            other => panic!("no ARP: {other:?}"),
-        }
-    }
-
-    fn reply(by: Mac, address: Ipv4Addr, to: Mac) -> Arp {
-        Arp {
-            op: ArpOp::Reply,
-            target_mac: to,
-            destination_mac: to,
-            ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED)
-        }
-    }
-
-    /// A window and its random source; what is sent is read as it would be on the wire.
-    struct Stage {
-        window: Window,
-        rng: Rng,
-    }
-
-    impl Stage {
-        fn optimistic(now: f64) -> Self {
-            Self { window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)), rng: Rng::with_seed(3) }
-        }
-
-        /// An optimistic window whose address appeared a moment before it is known to be free, and when that is.
-        fn before_free() -> (Self, Instant) {
-            let mut stage = Self::optimistic(0.0);
-            stage.now(at(0.0), "probe");
-            (0..2).for_each(|_| _ = stage.next("probe"));
-            let free = stage.window.deadline();
-            stage.window.appeared(free - STEP);
-            stage.now(free - STEP, "announcement");
-            (stage, free)
-        }
-
-        fn strict(seed: u64) -> Self {
-            let mut rng = Rng::with_seed(seed);
-            Self { window: Window::strict(ADDRESS, Box::new([LINK, CHADDR]), at(0.0), &mut rng), rng }
-        }
-
-        fn turn(&mut self, now: Instant) -> Turn {
-            self.window.on_clock(now, &mut self.rng)
-        }
-
-        /// Moves to the next deadline: nothing just before it, `probe`, `announcement`, `free` or `over` at it.
-        fn next(&mut self, what: &str) -> Instant {
-            let when = self.window.deadline();
-            assert_eq!(self.turn(when - STEP), Turn::Wait, "{what} not early");
-            self.now(when, what);
-            when
-        }
-
-        fn now(&mut self, when: Instant, what: &str) {
-            let turn = self.turn(when);
-            let name = match &turn {
-                Turn::Free => "free",
-                Turn::Wait => "wait",
-                Turn::Over => "over",
-                Turn::Send(frame) => {
-                    let arp = arp(frame);
-                    assert_eq!((arp.op, arp.sender_mac, arp.target), (ArpOp::Request, LINK, ADDRESS));
-                    assert_eq!((arp.source_mac, arp.destination_mac), (LINK, Mac::BROADCAST));
-                    assert!([Ipv4Addr::UNSPECIFIED, ADDRESS].contains(&arp.sender));
-                    if arp.sender.is_unspecified() { "probe" } else { "announcement" }
-                }
-            };
-            assert_eq!(name, what, "at {when:?}");
-        }
-    }
-
-    #[test]
-    fn an_optimistic_window_probes_at_once_and_is_over_with_its_probes() {
-        let mut stage = Stage::optimistic(10.0);
-        stage.now(at(10.0), "probe");
-        let second = stage.next("probe");
-        assert!((at(11.0)..=at(12.0)).contains(&second), "{second:?}");
-        let third = stage.next("probe");
-        assert!((second + PROBE_MIN..=second + PROBE_MAX).contains(&third), "{third:?}");
-        assert_eq!(stage.next("free"), third + ANNOUNCE_WAIT);
-        stage.now(third + ANNOUNCE_WAIT, "over");
-    }
-
-    #[test]
-    fn a_strict_window_is_free_after_four_to_seven_seconds_and_waits_for_the_address() {
-        for seed in 0..200 {
-            let mut stage = Stage::strict(seed);
-            let first = stage.next("probe");
-            assert!(first <= at(1.0), "{first:?}");
-            stage.next("probe");
-            let last = stage.next("probe");
-            let free = stage.next("free");
-            assert_eq!(free, last + ANNOUNCE_WAIT);
-            assert!((at(4.0)..=at(0.0) + PROBING).contains(&free), "{free:?}");
-            assert_eq!(stage.next("over"), free + APPEARANCE);
-        }
-    }
-
-    #[test]
-    fn an_address_is_announced_twice_from_when_it_appears_and_only_once_for_all_its_appearances() {
-        let mut stage = Stage::strict(1);
-        (0..3).for_each(|_| _ = stage.next("probe"));
-        let free = stage.next("free");
-        stage.window.appeared(free + STEP);
-        stage.now(free, "wait");
-        stage.now(free + STEP, "announcement");
-        stage.window.appeared(free + STEP * 2);
-        assert_eq!(stage.next("announcement"), free + STEP + ANNOUNCE_INTERVAL);
-        stage.window.appeared(free + ANNOUNCE_INTERVAL * 2);
-        assert_eq!(stage.next("over"), free + STEP + ANNOUNCE_INTERVAL * 2);
-    }
-
-    #[test]
-    fn announcements_and_probes_go_on_side_by_side() {
-        let mut stage = Stage::optimistic(0.0);
-        stage.now(at(0.0), "probe");
-        stage.window.appeared(at(0.5));
-        stage.now(at(0.5), "announcement");
-        stage.next("probe");
-        assert_eq!(stage.next("announcement"), at(2.5));
-        let last = stage.next("probe");
-        assert_eq!(stage.next("free"), last + ANNOUNCE_WAIT);
-        stage.next("over");
-    }
-
-    #[test]
-    fn the_window_stays_open_for_a_while_after_the_last_announcement() {
-        let (mut stage, free) = Stage::before_free();
-        assert_eq!(stage.next("free"), free);
-        let last = stage.next("announcement");
-        assert_eq!(last, free - STEP + ANNOUNCE_INTERVAL);
-        assert_eq!(stage.next("over"), last + ANNOUNCE_INTERVAL);
-    }
-
-    #[test]
-    fn what_is_a_conflict_before_the_address_is_used() {
-        let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-        let probe = Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
-        for (what, arp, optimistic, strict) in [
-            ("a reply to our probe", reply(NEIGHBOUR, ADDRESS, LINK), true, true),
-            ("a reply to somebody else", reply(NEIGHBOUR, ADDRESS, Mac([2, 1, 1, 1, 1, 1])), true, true),
-            ("a request from the address", claim, true, true),
-            ("an announcement", Arp::request(NEIGHBOUR, ADDRESS, ADDRESS), true, true),
-            ("a probe", probe, false, true),
-            ("a probe for another address", Arp { target: OTHER, ..probe }, false, false),
-            ("a request for the address", Arp::request(NEIGHBOUR, OTHER, ADDRESS), false, false),
-            ("a reply about another address", reply(NEIGHBOUR, OTHER, LINK), false, false),
-            ("our own announcement come back", Arp::request(LINK, ADDRESS, ADDRESS), false, false),
-            ("our own probe come back", Arp::request(LINK, Ipv4Addr::UNSPECIFIED, ADDRESS), false, false),
-            ("one by our hardware address", Arp::request(CHADDR, ADDRESS, ADDRESS), false, false),
-            ("one by a group address", Arp::request(Mac::BROADCAST, ADDRESS, ADDRESS), false, false),
-            ("one by nobody", Arp::request(Mac::default(), ADDRESS, ADDRESS), false, false),
-        ] {
-            for (mut stage, wanted) in [(Stage::optimistic(0.0), optimistic), (Stage::strict(1), strict)] {
-                let heard = stage.window.on_arp(at(0.5), &arp);
-                let expected = if wanted { Heard::Conflict { by: NEIGHBOUR } } else { Heard::Nothing };
-                assert_eq!(heard, expected, "{what}, strict: {}", stage.window.strict);
-            }
-        }
-    }
-
-    #[test]
-    fn an_address_in_use_is_defended_once_in_ten_seconds() {
-        let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-        for (second, expected) in [(11.0 - 1e-6, "conflict"), (11.0, "defended")] {
-            let mut stage = Stage::optimistic(0.0);
-            stage.window.appeared(at(0.0));
-            let Heard::Defend(frame) = stage.window.on_arp(at(1.0), &claim) else { panic!("not defended") };
-            assert_eq!(arp(&frame), Arp::request(LINK, ADDRESS, ADDRESS));
-            let heard = match stage.window.on_arp(at(second), &claim) {
-                Heard::Conflict { by: NEIGHBOUR } => "conflict",
-                Heard::Defend(_) => "defended",
-                other => panic!("{other:?}"),
-            };
-            assert_eq!(heard, expected, "at {second}");
-        }
-    }
-
-    #[test]
-    fn whoever_answers_the_probes_for_a_new_lease_has_the_address_even_while_we_use_it() {
-        let mut stage = Stage::optimistic(0.0);
-        stage.window.appeared(at(0.0));
-        let heard = stage.window.on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
-        assert_eq!(heard, Heard::Conflict { by: NEIGHBOUR });
-    }
-
-    /// Returns what comes of a reply to us, then of another one.
-    fn replies(stage: &mut Stage, now: Instant, again: Instant) -> [&'static str; 2] {
-        [now, again].map(|when| match stage.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
-            Heard::Nothing => "nothing",
-            Heard::Defend(_) => "defended",
-            Heard::Conflict { .. } => "conflict",
-        })
-    }
-
-    #[test]
-    fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
-        for (over, expected) in [(false, "conflict"), (true, "defended")] {
-            let (mut stage, free) = Stage::before_free();
-            if over {
-                stage.now(free, "free");
-            }
-            assert_eq!(replies(&mut stage, free, free + STEP), [expected, "conflict"]);
-        }
-    }
-
-    #[test]
-    fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
-        let ten = at(0.0) + DEFEND_INTERVAL;
-        for (again, expected) in [(ten - STEP, "conflict"), (ten, "defended")] {
-            for window in [Window::established, Window::announcing] {
-                let window = window(ADDRESS, Box::new([LINK, CHADDR]), at(0.0));
-                let mut stage = Stage { window, rng: Rng::with_seed(3) };
-                assert_eq!(replies(&mut stage, at(0.0), again), ["defended", expected]);
-            }
-        }
-    }
-
-    #[test]
-    fn a_lease_that_was_in_use_before_is_probed_for_and_announced() {
-        let window = Window::established(ADDRESS, Box::new([LINK]), at(0.0));
-        let mut stage = Stage { window, rng: Rng::with_seed(3) };
-        stage.now(at(0.0), "probe");
-        stage.now(at(0.0), "announcement");
-        stage.window.appeared(at(0.5));
-        stage.next("probe");
-        assert_eq!(stage.next("announcement"), at(2.0));
-        stage.next("probe");
-        stage.next("free");
-    }
-
-    #[test]
-    fn a_probe_for_an_address_in_use_is_left_to_the_kernel() {
-        let mut stage = Stage::strict(1);
-        stage.window.appeared(at(0.0));
-        let probe = Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
-        assert_eq!(stage.window.on_arp(at(0.5), &probe), Heard::Nothing);
-    }
-
-    #[test]
-    fn only_the_first_defence_keeps_the_window_open() {
-        let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-        let mut stage = Stage::optimistic(0.0);
-        stage.window.appeared(at(0.0));
-        for now in [3.0, 13.0, 23.0] {
-            assert!(matches!(stage.window.on_arp(at(now), &claim), Heard::Defend(_)));
-        }
-        while !matches!(stage.turn(stage.window.deadline()), Turn::Over) {}
-        assert_eq!(stage.window.deadline(), at(13.0));
-    }
-}
+mod tests;
