@@ -1,5 +1,8 @@
 //! Links: where a binding's packets go, what the shell finds there, what it may do there, and how that fails.
 
+mod cause;
+mod step;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -7,6 +10,8 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub use self::cause::LinkCause;
+pub use self::step::{LinkRoute, Step};
 use crate::identity::Lan;
 use crate::network::LinkOwner;
 use crate::wire::Mac;
@@ -324,83 +329,6 @@ pub struct Sightings {
     pub whole: bool,
 }
 
-/// One change of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Sets it administratively up.
-    Up,
-    /// Sets its MTU, in bytes.
-    Mtu(u32),
-    /// Puts an address on it, with its broadcast address. One that is there already is success.
-    AddAddress(IpNet),
-    /// Takes an address off it. One that is not there is success.
-    RemoveAddress(IpNet),
-    /// Adds a route over it to the main table, behind others to the same destination with the same metric. One that is there
-    /// already is success.
-    AddRoute(LinkRoute),
-    /// Removes this route, and no other that differs in destination, gateway, metric or link. One that is not there is
-    /// success.
-    RemoveRoute(LinkRoute),
-    /// Leads the default routes over it in the main table that go by one router by another one. That there is none is success:
-    /// none is added.
-    ReplaceDefault {
-        /// The router that they go by.
-        from: IpAddr,
-        /// The router that they are to go by.
-        to: IpAddr,
-    },
-}
-
-impl Step {
-    /// Returns what a step that the kernel refused was to do, for [`LinkCause::Refused`]. Where that says something else, no
-    /// step was tried.
-    pub fn doing(&self) -> &'static str {
-        match self {
-            Self::Up => "set the link up",
-            Self::Mtu(_) => "set the MTU",
-            Self::AddAddress(_) => "add the address",
-            Self::RemoveAddress(_) => "remove the address",
-            Self::AddRoute(_) => "add the route",
-            Self::RemoveRoute(_) => "remove the route",
-            Self::ReplaceDefault { .. } => "replace the default route",
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.doing())?;
-        match self {
-            Self::Up => Ok(()),
-            Self::Mtu(mtu) => write!(f, " {mtu}"),
-            Self::AddAddress(address) | Self::RemoveAddress(address) => write!(f, " {address}"),
-            Self::AddRoute(route) | Self::RemoveRoute(route) => write!(f, " {route}"),
-            Self::ReplaceDefault { from, to } => write!(f, " via {from} by one via {to}"),
-        }
-    }
-}
-
-/// A route over a link.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkRoute {
-    /// Where it leads.
-    pub destination: IpNet,
-    /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
-    pub via: Option<IpAddr>,
-    /// The lower goes first; `None` is 0.
-    pub metric: Option<u32>,
-    /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
-    pub mtu: Option<u32>,
-}
-
-impl fmt::Display for LinkRoute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.destination)?;
-        self.via.map_or(Ok(()), |via| write!(f, " via {via}"))?;
-        self.metric.map_or(Ok(()), |metric| write!(f, " metric {metric}"))
-    }
-}
-
 /// What a packet socket hears of ARP. Of IPv4 only, and not what this host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hears {
@@ -421,92 +349,6 @@ pub struct Sockets {
     /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel
     /// does not tell the server that the port is unreachable. Failure to bind is no failure of the exchange.
     pub hold_port: Option<Ipv4Addr>,
-}
-
-/// Why something could not be done at a link.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkCause {
-    /// Nothing is at the path, whose directory is there.
-    #[error("no network namespace at {0}")]
-    NoNetns(PathBuf),
-    /// Nor is the path's directory there: this daemon may look at another place than whoever made the namespace.
-    #[error("no directory for {0}: does the daemon see it there, and is --host-prefix right?")]
-    NoDirectory(PathBuf),
-    /// Something else is at the path.
-    #[error("{0} is not a network namespace")]
-    NotANetns(PathBuf),
-    /// An empty file is at the path, as namespaces are mounted on: the mount is missing where the daemon looks.
-    #[error(
-        "{0} is an empty file here, with no network namespace mounted on it: a daemon in a container needs \
-         mountPropagation: HostToContainer for that directory"
-    )]
-    NotMounted(PathBuf),
-    /// The path leads to the namespace that the daemon itself runs in.
-    #[error("{0} is the host's own network namespace")]
-    HostNetns(PathBuf),
-    /// The path leads to another namespace than before.
-    #[error("{0} is another network namespace by now")]
-    NetnsChanged(PathBuf),
-    /// No such interface in the namespace.
-    #[error("no interface {0}")]
-    NoLink(String),
-    /// The interface has no Ethernet address of six bytes.
-    #[error("interface {0} has no Ethernet address")]
-    NotEthernet(String),
-    /// The interface is administratively down.
-    #[error("the interface is down")]
-    Down,
-    /// A port cannot be made: another link of the same wire has its Ethernet address.
-    #[error("another interface has the Ethernet address {0}")]
-    MacTaken(Mac),
-    /// The kernel refused.
-    #[error("{doing}: {reason}")]
-    Refused {
-        /// What was tried: `open a packet socket`, `set the MTU`.
-        doing: &'static str,
-        /// The kernel's reason.
-        reason: String,
-    },
-    /// There is no file descriptor left, here or on the host.
-    #[error("{doing}: {reason}: the limit of open files is reached (LimitNOFILE= in the unit, fs.file-max)")]
-    NoDescriptor {
-        /// What it was wanted for.
-        doing: &'static str,
-        /// The kernel's reason.
-        reason: String,
-    },
-    /// The shell's own limit passed.
-    #[error("no result within the time limit")]
-    TimedOut,
-}
-
-impl LinkCause {
-    /// Returns that something was tried and refused.
-    pub fn refused(doing: &'static str, reason: impl fmt::Display) -> Self {
-        Self::Refused { doing, reason: reason.to_string() }
-    }
-
-    /// Returns whether the link is gone for good, so that nothing tried there again can succeed. Where it is its namespace that
-    /// is missing, that holds for who sees what else is in the directory.
-    pub fn is_gone(&self) -> bool {
-        self.is_missing() || matches!(self, Self::NoLink(_))
-    }
-
-    /// Returns whether the path leads to the namespace no more: that is gone, or it is this daemon that looks at another place.
-    pub fn is_missing(&self) -> bool {
-        match self {
-            Self::NoNetns(_) | Self::NetnsChanged(_) => true,
-            // A file on which the namespace was mounted, or is, where this daemon does not see that.
-            Self::NotANetns(_) | Self::NotMounted(_) => false,
-            Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
-            Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
-        }
-    }
-
-    /// Returns whether the namespace was not seen, for whatever reason: it may be gone, or out of this daemon's sight.
-    pub fn is_unseen(&self) -> bool {
-        self.is_missing() || matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_))
-    }
 }
 
 /// What the kernel told of a namespace or link, unasked.

@@ -20,12 +20,7 @@ fn arp(bytes: &[u8]) -> Arp {
 }
 
 fn reply(by: Mac, address: Ipv4Addr, to: Mac) -> Arp {
-    Arp {
-        op: ArpOp::Reply,
-        target_mac: to,
-        destination_mac: to,
-        ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED)
-    }
+    Arp { op: ArpOp::Reply, target_mac: to, destination_mac: to, ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED) }
 }
 
 /// A window and its random source; what is sent is read as it would be on the wire.

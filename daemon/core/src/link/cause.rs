@@ -1,0 +1,92 @@
+//! Why the shell could not do something at a link.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::wire::Mac;
+
+/// Why something could not be done at a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkCause {
+    /// Nothing is at the path, whose directory is there.
+    #[error("no network namespace at {0}")]
+    NoNetns(PathBuf),
+    /// Nor is the path's directory there: this daemon may look at another place than whoever made the namespace.
+    #[error("no directory for {0}: does the daemon see it there, and is --host-prefix right?")]
+    NoDirectory(PathBuf),
+    /// Something else is at the path.
+    #[error("{0} is not a network namespace")]
+    NotANetns(PathBuf),
+    /// An empty file is at the path, as namespaces are mounted on: the mount is missing where the daemon looks.
+    #[error(
+        "{0} is an empty file here, with no network namespace mounted on it: a daemon in a container needs \
+         mountPropagation: HostToContainer for that directory"
+    )]
+    NotMounted(PathBuf),
+    /// The path leads to the namespace that the daemon itself runs in.
+    #[error("{0} is the host's own network namespace")]
+    HostNetns(PathBuf),
+    /// The path leads to another namespace than before.
+    #[error("{0} is another network namespace by now")]
+    NetnsChanged(PathBuf),
+    /// No such interface in the namespace.
+    #[error("no interface {0}")]
+    NoLink(String),
+    /// The interface has no Ethernet address of six bytes.
+    #[error("interface {0} has no Ethernet address")]
+    NotEthernet(String),
+    /// The interface is administratively down.
+    #[error("the interface is down")]
+    Down,
+    /// A port cannot be made: another link of the same wire has its Ethernet address.
+    #[error("another interface has the Ethernet address {0}")]
+    MacTaken(Mac),
+    /// The kernel refused.
+    #[error("{doing}: {reason}")]
+    Refused {
+        /// What was tried: `open a packet socket`, `set the MTU`.
+        doing: &'static str,
+        /// The kernel's reason.
+        reason: String,
+    },
+    /// There is no file descriptor left, here or on the host.
+    #[error("{doing}: {reason}: the limit of open files is reached (LimitNOFILE= in the unit, fs.file-max)")]
+    NoDescriptor {
+        /// What it was wanted for.
+        doing: &'static str,
+        /// The kernel's reason.
+        reason: String,
+    },
+    /// The shell's own limit passed.
+    #[error("no result within the time limit")]
+    TimedOut,
+}
+
+impl LinkCause {
+    /// Returns that something was tried and refused.
+    pub fn refused(doing: &'static str, reason: impl fmt::Display) -> Self {
+        Self::Refused { doing, reason: reason.to_string() }
+    }
+
+    /// Returns whether the link is gone for good, so that nothing tried there again can succeed. Where it is its namespace that
+    /// is missing, that holds for who sees what else is in the directory.
+    pub fn is_gone(&self) -> bool {
+        self.is_missing() || matches!(self, Self::NoLink(_))
+    }
+
+    /// Returns whether the path leads to the namespace no more: that is gone, or it is this daemon that looks at another place.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::NoNetns(_) | Self::NetnsChanged(_) => true,
+            // A file on which the namespace was mounted, or is, where this daemon does not see that.
+            Self::NotANetns(_) | Self::NotMounted(_) => false,
+            Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
+            Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
+        }
+    }
+
+    /// Returns whether the namespace was not seen, for whatever reason: it may be gone, or out of this daemon's sight.
+    pub fn is_unseen(&self) -> bool {
+        self.is_missing() || matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_))
+    }
+}

@@ -1,0 +1,83 @@
+//! What the shell may do to a link, step by step.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// One change of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Sets it administratively up.
+    Up,
+    /// Sets its MTU, in bytes.
+    Mtu(u32),
+    /// Puts an address on it, with its broadcast address. One that is there already is success.
+    AddAddress(IpNet),
+    /// Takes an address off it. One that is not there is success.
+    RemoveAddress(IpNet),
+    /// Adds a route over it to the main table, behind others to the same destination with the same metric. One that is there
+    /// already is success.
+    AddRoute(LinkRoute),
+    /// Removes this route, and no other that differs in destination, gateway, metric or link. One that is not there is
+    /// success.
+    RemoveRoute(LinkRoute),
+    /// Leads the default routes over it in the main table that go by one router by another one. That there is none is success:
+    /// none is added.
+    ReplaceDefault {
+        /// The router that they go by.
+        from: IpAddr,
+        /// The router that they are to go by.
+        to: IpAddr,
+    },
+}
+
+impl Step {
+    /// Returns what a step that the kernel refused was to do, for [`LinkCause::Refused`]. Where that says something else, no
+    /// step was tried.
+    pub fn doing(&self) -> &'static str {
+        match self {
+            Self::Up => "set the link up",
+            Self::Mtu(_) => "set the MTU",
+            Self::AddAddress(_) => "add the address",
+            Self::RemoveAddress(_) => "remove the address",
+            Self::AddRoute(_) => "add the route",
+            Self::RemoveRoute(_) => "remove the route",
+            Self::ReplaceDefault { .. } => "replace the default route",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.doing())?;
+        match self {
+            Self::Up => Ok(()),
+            Self::Mtu(mtu) => write!(f, " {mtu}"),
+            Self::AddAddress(address) | Self::RemoveAddress(address) => write!(f, " {address}"),
+            Self::AddRoute(route) | Self::RemoveRoute(route) => write!(f, " {route}"),
+            Self::ReplaceDefault { from, to } => write!(f, " via {from} by one via {to}"),
+        }
+    }
+}
+
+/// A route over a link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkRoute {
+    /// Where it leads.
+    pub destination: IpNet,
+    /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
+    pub via: Option<IpAddr>,
+    /// The lower goes first; `None` is 0.
+    pub metric: Option<u32>,
+    /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
+    pub mtu: Option<u32>,
+}
+
+impl fmt::Display for LinkRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.destination)?;
+        self.via.map_or(Ok(()), |via| write!(f, " via {via}"))?;
+        self.metric.map_or(Ok(()), |metric| write!(f, " metric {metric}"))
+    }
+}
