@@ -477,7 +477,7 @@ impl Binding {
 
     /// Ends without a RELEASE where another binding has the address by now, which lives.
     pub(crate) fn give_way(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| _ = release.gives_way(common, cx));
+        self.gives_back(cx, |release, common, cx| _ = release.give_way(common, cx));
     }
 
     /// Records that a RELEASE for this address went out under the same identity.

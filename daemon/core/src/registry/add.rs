@@ -171,7 +171,7 @@ impl Registry {
     }
 
     /// Returns whether what a binding has on its interface is being taken off for an ADD in its place.
-    pub(super) fn gives_way(&self, id: BindingId) -> bool {
+    pub(super) fn is_being_cleared(&self, id: BindingId) -> bool {
         matches!(self.slot_of(id).and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
     }
 

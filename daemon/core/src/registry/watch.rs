@@ -246,7 +246,7 @@ impl Registry {
             }
             Outcome::Inspected(_) if outdated => self.audit_one(id),
             // What it lacks by now is not somebody else's doing.
-            Outcome::Inspected(Ok(_)) if self.gives_way(id) => self.saw(id),
+            Outcome::Inspected(Ok(_)) if self.is_being_cleared(id) => self.saw(id),
             Outcome::Inspected(Ok(view)) => {
                 self.saw(id);
                 let at = self.bindings.get(id).and_then(|binding| binding.link.in_netns());

@@ -19,7 +19,7 @@ impl Release {
         if self.owed.is_nothing() {
             return self.forget(common, cx);
         }
-        if self.gives_way(common, cx) {
+        if self.give_way(common, cx) {
             return;
         }
         (self.stage, self.tried) = (Stage::Queued(None), true);
@@ -74,15 +74,15 @@ impl Release {
     }
 
     /// Ends without a RELEASE where another binding has the address by now, which lives. Returns whether there is one.
-    pub(in crate::binding) fn gives_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::binding) fn give_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
         if self.owed.is_nothing() || self.is_leaving() {
             return false;
         }
-        let gives_way = !common.may_release(&self.lease, cx);
-        if gives_way {
+        let is_anothers = !common.may_release(&self.lease, cx);
+        if is_anothers {
             self.end_unsaid(common, cx);
         }
-        gives_way
+        is_anothers
     }
 
     /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that

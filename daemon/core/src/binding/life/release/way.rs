@@ -192,7 +192,7 @@ impl Release {
         match step {
             ReleaseStep::Wait => {}
             ReleaseStep::Ask(frame) => common.exchange.send(vec![frame], cx),
-            ReleaseStep::Send { .. } if self.gives_way(common, cx) => {}
+            ReleaseStep::Send { .. } if self.give_way(common, cx) => {}
             ReleaseStep::Send { .. } if self.crosses_request(common, cx) => {}
             ReleaseStep::Send { frame, answered } => {
                 let leaving = common.exchange.send_release(common.id, frame, cx).map(Stage::Leaving);
