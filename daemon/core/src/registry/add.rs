@@ -1,7 +1,6 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
 //! identity. From there on the ADD is its binding's.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +11,16 @@ use super::docker::PATIENCE;
 use super::operation::{Admission, Operation, Ready, target};
 use super::pacing::Urgency;
 use super::timers::Key;
-use crate::binding::{Binding, Holder, Known, Leave, Life, Owed, change};
+use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
 use crate::grant::Dns;
 use crate::identity::{Attachment, Identity};
 use crate::interface::At;
-use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target, directory_of};
+use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
-use crate::time::{Instant, Now, whole_millis};
+use crate::time::{Instant, Now};
 
 /// How long a call waits before it looks again whether a link of the host has carrier.
 pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
@@ -194,184 +192,9 @@ impl Registry {
         }
     }
 
-    /// Settles with the bindings that stand in an ADD's way: the attachment's own from before, and the holder of its
-    /// identity. One that lives fails the ADD; one whose link is gone yields.
-    fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
-        let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
-        let waited = whole_millis(now.boot.saturating_since(admission.began));
-        let pool = admission.add.pool.clone();
-        let limits = pool.map(|pool| self.docker.limits(&pool));
-        let own = self.slots.holder(attachment);
-        let rivals = [own, self.bindings.holders().of(&identity.key())];
-        for rival in rivals.into_iter().flatten() {
-            let Some(binding) = self.bindings.get(rival).filter(|binding| binding.is_live()) else { continue };
-            let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
-            let usable = binding.lease(now.boot).cloned();
-            if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
-                if let Some(why) = limits.as_ref().and_then(|limits| limits.refuse(lease.ip())) {
-                    let (server, address) = (Some(lease.server), lease.ip());
-                    return self.refuse(now, attachment, Failure::Unfit { server, address, why });
-                }
-                if Wanted::takes(wanted, lease.ip()) {
-                    self.with(now, rival, |binding, cx| binding.route_again(cx));
-                    // Not the interface that went is waited for, but the one that this is for.
-                    self.await_interface(now, rival);
-                    let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
-                    let answer = Answer::leased(lease, &admission.add.profile);
-                    return self.answer_add(now, attachment, answer);
-                }
-                return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
-            }
-            if same_place && binding.identity == identity && binding.waits_for_store(now.boot) {
-                let failure = Failure::TimedOut { waiting_for: "the store to write the lease", waited };
-                return self.refuse(now, attachment, failure);
-            }
-            if same_place {
-                if self.interfaces.is_changing(view.at()) {
-                    return self.await_change(attachment, view);
-                }
-                let bare = cleared || binding.is_on_host();
-                let steps =
-                    if bare { Vec::new() } else { binding.leavings(&view.addresses, &self.interfaces, now.boot) };
-                if !steps.is_empty() {
-                    return self.clear(attachment, link, steps);
-                }
-                self.displace(now, rival, &identity);
-                continue;
-            }
-            // Nobody lives there: what is known of it goes with the attachment.
-            if binding.is_on_host() && own == Some(rival) {
-                self.displace(now, rival, &identity);
-                continue;
-            }
-            // That its interface has not been found does not mean that it is nowhere.
-            if binding.sought().is_some() {
-                if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-                    admission.step = Ready::AwaitingSearch(rival, view);
-                }
-                return self.search_for(attachment);
-            }
-            // That a link of the host is there says nothing of whom the binding is for.
-            if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {
-                let failure = held_by(&binding.identity, &binding.attachment);
-                return self.refuse(now, attachment, failure);
-            }
-            let target = Target::Known(binding.link.clone());
-            let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Rival(rival)), target);
-            if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-                admission.step = Ready::AwaitingRival(op, view);
-            }
-            return;
-        }
-        if self.interfaces.is_changing(view.at()) {
-            return self.await_change(attachment, view);
-        }
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        match admission.leavings(&view) {
-            steps if steps.is_empty() => self.claim(now, attachment, &view, link, identity),
-            steps => self.clear(attachment, link, steps),
-        }
-    }
-
-    /// Lets an ADD wait until the change of its interface is over that was begun for an earlier binding.
-    fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
-        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-            let at = view.at();
-            admission.step = Ready::AwaitingChange(view);
-            self.interfaces.await_change(at, attachment);
-        }
-    }
-
-    pub(super) fn rival_seen(
-        &mut self,
-        now: Now,
-        attachment: &Attachment,
-        rival: BindingId,
-        seen: Result<LinkView, LinkCause>,
-    ) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let Ready::AwaitingRival(_, view) = &admission.step else { return };
-        let (view, identity) = (view.clone(), admission.identity(view));
-        let gone = match &seen {
-            Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
-            Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
-            Ok(_) => false,
-        };
-        match self.bindings.get(rival).filter(|binding| binding.is_live()) {
-            Some(binding) if !gone => {
-                let failure = match &binding.link {
-                    Link::InNetns { path, .. } if *binding.attachment == *attachment => {
-                        Failure::Attached { attachment: attachment.clone(), netns: Some(path.clone()) }
-                    }
-                    Link::InNetns { .. } | Link::Parent { .. } => held_by(&binding.identity, &binding.attachment),
-                };
-                self.refuse(now, attachment, failure);
-            }
-            Some(_) => {
-                self.displace(now, rival, &identity);
-                self.settle_rivals(now, attachment, view);
-            }
-            None => self.settle_rivals(now, attachment, view),
-        }
-    }
-
-    /// All namespaces were looked through for the interface of an ADD's rival; `whole`: each of them. One that is nowhere yields.
-    pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let Ready::AwaitingSearch(rival, view) = &admission.step else { return };
-        let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
-        match self.bindings.get(rival).filter(|binding| binding.sought().is_some()) {
-            Some(binding) if !whole => {
-                let failure = held_by(&binding.identity, &binding.attachment);
-                return self.refuse(now, attachment, failure);
-            }
-            Some(_) => self.displace(now, rival, &identity),
-            None => {}
-        }
-        self.settle_rivals(now, attachment, view);
-    }
-
-    /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
-    fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
-        let seen = admission.add.place.netns().map(directory_of);
-        path.is_some_and(|path| Some(directory_of(path)) == seen)
-    }
-
-    /// Returns whether an ADD on a host's link is for what its rival was for: Docker makes an endpoint anew, and has lost the last
-    /// one. A dockerd that was killed unmounts the namespaces of before, leaves their files for a while, and tells nobody.
-    fn is_again(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
-        let is_own = self.bindings.get(rival).is_some_and(|binding| *binding.attachment == *attachment);
-        is_own && admission.add.place.netns().is_none()
-    }
-
-    /// Takes off the interface what is there from before, then looks at it once more.
-    fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
-        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-        let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);
-        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-            (admission.step, admission.cleared) = (Ready::Preparing(op), true);
-        }
-    }
-
-    /// Makes a held binding stand back: for one that takes its identity over it only waits, else it is given back.
-    fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
-        self.with(now, rival, |binding, cx| {
-            let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Displaced };
-            binding.give_back(why, cx);
-        });
-        if let Some(attachment) = self.attachment(rival) {
-            self.slots.vacate(&attachment, rival);
-        }
-    }
-
     /// Takes the identity: from here on the ADD is its binding's. What is on its way back under the same identity stops,
     /// and its lease, if the server does not know yet, is asked for again.
-    fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
+    pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts) = (admission.add.wanted, admission.adopts);
@@ -492,7 +315,7 @@ impl Registry {
     }
 
     /// Fails an ADD that has no binding.
-    fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
+    pub(super) fn refuse(&mut self, now: Now, attachment: &Attachment, failure: Failure) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             let request = admission.request;
             self.log_failed(request, attachment, &failure);
@@ -507,7 +330,7 @@ impl Registry {
         }
     }
 
-    fn answer_add(&mut self, now: Now, attachment: &Attachment, answer: Answer) {
+    pub(super) fn answer_add(&mut self, now: Now, attachment: &Attachment, answer: Answer) {
         let request = match self.operation(attachment) {
             Some(Operation::Adding(admission)) => admission.request,
             Some(Operation::Acquiring(request, _)) => *request,
@@ -516,8 +339,4 @@ impl Registry {
         self.reply(now, request, answer);
         self.end(now, attachment);
     }
-}
-
-fn held_by(identity: &Identity, holder: &Attachment) -> Failure {
-    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder: holder.clone() }
 }

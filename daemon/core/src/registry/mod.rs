@@ -32,6 +32,7 @@ mod pacing;
 mod past;
 mod profiles;
 mod recover;
+mod rivals;
 mod seek;
 mod sight;
 mod slots;

@@ -15,6 +15,7 @@
 //! An address that the daemon puts on is announced in any case: others may know it as somebody else's. So is one whose
 //! interface gets another Ethernet address. Only what a restart goes on with there is not: a restart sends nothing.
 
+mod decline;
 mod doubt;
 
 use std::net::Ipv4Addr;
@@ -24,7 +25,6 @@ use std::time::Duration;
 use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
-use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::conflict::{Heard, Turn, Window};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Detection;
@@ -413,67 +413,6 @@ impl Common {
     /// Returns whether what is sent so leaves.
     pub(in crate::binding) fn can_send(&self) -> bool {
         self.exchange.can_send() || self.guard.as_ref().is_some_and(|guard| guard.exchange.can_send())
-    }
-
-    /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
-    pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
-        if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
-            guard.decline = Some(Box::new((lease, frames)));
-        }
-    }
-
-    /// Stops watching, unless a DECLINE waits for the store. Nothing else waits for the window then.
-    pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
-        match self.guard.as_mut().filter(|guard| guard.decline.is_some()) {
-            Some(guard) => guard.waits = Waits::Nothing,
-            None => self.close_guard(cx),
-        }
-    }
-
-    /// A write leaves, which tells the store of what a DECLINE waits for.
-    pub(in crate::binding) fn telling_store(&mut self) {
-        if let Some(guard) = &mut self.guard {
-            guard.told = guard.decline.is_some();
-        }
-    }
-
-    /// Sends the DECLINE that waited for this write: the store knows, or has failed.
-    pub(in crate::binding) fn store_told(&mut self, cx: &mut Cx<'_>) {
-        if self.guard.as_ref().is_some_and(|guard| guard.told) {
-            self.close_guard(cx);
-        }
-    }
-
-    /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
-    /// whether that is known: then nothing is to be released.
-    pub(in crate::binding) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        let Some((address, by)) = self.claim() else { return false };
-        let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
-        let frame = client.abort_in_conflict(cx.now.boot);
-        if self.exchange.can_send() && self.may_decline(&lease, cx) {
-            self.exchange.send(frame.into_iter().collect(), cx);
-            self.declined(&lease, by, cx);
-        }
-        true
-    }
-
-    /// Records that a lease was declined.
-    pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
-        let (attachment, address) = (&self.attachment, lease.ip());
-        tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
-        self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
-        let lan = &self.identity.lan;
-        if cx.conflicts.conflict(lan, (address, by), cx.now.boot) {
-            tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
-        }
-    }
-
-    /// Returns whether an address that is not known yet may be tried now on this LAN, or from when.
-    pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
-        match self.detects() {
-            true => cx.conflicts.begin(&self.identity.lan, cx.now.boot),
-            false => Ok(()),
-        }
     }
 
     pub(in crate::binding) fn detects(&self) -> bool {

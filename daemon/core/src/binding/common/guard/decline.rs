@@ -1,0 +1,73 @@
+//! Declining an address that somebody else uses (RFC 2131 §3.1 step 5): when the DECLINE leaves, and how many a LAN is troubled
+//! with.
+
+use super::Waits;
+use crate::binding::{Common, Cx};
+use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
+use crate::dhcpv4::Client;
+use crate::dhcpv4::lease::Lease;
+use crate::event::EventKind;
+use crate::wire::Mac;
+
+impl Common {
+    /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
+    pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
+        if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
+            guard.decline = Some(Box::new((lease, frames)));
+        }
+    }
+
+    /// Stops watching, unless a DECLINE waits for the store. Nothing else waits for the window then.
+    pub(in crate::binding) fn let_guard_decline(&mut self, cx: &mut Cx<'_>) {
+        match self.guard.as_mut().filter(|guard| guard.decline.is_some()) {
+            Some(guard) => guard.waits = Waits::Nothing,
+            None => self.close_guard(cx),
+        }
+    }
+
+    /// A write leaves, which tells the store of what a DECLINE waits for.
+    pub(in crate::binding) fn telling_store(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            guard.told = guard.decline.is_some();
+        }
+    }
+
+    /// Sends the DECLINE that waited for this write: the store knows, or has failed.
+    pub(in crate::binding) fn store_told(&mut self, cx: &mut Cx<'_>) {
+        if self.guard.as_ref().is_some_and(|guard| guard.told) {
+            self.close_guard(cx);
+        }
+    }
+
+    /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
+    /// whether that is known: then nothing is to be released.
+    pub(in crate::binding) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        let Some((address, by)) = self.claim() else { return false };
+        let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
+        let frame = client.abort_in_conflict(cx.now.boot);
+        if self.exchange.can_send() && self.may_decline(&lease, cx) {
+            self.exchange.send(frame.into_iter().collect(), cx);
+            self.declined(&lease, by, cx);
+        }
+        true
+    }
+
+    /// Records that a lease was declined.
+    pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
+        let (attachment, address) = (&self.attachment, lease.ip());
+        tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
+        self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
+        let lan = &self.identity.lan;
+        if cx.conflicts.conflict(lan, (address, by), cx.now.boot) {
+            tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
+        }
+    }
+
+    /// Returns whether an address that is not known yet may be tried now on this LAN, or from when.
+    pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
+        match self.detects() {
+            true => cx.conflicts.begin(&self.identity.lan, cx.now.boot),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The bindings that stand in an ADD's way: the attachment's own from before, and the holder of its identity. One that lives fails
+//! the ADD; one whose interface is gone yields.
+
+use std::path::Path;
+
+use super::Registry;
+use super::operation::{Operation, Ready};
+use crate::binding::{Leave, Life, change};
+use crate::dhcpv4::profile::Wanted;
+use crate::effect::{Answer, Failure};
+use crate::identity::{Attachment, Identity};
+use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
+use crate::outbox::{Look, Waiter};
+use crate::record::BindingId;
+use crate::time::{Now, whole_millis};
+
+impl Registry {
+    /// Settles with the bindings that stand in an ADD's way: the attachment's own from before, and the holder of its
+    /// identity. One that lives fails the ADD; one whose link is gone yields.
+    pub(super) fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
+        let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
+        let waited = whole_millis(now.boot.saturating_since(admission.began));
+        let pool = admission.add.pool.clone();
+        let limits = pool.map(|pool| self.docker.limits(&pool));
+        let own = self.slots.holder(attachment);
+        let rivals = [own, self.bindings.holders().of(&identity.key())];
+        for rival in rivals.into_iter().flatten() {
+            let Some(binding) = self.bindings.get(rival).filter(|binding| binding.is_live()) else { continue };
+            let same_place = *binding.attachment == *attachment && binding.link.in_netns() == link.in_netns();
+            let usable = binding.lease(now.boot).cloned();
+            if let Some(lease) = usable.filter(|_| same_place && binding.identity == identity) {
+                if let Some(why) = limits.as_ref().and_then(|limits| limits.refuse(lease.ip())) {
+                    let (server, address) = (Some(lease.server), lease.ip());
+                    return self.refuse(now, attachment, Failure::Unfit { server, address, why });
+                }
+                if Wanted::takes(wanted, lease.ip()) {
+                    self.with(now, rival, |binding, cx| binding.route_again(cx));
+                    // Not the interface that went is waited for, but the one that this is for.
+                    self.await_interface(now, rival);
+                    let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
+                    let answer = Answer::leased(lease, &admission.add.profile);
+                    return self.answer_add(now, attachment, answer);
+                }
+                return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });
+            }
+            if same_place && binding.identity == identity && binding.waits_for_store(now.boot) {
+                let failure = Failure::TimedOut { waiting_for: "the store to write the lease", waited };
+                return self.refuse(now, attachment, failure);
+            }
+            if same_place {
+                if self.interfaces.is_changing(view.at()) {
+                    return self.await_change(attachment, view);
+                }
+                let bare = cleared || binding.is_on_host();
+                let steps =
+                    if bare { Vec::new() } else { binding.leavings(&view.addresses, &self.interfaces, now.boot) };
+                if !steps.is_empty() {
+                    return self.clear(attachment, link, steps);
+                }
+                self.displace(now, rival, &identity);
+                continue;
+            }
+            // Nobody lives there: what is known of it goes with the attachment.
+            if binding.is_on_host() && own == Some(rival) {
+                self.displace(now, rival, &identity);
+                continue;
+            }
+            // That its interface has not been found does not mean that it is nowhere.
+            if binding.sought().is_some() {
+                if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+                    admission.step = Ready::AwaitingSearch(rival, view);
+                }
+                return self.search_for(attachment);
+            }
+            // That a link of the host is there says nothing of whom the binding is for.
+            if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {
+                let failure = held_by(&binding.identity, &binding.attachment);
+                return self.refuse(now, attachment, failure);
+            }
+            let target = Target::Known(binding.link.clone());
+            let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Rival(rival)), target);
+            if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+                admission.step = Ready::AwaitingRival(op, view);
+            }
+            return;
+        }
+        if self.interfaces.is_changing(view.at()) {
+            return self.await_change(attachment, view);
+        }
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        match admission.leavings(&view) {
+            steps if steps.is_empty() => self.claim(now, attachment, &view, link, identity),
+            steps => self.clear(attachment, link, steps),
+        }
+    }
+
+    /// Lets an ADD wait until the change of its interface is over that was begun for an earlier binding.
+    fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
+        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            let at = view.at();
+            admission.step = Ready::AwaitingChange(view);
+            self.interfaces.await_change(at, attachment);
+        }
+    }
+
+    pub(super) fn rival_seen(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        rival: BindingId,
+        seen: Result<LinkView, LinkCause>,
+    ) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Ready::AwaitingRival(_, view) = &admission.step else { return };
+        let (view, identity) = (view.clone(), admission.identity(view));
+        let gone = match &seen {
+            Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
+            Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
+            Ok(_) => false,
+        };
+        match self.bindings.get(rival).filter(|binding| binding.is_live()) {
+            Some(binding) if !gone => {
+                let failure = match &binding.link {
+                    Link::InNetns { path, .. } if *binding.attachment == *attachment => {
+                        Failure::Attached { attachment: attachment.clone(), netns: Some(path.clone()) }
+                    }
+                    Link::InNetns { .. } | Link::Parent { .. } => held_by(&binding.identity, &binding.attachment),
+                };
+                self.refuse(now, attachment, failure);
+            }
+            Some(_) => {
+                self.displace(now, rival, &identity);
+                self.settle_rivals(now, attachment, view);
+            }
+            None => self.settle_rivals(now, attachment, view),
+        }
+    }
+
+    /// All namespaces were looked through for the interface of an ADD's rival; `whole`: each of them. One that is nowhere yields.
+    pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
+        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Ready::AwaitingSearch(rival, view) = &admission.step else { return };
+        let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
+        match self.bindings.get(rival).filter(|binding| binding.sought().is_some()) {
+            Some(binding) if !whole => {
+                let failure = held_by(&binding.identity, &binding.attachment);
+                return self.refuse(now, attachment, failure);
+            }
+            Some(_) => self.displace(now, rival, &identity),
+            None => {}
+        }
+        self.settle_rivals(now, attachment, view);
+    }
+
+    /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
+    fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
+        let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
+        let seen = admission.add.place.netns().map(directory_of);
+        path.is_some_and(|path| Some(directory_of(path)) == seen)
+    }
+
+    /// Returns whether an ADD on a host's link is for what its rival was for: Docker makes an endpoint anew, and has lost the last
+    /// one. A dockerd that was killed unmounts the namespaces of before, leaves their files for a while, and tells nobody.
+    fn is_again(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
+        let is_own = self.bindings.get(rival).is_some_and(|binding| *binding.attachment == *attachment);
+        is_own && admission.add.place.netns().is_none()
+    }
+
+    /// Takes off the interface what is there from before, then looks at it once more.
+    fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
+        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
+        let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);
+        if let Some(Operation::Adding(admission)) = self.operation(attachment) {
+            (admission.step, admission.cleared) = (Ready::Preparing(op), true);
+        }
+    }
+
+    /// Makes a held binding stand back: for one that takes its identity over it only waits, else it is given back.
+    fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
+        self.with(now, rival, |binding, cx| {
+            let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Displaced };
+            binding.give_back(why, cx);
+        });
+        if let Some(attachment) = self.attachment(rival) {
+            self.slots.vacate(&attachment, rival);
+        }
+    }
+}
+
+fn held_by(identity: &Identity, holder: &Attachment) -> Failure {
+    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder: holder.clone() }
+}
