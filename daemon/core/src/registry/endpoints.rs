@@ -136,7 +136,8 @@ impl Registry {
                 owners.into_iter().for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
                 self.forget_those_without_lease(now);
-                self.await_those_inside(now);
+                let known: Vec<_> = self.endpoints.by_id.keys().cloned().collect();
+                known.iter().for_each(|id| self.await_inside(now, id));
             }
             Err(cause) => tracing::warn!(%cause, "cannot list the links that were made for Docker"),
         }
@@ -160,6 +161,7 @@ impl Registry {
                 Some(endpoint) => {
                     endpoint.stray = there.then(|| endpoint.stray.unwrap_or(now.boot));
                     self.time_strays();
+                    self.await_inside(now, id);
                 }
                 None if there => _ = self.out.unmake(Waiter::Nobody, owner),
                 None => {}
@@ -516,12 +518,12 @@ impl Registry {
         over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
     }
 
-    /// Gives the interfaces of endpoints without a link in the host's namespace a minute to be found: each is inside a container by
-    /// now, or a daemon was killed before it had made it, or when it had deleted it.
-    fn await_those_inside(&mut self, now: Now) {
-        let there = self.endpoints.by_id.values().filter_map(Endpoint::rests);
-        let leases: Vec<_> = there.filter_map(|record| Some(self.lease_of(record, now.boot)?.1.id)).collect();
-        leases.into_iter().for_each(|id| self.await_interface_soon(now, id));
+    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
+    /// or went with that; or a daemon was killed before it had made it, or when it had deleted it.
+    fn await_inside(&mut self, now: Now, id: &DockerId) {
+        let record = self.endpoints.by_id.get(id).and_then(Endpoint::rests);
+        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
+        lease.into_iter().for_each(|lease| self.await_interface_soon(now, lease));
     }
 
     /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker

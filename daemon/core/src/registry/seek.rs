@@ -100,8 +100,10 @@ impl Registry {
     /// Gives a binding's interface no more than a minute to be found: no other link will become it.
     pub(super) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
         let last = LOOKS.len() - 1;
-        if let Some(awaited) = self.seeking.awaited.get_mut(&id).filter(|awaited| awaited.looks < last) {
-            (awaited.looks, awaited.next) = (last, now.boot + DEL_WAIT);
+        if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
+            let soon = now.boot + DEL_WAIT;
+            awaited.next = if awaited.looks < last { soon } else { awaited.next.min(soon) };
+            awaited.looks = last;
             self.time_seeking();
         }
     }

@@ -435,6 +435,17 @@ fn a_lease_whose_endpoint_is_not_known_goes_back_at_the_start() {
     }
 }
 
+#[test]
+fn an_endpoint_whose_container_went_before_its_link_was_found_there_goes_a_minute_later() {
+    let mut rig = with_endpoint();
+    rig.run_until(rig.at.as_secs_f64() + 15.0);
+    rig.link_leaves(&endpoint());
+    rig.run_until(rig.at.as_secs_f64() + 59.0);
+    assert_eq!((rig.wired.endpoints.len(), rig.sends(7)), (1, 0));
+    rig.run_until(rig.at.as_secs_f64() + 3.0);
+    assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (0, 0, 1));
+}
+
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
 #[test]
 fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
