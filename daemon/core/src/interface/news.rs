@@ -13,6 +13,8 @@ pub(crate) enum News<'a> {
     Gone(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,
+    /// It is up.
+    Up,
     /// It may be changed: a change by the daemon is over, or its carrier is not what it was.
     Free,
     /// Its carrier is back, which was away for so long.

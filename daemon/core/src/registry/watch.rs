@@ -74,6 +74,9 @@ impl Registry {
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| {
                         back.into_iter().for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
+                        if up {
+                            binding.on_news(News::Up, cx);
+                        }
                         binding.on_news(News::Free, cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.

@@ -498,7 +498,12 @@ impl Living for Acquire {
             News::Gone(cause) => self.fail_link(common, cause, cx),
             News::Free => self.size_after_all(common, cx),
             // What it carries is not this binding's yet.
-            News::Down | News::CarrierBack(_) | News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => SAME,
+            News::Down
+            | News::Up
+            | News::CarrierBack(_)
+            | News::Ethernet(_)
+            | News::AddressAdded(_)
+            | News::Seen { .. } => SAME,
         }
     }
 

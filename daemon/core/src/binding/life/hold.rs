@@ -47,7 +47,8 @@ pub(crate) struct Hold {
     removal_told: Option<Box<Instant>>,
     /// When its interface was found, where it was not there when the lease was told.
     came: Option<Box<Instant>>,
-    /// Docker was told of the lease's routes, and puts them on itself when it moves the interface: for it one that is there is an error.
+    /// Docker was told of the lease's routes, and puts them on itself when it has moved the interface and set it up: for it one that is
+    /// there is an error.
     routes_told: bool,
     /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
     /// route by it. Boxed: hardly any lease has one.
@@ -465,6 +466,7 @@ impl Living for Hold {
         match news {
             News::Gone(cause) => return self.on_gone(common, cause, cx),
             News::Down => self.on_down(common, cx),
+            News::Up => self.routes_told = false,
             News::Free => self.has_work(),
             News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
             News::Ethernet(mac) => self.on_ethernet(common, mac, cx),

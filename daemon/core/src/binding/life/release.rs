@@ -525,7 +525,7 @@ impl Living for Release {
         match news {
             News::Gone(_) => self.lose_link(common, cx),
             // What it carries is not this binding's any more.
-            News::Down | News::Free | News::CarrierBack(_) => {}
+            News::Down | News::Up | News::Free | News::CarrierBack(_) => {}
             News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => {}
         }
         SAME

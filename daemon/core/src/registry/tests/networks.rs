@@ -540,3 +540,28 @@ fn routes_that_docker_was_told_of_are_dockers_to_put_on_once() {
         }
     }
 }
+
+/// Docker gives it its address before it sets it up, and routes only then.
+#[test]
+fn routes_that_docker_was_told_of_are_not_missed_before_the_link_has_been_up() {
+    let mut rig = with_network();
+    rig.profile = crate::dhcpv4::profile::Profile { suppress_default_route: true, ..Default::default() };
+    rig.options = vec![121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
+    rig.create_endpoint("e1", OWN);
+    rig.join("e1");
+    rig.down = true;
+    rig.inside.insert(OWN, 1);
+    rig.link_leaves(&endpoint());
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.configure(LEASED);
+    let added = |rig: &Rig| rig.steps.iter().filter(|step| matches!(step, Step::AddRoute(_))).count();
+    for ups in 0..2 {
+        rig.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
+        rig.run_until(rig.at.as_secs_f64() + 5.0);
+        rig.down = false;
+        rig.tell_carrier(true);
+        rig.run_until(rig.at.as_secs_f64() + 5.0);
+        assert_eq!(added(&rig), ups, "those that go when it is set down again are missed: {:?}", rig.steps);
+        rig.down = true;
+    }
+}

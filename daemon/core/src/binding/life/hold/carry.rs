@@ -313,7 +313,8 @@ impl Hold {
     pub(super) fn on_down(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let differs = common.work(cx.interfaces).is_some_and(Work::differs);
         let is_there = common.presence(cx.interfaces) == Presence::There;
-        if self.client.lease().is_some() && (is_there || differs) {
+        // One that has not been up since it came has had none.
+        if self.client.lease().is_some() && (is_there || differs) && !self.routes_told {
             common.due(cx, |work| work.lacks_routes(false));
         }
     }

@@ -36,10 +36,11 @@ impl Hold {
             if grant.mtu.is_some() {
                 common.due(cx, |work| work.size_later());
             }
-            if !std::mem::take(&mut self.routes_told) && !grant.routes.is_empty() {
+            if !self.routes_told && !grant.routes.is_empty() {
                 common.due(cx, |work| work.lacks_routes(false));
             }
         }
+        self.routes_told &= !view.up;
         let is_there = |address| view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address));
         match self.outdated(common) {
             // What is not there yet is replaced when it comes: others may come with it.
@@ -95,6 +96,7 @@ impl Hold {
     /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
+        self.routes_told = false;
         self.move_to(common, link, cx)
     }
 

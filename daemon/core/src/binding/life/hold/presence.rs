@@ -106,7 +106,10 @@ impl Hold {
             self.on_address_added(common, there.addr(), cx)?;
         }
         match view.up {
-            true => self.has_work(),
+            true => {
+                self.routes_told = false;
+                self.has_work();
+            }
             false => self.on_down(common, cx),
         }
         self.announce_moved(common, cx)
