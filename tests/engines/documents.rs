@@ -5,19 +5,27 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{Dockerd, Error, Lab, Need, sandbox};
+use netns_fixtures::{Dockerd, Error, Lab, Sandbox, sandbox};
+
+use crate::docker::needs;
 
 /// The router and DHCP server of the LAN that the documents speak of, 192.168.1.0/24.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
 
-/// Returns the commands in the shell blocks under a document's heading that are Docker's or ours, each in its words.
-fn commands(document: &str, heading: &str) -> Vec<Vec<String>> {
+/// Returns the blocks in a language under a document's heading.
+fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (_, section) = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{document}: no {heading}"));
     let section = section.split("\n## ").next().unwrap_or_default();
-    let blocks = section.split("```sh\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
-    let lines = blocks.map(|block| block.replace("\\\n", " ")).collect::<String>();
+    let opening = format!("```{language}\n");
+    let blocks = section.split(&opening).skip(1);
+    blocks.filter_map(|rest| Some(rest.split_once("```")?.0.to_owned())).collect()
+}
+
+/// Returns the commands in the shell blocks under a document's heading that are Docker's or ours, each in its words.
+fn commands(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let lines = blocks(document, heading, "sh").concat().replace("\\\n", " ");
     let words =
         |line: &str| line.split(" #").next().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
     let ours =
@@ -25,18 +33,38 @@ fn commands(document: &str, heading: &str) -> Vec<Vec<String>> {
     lines.lines().map(words).filter(ours).collect()
 }
 
+/// A host on that LAN, with Docker.
+struct Host {
+    lab: Lab,
+    server: Dnsmasq,
+    docker: Dockerd,
+}
+
+impl Host {
+    fn new(sandbox: &Sandbox, reserved: Option<&str>) -> Result<Self, Error> {
+        let mut lab = Lab::without_daemon(sandbox)?;
+        lab.home().with_docker()?;
+        lab.start_daemon()?;
+        lab.lan.server.run_command("ip", &["addr", "add", "192.168.1.1/24", "dev", "eth0"], "")?;
+        let pool = Ipv4Addr::new(192, 168, 1, 100)..=Ipv4Addr::new(192, 168, 1, 199);
+        let mut config = DnsmasqConfig::from(Grants { router: ROUTER, pool, ..Grants::default() });
+        config.more.extend(reserved.map(|reserved| format!("--dhcp-host={reserved}")));
+        let server = Dnsmasq::start(&lab.lan, config)?;
+        Ok(Self { server, docker: Dockerd::start(&lab.lan.host)?, lab })
+    }
+
+    /// Waits until nothing is leased.
+    fn is_free(&self) -> Result<(), Error> {
+        self.server.wait_until_free()?;
+        self.lab.daemon().wait_until_empty()
+    }
+}
+
 #[test]
 fn from_nothing_to_a_container_as_the_documents_say() -> Result<(), Error> {
-    let needs = [Dockerd::NEEDS, &[Need::Program("dnsmasq")]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_docker()?;
-    lab.start_daemon()?;
-    lab.lan.server.run_command("ip", &["addr", "add", "192.168.1.1/24", "dev", "eth0"], "")?;
-    let pool = Ipv4Addr::new(192, 168, 1, 100)..=Ipv4Addr::new(192, 168, 1, 199);
-    let grants = Grants { router: ROUTER, pool, ..Grants::default() };
-    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::from(grants))?;
-    let docker = Dockerd::start(&lab.lan.host)?;
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox, None)?;
+    let Host { lab, docker, .. } = &host;
 
     let sections = [
         ("README.md", "## Docker"),
@@ -59,8 +87,42 @@ fn from_nothing_to_a_container_as_the_documents_say() -> Result<(), Error> {
             }
         }
         assert!(leased, "{document}: nothing was shown as leased");
-        server.wait_until_free()?;
-        lab.daemon().wait_until_empty()?;
+        host.is_free()?;
     }
     Ok(())
+}
+
+#[test]
+fn a_container_of_compose_has_what_its_file_says_and_what_the_server_hands_out_where_it_says_less() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(&[&needs()[..], &[Dockerd::COMPOSE]].concat()) else { return Ok(()) };
+    // As the document says, the server reserves the address of the example for it.
+    let host = Host::new(&sandbox, Some("02:42:c0:a8:01:0a,192.168.1.10"))?;
+    let [example] = &blocks("daemon/docs/docker.md", "## Compose", "yaml")[..] else { panic!("one example") };
+    let show = ["ip", "-4", "addr", "show", "dev", "eth0"];
+    let ping = ["ping", "-c", "1", "-W", "10", &ROUTER.to_string()];
+    for _ in 0..2 {
+        host.docker.compose(example, &["up", "--detach"])?;
+        let inside = host.docker.exec("web", &show)?;
+        assert!(inside.contains("inet 192.168.1.10/24 "), "{inside}");
+        host.docker.exec("web", &ping)?;
+        host.docker.compose(example, &["down", "--timeout", "0"])?;
+    }
+    host.is_free()?;
+
+    // The variant that the document describes in words, for as many containers as one likes.
+    let (before, _) = example.split_once("    ipam:\n").expect("the example names an IPAM driver");
+    let own = ["container_name", "mac_address", "ipv4_address"];
+    let lines = before.lines().filter(|line| !own.iter().any(|key| line.contains(key)));
+    let text = lines.map(|line| format!("{line}\n")).collect::<String>() + "    ipam:\n      driver: \"null\"\n";
+    host.docker.compose(&text, &["up", "--detach", "--scale", "web=3"])?;
+    let leases = host.server.leases()?;
+    assert_eq!(leases.len(), 3, "{leases:?}");
+    for name in ["compose_web_1", "compose_web_2", "compose_web_3"] {
+        let address = host.docker.address(name, "compose_lan")?;
+        assert!(leases.iter().any(|lease| lease.address == address), "{name}: {address}: {leases:?}");
+        host.docker.exec(name, &ping)?;
+    }
+    host.docker.compose(&text, &["down", "--timeout", "0"])?;
+    host.is_free()
 }

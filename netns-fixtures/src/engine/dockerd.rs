@@ -43,6 +43,9 @@ struct Files {
 /// The command line interface of the same package: a later one refuses some of its own options to an older dockerd.
 const CLIENT: &str = "/usr/bin/docker";
 
+/// Compose, from Debian's `docker-compose`.
+const COMPOSE: &str = "docker-compose";
+
 /// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write. Its data is on a mount of
 /// its own, as on any host: for a plugin runc makes the mount private that its root is on.
 const PRIVATE: &str = "
@@ -63,6 +66,8 @@ impl Dockerd {
         Need::Program("iptables"),
         Need::StaticProgram("busybox"),
     ];
+    /// What [`Dockerd::compose`] needs beside those.
+    pub const COMPOSE: Need = Need::Program(COMPOSE);
     /// Where it looks for plugins' sockets.
     pub const PLUGINS: &str = DOCKER_PLUGINS;
     /// Where it mounts its containers' namespaces.
@@ -93,15 +98,18 @@ impl Dockerd {
     /// # Errors
     /// [`Error::Failed`] with all its output if it ends with a code other than 0.
     pub fn docker(&self, args: &[&str]) -> Result<String, Error> {
-        let mut command = Command::new(CLIENT);
-        command.args(["--config", &self.files.path("config"), "--host", &self.files.socket()]).args(args);
-        let output = self.host.output(command, b"")?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() {
-            return Ok(text(&output.stdout));
-        }
-        let command = format!("docker {}", args.join(" "));
-        Err(Error::Failed { command, status: output.status, said: text(&output.stdout) + &text(&output.stderr) })
+        let (config, socket) = (self.files.path("config"), self.files.socket());
+        self.host.run_command(CLIENT, &[&["--config", &config, "--host", &socket], args].concat(), "")
+    }
+
+    /// Runs Compose to its end with a file that has this text, and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Dockerd::docker`].
+    pub fn compose(&self, text: &str, args: &[&str]) -> Result<String, Error> {
+        let socket = self.files.socket();
+        let of = ["--host", &socket, "--project-name", "compose", "--file", "-"];
+        self.host.run_command(COMPOSE, &[&of, args].concat(), text)
     }
 
     /// Runs a busybox command in a new container to its end, and returns what it printed.
