@@ -3,6 +3,7 @@
 mod docker;
 mod dockerd;
 mod documents;
+mod journeys;
 mod network;
 mod network_restarts;
 mod plugin;

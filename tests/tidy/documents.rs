@@ -8,6 +8,7 @@ use crate::{read, root, tracked};
 const ARCHITECTURE: &str = "daemon/docs/architecture.md";
 const CNI: &str = "daemon/docs/cni.md";
 const DOCKER: &str = "daemon/docs/docker.md";
+const SCENARIOS: &str = "daemon/docs/docker-scenarios.md";
 const OPERATIONS: &str = "daemon/docs/operations.md";
 const REFERENCE: &str = "daemon/docs/reference.md";
 
@@ -220,6 +221,29 @@ fn what_a_walk_passes_through_is_there() {
         }
     }
     assert!(passed > 20, "the walks name {passed} functions");
+}
+
+/// A row says which tests show it, or that none does.
+#[test]
+fn each_scenario_names_tests_that_there_are() {
+    let text = read(SCENARIOS);
+    let code: Vec<String> = tracked().iter().filter(|file| file.ends_with(".rs")).map(|file| read(file)).collect();
+    let is_there = |name: &str| {
+        let [plain, generic] = [format!("fn {name}("), format!("fn {name}<")];
+        code.iter().any(|text| text.contains(&plain) || text.contains(&generic))
+    };
+    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| scenario ");
+    let mut named = 0;
+    for row in text.lines().filter(is_row) {
+        let shown = row.split('|').nth(3).unwrap_or_default();
+        let tests = quoted(shown);
+        assert!(!tests.is_empty() || shown.contains("not covered"), "{SCENARIOS} says of no test: {row}");
+        for test in &tests {
+            assert!(is_there(test), "{SCENARIOS} names the test {test}, which is not there");
+        }
+        named += tests.len();
+    }
+    assert!(named > 40, "{SCENARIOS} names {named} tests");
 }
 
 /// Returns the anchor that a heading gets.

@@ -136,6 +136,15 @@ impl Dockerd {
         text.trim().parse().map_err(|_| Error::Unreadable { what: "a container's address", text })
     }
 
+    /// Waits until `docker inspect` prints this of a container.
+    pub fn wait_until(&self, name: &str, format: &str, expected: &str) -> Result<(), Error> {
+        let awaited = format!("{expected} of a container's {format}");
+        until_found(&awaited, DEADLINE, || {
+            let printed = self.docker(&["inspect", "--format", format, name])?;
+            Ok((printed.trim() == expected).then_some(()))
+        })
+    }
+
     /// Returns a running container's network namespace.
     pub fn netns(&self, name: &str) -> Result<Netns, Error> {
         let path = self.docker(&["inspect", "--format", "{{.NetworkSettings.SandboxKey}}", name])?;
