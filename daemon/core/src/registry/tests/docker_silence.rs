@@ -65,6 +65,23 @@ fn a_lease_that_is_still_good_is_answered_after_four_seconds() {
     }
 }
 
+#[test]
+fn a_lease_whose_address_was_reserved_meanwhile_is_not_answered_in_silence() {
+    for late in [false, true] {
+        let mut rig = kept(1000);
+        if !late {
+            rig.reserve(Some(FIRST));
+        }
+        let add = rig.endpoint(1);
+        rig.run_until(1003.0);
+        if late {
+            rig.reserve(Some(FIRST));
+        }
+        rig.run_until(1030.0);
+        assert!(matches!(rig.answers.get(&add), Some(Answer::Failed(_))), "{late}: {:?}", rig.answers.get(&add));
+    }
+}
+
 /// dockerd starts its containers one after the other, and is not up before the last of them.
 #[test]
 fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {

@@ -18,12 +18,14 @@ impl Acquire {
         self.trusts.as_ref().filter(|_| waits && !refused).map(|(_, at)| *at)
     }
 
-    /// Takes that lease out when its time has come, if it will do: not where somebody else is known to use its address.
+    /// Takes that lease out when its time has come, if it will do: not where somebody else is known to use its address, nor where
+    /// that is none of its pool by now.
     pub(super) fn take_trusted(&mut self, common: &Common, cx: &Cx<'_>) -> Option<Arc<Lease>> {
         self.trusts_at().filter(|at| cx.now.boot >= *at)?;
         let (lease, _) = self.trusts.take()?;
         let is_free = common.claim().is_none() && common.tenant(lease.ip(), cx).is_none();
-        Some(lease).filter(|lease| is_free && !lease.expired(cx.now.boot))
+        let fits = self.limits.as_ref().is_none_or(|limits| limits.refuse(lease.ip()).is_none());
+        Some(lease).filter(|lease| is_free && fits && !lease.expired(cx.now.boot))
     }
 
     /// Takes the lease as it is. Whoever holds it goes on asking for it.
