@@ -310,6 +310,8 @@ impl Registry {
                 }
             }
             (Outcome::Made(Err(cause)), Stage::Making) => {
+                // What took too long may be there by now, or come yet.
+                self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }

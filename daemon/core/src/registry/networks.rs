@@ -142,6 +142,8 @@ impl Registry {
             },
             (Outcome::Made(Ok(())), Step::Making(_)) => self.keep_network(now, id, record),
             (Outcome::Made(Err(cause)), Step::Making(_)) => {
+                // What took too long may be there by now, or come yet.
+                self.unmake_vlan(&record.wiring, Waiter::Nobody);
                 let target = record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
                 self.end_network_call(id, Err(Failure::Link { target, cause }));
             }

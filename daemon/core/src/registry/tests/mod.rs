@@ -26,6 +26,7 @@ mod moves;
 mod mtu;
 mod networks;
 mod networks_anew;
+mod networks_found;
 mod networks_left;
 mod on_host;
 mod races;
