@@ -7,12 +7,13 @@
 //! No link is left. What is in the host's namespace and has no endpoint goes at once, and what has been there for a minute goes with
 //! its endpoint: dockerd was killed between two calls, and forgot. Links that another store's daemon made are not ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
+use crate::backoff::Backoff;
 use crate::binding::{Binding, Leave, Life};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
@@ -30,6 +31,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// For how long an endpoint's link may be in the host's namespace: Docker moves it there and back within a moment.
 const STRAY: Duration = Duration::from_secs(60);
 
+/// The longest pause before the links are listed again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// The endpoints that are known.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
@@ -38,6 +42,18 @@ pub(super) struct Endpoints {
     calls: BTreeMap<RequestId, DockerId>,
     /// Links in the host's namespace that daemons with another store made.
     strangers: Vec<String>,
+    listing: Listing,
+}
+
+/// The list of the links that there are.
+#[derive(Debug, Default)]
+struct Listing {
+    under_way: bool,
+    /// It is asked for again.
+    again: bool,
+    /// Whose links were heard of since it was asked for: of those it says nothing, for it may be older.
+    heard: BTreeSet<LinkOwner>,
+    failures: Backoff,
 }
 
 /// An endpoint.
@@ -121,25 +137,47 @@ impl Registry {
         }
     }
 
-    /// Looks which links of ours are in the host's namespace, if any can be.
+    /// Looks which links of ours are in the host's namespace.
     pub(super) fn list_own_links(&mut self) {
+        let listing = &mut self.endpoints.listing;
+        listing.again = listing.under_way;
+        if std::mem::replace(&mut listing.under_way, true) {
+            return;
+        }
+        listing.heard.clear();
+        self.timers.set(Key::OwnLinks, None);
         self.out.list_own();
     }
 
     /// Goes on when it is known which links of ours are in the host's namespace.
     pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
+        self.endpoints.listing.under_way = false;
         match result {
             Ok(OwnLinks { owners, strangers }) => {
+                let Endpoints { by_id, listing, .. } = &mut self.endpoints;
+                listing.failures = Backoff::default();
+                let heard = std::mem::take(&mut listing.heard);
+                let is_news = |owner: &LinkOwner| !heard.contains(owner);
+                let silent = by_id.iter_mut().filter(|(id, _)| is_news(&LinkOwner::Endpoint((*id).clone())));
+                silent.for_each(|(_, endpoint)| endpoint.stray = None);
                 self.endpoints.strangers = strangers;
-                self.endpoints.by_id.values_mut().for_each(|endpoint| endpoint.stray = None);
-                owners.into_iter().for_each(|owner| self.own_link(now, owner, true));
+                owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
                 self.forget_those_without_lease(now);
                 let known: Vec<_> = self.endpoints.by_id.keys().cloned().collect();
                 known.iter().for_each(|id| self.await_inside(now, id));
             }
-            Err(cause) => tracing::warn!(%cause, "cannot list the links that were made for Docker"),
+            Err(cause) => {
+                let failures = &mut self.endpoints.listing.failures;
+                failures.fail();
+                let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
+                tracing::warn!(%cause, ?pause, "cannot list the links that were made for Docker, trying again");
+                self.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
+            }
+        }
+        if std::mem::take(&mut self.endpoints.listing.again) {
+            self.list_own_links();
         }
     }
 
@@ -154,6 +192,9 @@ impl Registry {
 
     /// A link of ours is in the host's namespace, or has left it.
     pub(super) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
+        if self.endpoints.listing.under_way {
+            self.endpoints.listing.heard.insert(owner.clone());
+        }
         match &owner {
             LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
             LinkOwner::Vlan { .. } => {}

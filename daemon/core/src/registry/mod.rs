@@ -212,6 +212,7 @@ impl Registry {
                 Key::Orphans => {}
                 Key::Seek => self.seek_on_clock(now),
                 Key::Strays => self.end_strays(now),
+                Key::OwnLinks => self.list_own_links(),
             }
         }
         self.settle(now);

@@ -25,6 +25,8 @@ pub(super) enum Key {
     Seek,
     /// The next link that was made for Docker has been in the host's namespace for too long.
     Strays,
+    /// The links that were made for Docker are listed again, which failed.
+    OwnLinks,
 }
 
 /// The deadlines of the registry.

@@ -1,11 +1,11 @@
 //! Links of Docker's networks that are there, or are not, without the core having been told so in time.
 
 use super::super::*;
-use super::networks::{OWN, endpoint, id, in_vlan, with_network};
+use super::networks::{OWN, endpoint, id, in_vlan, with_endpoint, with_network};
 use super::rig::*;
 use crate::effect::{Failure, NetworkCall};
 use crate::link::{KernelEvent, LinkCause};
-use crate::network::LinkOwner;
+use crate::network::{LinkOwner, OwnLinks};
 
 fn vlan() -> LinkOwner {
     LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
@@ -38,4 +38,36 @@ fn so_does_that_of_a_vlan_whose_network_does_not_come() {
     made_late(&mut rig, vlan());
     assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::TimedOut, .. }), "{:?}", rig.answers);
     assert!(rig.wired.links.is_empty(), "{:?}", rig.wired.links);
+}
+
+#[test]
+fn the_links_are_listed_again_when_that_failed() {
+    let mut rig = with_endpoint();
+    let left = rig.wired.links[&endpoint()].clone();
+    rig.delete_endpoint("e1");
+    rig.wired.links.insert(endpoint(), left);
+    rig.wired.hold = true;
+    rig.restart();
+    let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
+    rig.wired.hold = false;
+    rig.input(Input::Done { op, outcome: Outcome::OwnLinks(Err(LinkCause::TimedOut)) });
+    assert!(!rig.wired.links.is_empty(), "nothing is known of it");
+    rig.run_until(rig.at.as_secs_f64() + 2.0);
+    assert!(rig.wired.links.is_empty());
+}
+
+#[test]
+fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
+    let mut rig = with_endpoint();
+    rig.wired.hold = true;
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    let listed = Outcome::OwnLinks(Ok(OwnLinks { owners: vec![endpoint()], strangers: Vec::new() }));
+    let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
+    rig.wired.hold = false;
+    rig.inside.insert(OWN, 1);
+    rig.link_leaves(&endpoint());
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Done { op, outcome: listed });
+    rig.run_until(rig.at.as_secs_f64() + 100.0);
+    assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "it is in its container");
 }
