@@ -381,6 +381,10 @@ impl Registry {
         };
         let mtu = self.lease_of(&record, now.boot).and_then(|(grant, _)| grant.mtu).map(u32::from);
         let link = network.wiring.endpoint(id, record.mac, mtu);
+        // dockerd tells of its networks once, and the host may have rebooted since.
+        if let Some(vlan) = network.wiring.vlan() {
+            self.out.make(Waiter::Nobody, vlan);
+        }
         self.out.make(Waiter::Endpoint(id.clone()), link);
         if let Some(endpoint) = self.endpoints.by_id.get_mut(id) {
             endpoint.stage = Stage::Making;

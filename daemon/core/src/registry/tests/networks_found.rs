@@ -71,3 +71,18 @@ fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
     rig.run_until(rig.at.as_secs_f64() + 100.0);
     assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "it is in its container");
 }
+
+#[test]
+fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    // The host has rebooted: dockerd does not tell of the network again.
+    rig.wired.links.clear();
+    rig.restart();
+    rig.create_endpoint("e1", OWN);
+    assert_eq!(rig.wired.links.keys().collect::<Vec<_>>(), [&endpoint(), &vlan()]);
+    rig.delete_endpoint("e1");
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    assert!(rig.wired.links.is_empty());
+}
