@@ -8,7 +8,7 @@
 //!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
 //!   `departed` whose interface is on its way out, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
-//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver; `adopt` takes over what ran before.
+//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver, `strays` has the links made for them; `adopt` takes over what ran before.
 //! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
@@ -37,6 +37,7 @@ mod seek;
 mod sight;
 mod slots;
 mod status;
+mod strays;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -68,6 +69,7 @@ use self::seek::Seeking;
 use self::sight::Sight;
 use self::slots::{Slot, Slots};
 use self::status::StatusCheck;
+use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx};
@@ -121,6 +123,7 @@ pub struct Registry {
     docker: Docker,
     wired: Wired,
     endpoints: Endpoints,
+    strays: Strays,
     looks: BTreeMap<RequestId, Looking>,
     turns: Turns,
     extensions: Turns,
@@ -164,6 +167,7 @@ impl Registry {
             docker: Docker::default(),
             wired: Wired::default(),
             endpoints: Endpoints::default(),
+            strays: Strays::default(),
             looks: BTreeMap::new(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),

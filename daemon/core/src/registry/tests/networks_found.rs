@@ -86,3 +86,33 @@ fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
     rig.network_call(NetworkCall::Delete(id("n1")));
     assert!(rig.wired.links.is_empty());
 }
+
+#[test]
+fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
+    let mut rig = with_network();
+    rig.profile.on_parent = true;
+    rig.create_endpoint("e1", OWN);
+    rig.wired.hold = true;
+    let delete = rig.delete_endpoint("e1");
+    let (op, _) = rig.wired.held.pop_front().expect("the link is being deleted");
+    rig.wired.hold = false;
+    rig.input(Input::Kernel(KernelEvent::OwnLink { owner: endpoint(), there: false }));
+    rig.input(Input::Done { op, outcome: Outcome::Unmade(Err(LinkCause::TimedOut)) });
+    assert!(matches!(rig.failure(delete), Failure::Link { cause: LinkCause::TimedOut, .. }), "{:?}", rig.answers);
+    rig.run_until(rig.at.as_secs_f64() + 59.9);
+    assert_eq!((rig.sends(7), rig.rows().len()), (0, 1));
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!((rig.sends(7), rig.stored.len(), rig.wired.endpoints.len()), (1, 0, 0));
+}
+
+#[test]
+fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again() {
+    let mut rig = with_endpoint();
+    rig.disk = Disk::Full;
+    let delete = rig.delete_endpoint("e1");
+    assert!(matches!(rig.failure(delete), Failure::Store(_)), "{:?}", rig.answers);
+    assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0));
+    rig.disk = Disk::Good;
+    rig.run_until(rig.at.as_secs_f64() + 70.0);
+    assert_eq!((rig.wired.links.len(), rig.sends(7), rig.stored.len(), rig.wired.endpoints.len()), (0, 1, 0, 0));
+}

@@ -34,9 +34,11 @@ struct Life {
 }
 
 impl Life {
-    fn new(fault: Fault, left: usize) -> Self {
+    fn new(fault: Fault, left: usize, shared: bool) -> Self {
         let mut rig = Rig::new(8);
         rig.bridge = false;
+        // Of ipvlans nobody knows which interface is whose.
+        rig.profile.on_parent = shared;
         Self { rig, fault: Some(fault), left, request: 0, links: BTreeMap::new() }
     }
 
@@ -170,16 +172,17 @@ fn vlan() -> LinkOwner {
 #[test]
 fn nothing_is_left_whatever_fails_at_whichever_step() {
     for fault in [Fault::Crash, Fault::LateCrash, Fault::HangUp, Fault::Refusal] {
-        for forgets in [false, true] {
+        // dockerd says nothing of the endpoint's end, or there is an ipvlan in its container, of which nothing else does.
+        for (forgets, shared) in [(false, false), (true, false), (false, true)] {
             let mut struck = 0;
             for step in 0.. {
-                let mut life = Life::new(fault, step);
+                let mut life = Life::new(fault, step, shared);
                 life.live(forgets);
                 if life.fault.is_some() {
                     break;
                 }
                 struck += 1;
-                let at = format!("{fault:?} at {step}, forgotten: {forgets}");
+                let at = format!("{fault:?} at {step}, forgotten: {forgets}, shared: {shared}");
                 // A VLAN's link that the kernel did not delete is told to the operator, and goes at the next start.
                 life.rig.restart();
                 assert!(life.rig.wired.links.is_empty(), "{at}: {:?}", life.rig.wired.links);

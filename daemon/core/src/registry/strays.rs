@@ -1,0 +1,178 @@
+//! The links that were made for Docker, as far as they are in the host's namespace.
+//!
+//! No link is left. What is in the host's namespace and has no endpoint goes at once, and what has been there for a minute goes with
+//! its endpoint: dockerd was killed between two calls, and forgot. Links that another store's daemon made are not ours.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Registry;
+use super::endpoints::Endpoint;
+use super::timers::Key;
+use crate::backoff::Backoff;
+use crate::binding::Binding;
+use crate::effect::{Outcome, Why};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, OwnLinks, Source};
+use crate::outbox::Waiter;
+use crate::record::DockerRecord;
+use crate::time::Now;
+
+/// For how long an endpoint's link may be in the host's namespace: Docker moves it there and back within a moment.
+const STRAY: Duration = Duration::from_secs(60);
+
+/// The longest pause before the links are listed again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What is known of links beside their endpoints.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    /// Links in the host's namespace that daemons with another store made.
+    strangers: Vec<String>,
+    listing: Listing,
+}
+
+/// The list of the links that there are.
+#[derive(Debug, Default)]
+struct Listing {
+    under_way: bool,
+    /// It is asked for again.
+    again: bool,
+    /// Whose links were heard of since it was asked for: of those it says nothing, for it may be older.
+    heard: BTreeSet<LinkOwner>,
+    failures: Backoff,
+}
+
+impl Registry {
+    /// Takes over what the store holds, and looks which links are there.
+    pub(super) fn recover_docker(&mut self, records: Vec<DockerRecord>) {
+        for record in records {
+            match record {
+                DockerRecord::Pool(record) => self.docker.recover(record),
+                DockerRecord::Network(record) => _ = self.wired.networks.add(record),
+                DockerRecord::Endpoint(record) => self.endpoints.recover(record),
+            }
+        }
+    }
+
+    /// Looks which links of ours are in the host's namespace.
+    pub(super) fn list_own_links(&mut self) {
+        let listing = &mut self.strays.listing;
+        listing.again = listing.under_way;
+        if std::mem::replace(&mut listing.under_way, true) {
+            return;
+        }
+        listing.heard.clear();
+        self.timers.set(Key::OwnLinks, None);
+        self.out.list_own();
+    }
+
+    /// Goes on when it is known which links of ours are in the host's namespace.
+    pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
+        let Outcome::OwnLinks(result) = outcome else { return };
+        self.strays.listing.under_way = false;
+        match result {
+            Ok(OwnLinks { owners, strangers }) => {
+                self.strays.listing.failures = Backoff::default();
+                let heard = std::mem::take(&mut self.strays.listing.heard);
+                let is_news = |owner: &LinkOwner| !heard.contains(owner);
+                let by_id = self.endpoints.by_id.iter_mut();
+                let silent = by_id.filter(|(id, _)| is_news(&LinkOwner::Endpoint((*id).clone())));
+                silent.filter(|(_, endpoint)| !endpoint.left).for_each(|(_, endpoint)| endpoint.stray = None);
+                self.strays.strangers = strangers;
+                owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
+                self.time_strays();
+                self.forget_those_without_lease(now);
+                let known: Vec<_> = self.endpoints.by_id.keys().cloned().collect();
+                known.iter().for_each(|id| self.await_inside(now, id));
+            }
+            Err(cause) => {
+                let failures = &mut self.strays.listing.failures;
+                failures.fail();
+                let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
+                tracing::warn!(%cause, ?pause, "cannot list the links that were made for Docker, trying again");
+                self.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
+            }
+        }
+        if std::mem::take(&mut self.strays.listing.again) {
+            self.list_own_links();
+        }
+    }
+
+    /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they go: they are looked
+    /// for again.
+    pub(super) fn strangers(&mut self) -> Vec<String> {
+        if !self.strays.strangers.is_empty() {
+            self.list_own_links();
+        }
+        self.strays.strangers.clone()
+    }
+
+    /// A link of ours is in the host's namespace, or has left it.
+    pub(super) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
+        if self.strays.listing.under_way {
+            self.strays.listing.heard.insert(owner.clone());
+        }
+        match &owner {
+            LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
+            LinkOwner::Vlan { .. } => {}
+            LinkOwner::Endpoint(id) => match self.endpoints.by_id.get_mut(id) {
+                Some(endpoint) => {
+                    endpoint.hear(there, now.boot);
+                    self.time_strays();
+                    self.await_inside(now, id);
+                }
+                None if there => _ = self.out.unmake(Waiter::Nobody, owner),
+                None => {}
+            },
+        }
+    }
+
+    pub(super) fn time_strays(&mut self) {
+        let first = self.endpoints.by_id.values().filter_map(|endpoint| endpoint.stray).min();
+        self.timers.set(Key::Strays, first.map(|since| (since + STRAY, Why::Orphan)));
+    }
+
+    /// Ends the endpoints whose links have been in the host's namespace for too long.
+    pub(super) fn end_strays(&mut self, now: Now) {
+        let due = |endpoint: &Endpoint| endpoint.stray.is_some_and(|since| now.boot >= since + STRAY);
+        let strays: Vec<_> =
+            self.endpoints.by_id.iter().filter(|(_, endpoint)| due(endpoint)).map(|(id, _)| id.clone()).collect();
+        for id in strays {
+            tracing::warn!(endpoint = %id, "Docker has left its link in the host's namespace: deleting it");
+            if let Some(endpoint) = self.endpoints.by_id.get_mut(&id) {
+                endpoint.stray = Some(now.boot);
+            }
+            self.end_endpoint(now, &id);
+        }
+        self.time_strays();
+    }
+
+    /// Forgets the endpoints whose lease was over before they were known here.
+    fn forget_those_without_lease(&mut self, now: Now) {
+        let is_over =
+            |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if self.slots.holder(of).is_none());
+        let over = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
+        let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
+        over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
+    }
+
+    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
+    /// or went with that; or its link is gone.
+    fn await_inside(&mut self, now: Now, id: &DockerId) {
+        let record = self.endpoints.by_id.get(id).and_then(Endpoint::rests);
+        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
+        lease.into_iter().for_each(|lease| self.await_interface_soon(now, lease));
+    }
+
+    /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
+    /// never heard of them, or when it had forgotten them.
+    pub(super) fn give_back_those_without_endpoint(&mut self, now: Now) {
+        let is_one = |binding: &&Binding| {
+            binding.attachment.is_in_network()
+                && binding.holds_on_host()
+                && self.endpoints.leased_by(&binding.attachment).next().is_none()
+        };
+        let found: Vec<_> = self.bindings.iter().filter(is_one).map(|binding| binding.id).collect();
+        found.into_iter().for_each(|id| self.give_back(now, id));
+    }
+}
