@@ -468,6 +468,10 @@ impl Registry {
     /// The lease of an attachment is over: an endpoint of it that has no link in the host's namespace is none any more. dockerd that
     /// was killed never says so.
     pub(super) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+        // The lease of a container before it: its own is held.
+        if self.slots.holder(attachment).is_some() {
+            return;
+        }
         let found = self.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
         if let Some(id) = found.map(|(id, _)| id.clone()) {
             // What the attachment may hold by now is its successor's.

@@ -59,10 +59,21 @@ impl Rig {
 
     /// Asks for an endpoint with a lease.
     pub(super) fn create_endpoint(&mut self, name: &str, mac: Mac) -> u64 {
+        let add = self.endpoint_add(mac);
+        self.endpoint_with(name, mac, add)
+    }
+
+    /// Returns the ADD of an endpoint.
+    pub(super) fn endpoint_add(&self, mac: Mac) -> Box<crate::effect::Add> {
         let mut add = self.call("", 1, "docker");
         add.attachment = Attachment::Docker { pool: "network n1".into(), endpoint: mac.to_string() };
         add.place = Place::Parent { ifname: "br0".into(), mac };
         add.client_id = ClientIdRule::Bytes(ClientId::ethernet(mac));
+        add
+    }
+
+    /// Asks for an endpoint with a lease that this ADD gets.
+    pub(super) fn endpoint_with(&mut self, name: &str, mac: Mac, add: Box<crate::effect::Add>) -> u64 {
         let address = EndpointAddress::Leased(add);
         let request = EndpointRequest { id: id(name), network: id("n1"), mac, address };
         self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))

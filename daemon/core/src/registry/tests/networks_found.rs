@@ -1,11 +1,15 @@
 //! Links of Docker's networks that are there, or are not, without the core having been told so in time.
 
+use std::net::Ipv4Addr;
+
 use super::super::*;
 use super::networks::{OWN, endpoint, id, in_vlan, with_endpoint, with_network};
 use super::rig::*;
-use crate::effect::{Failure, NetworkCall};
+use crate::effect::{ClientIdRule, Failure, NetworkCall};
+use crate::identity::ClientId;
 use crate::link::{KernelEvent, LinkCause};
 use crate::network::{LinkOwner, OwnLinks};
+use crate::wire::Mac;
 
 fn vlan() -> LinkOwner {
     LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
@@ -115,4 +119,27 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
     rig.disk = Disk::Good;
     rig.run_until(rig.at.as_secs_f64() + 70.0);
     assert_eq!((rig.wired.links.len(), rig.sends(7), rig.stored.len(), rig.wired.endpoints.len()), (0, 1, 0, 0));
+}
+
+#[test]
+fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
+    let mut rig = with_endpoint();
+    rig.hold_sends = true;
+    rig.delete_endpoint("e1");
+    rig.run_until(rig.at.as_secs_f64() + 1.0);
+    assert_eq!(rig.rows().len(), 1, "its RELEASE is under way");
+    // The server knows this one by another name.
+    let mut add = rig.endpoint_add(OWN);
+    add.client_id = ClientIdRule::Bytes(ClientId::ethernet(Mac([2, 0, 0, 0, 0, 9])));
+    rig.give = Ipv4Addr::new(192, 0, 2, 77);
+    rig.endpoint_with("e2", OWN, add);
+    let owner = LinkOwner::Endpoint(id("e2"));
+    assert!(rig.wired.links.contains_key(&owner), "{:?}", rig.answers);
+    rig.inside.insert(OWN, 1);
+    rig.link_leaves(&owner);
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.hold_sends = false;
+    rig.run_until(rig.at.as_secs_f64() + 1000.0);
+    assert_eq!(rig.rows().len(), 1, "the first one's is over");
+    assert_eq!(rig.wired.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
 }
