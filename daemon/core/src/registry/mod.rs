@@ -308,7 +308,8 @@ impl Registry {
             Some(Waiter::Journal) => {}
             Some(Waiter::Nobody) => {
                 if let Outcome::Unmade(Err(cause)) = outcome {
-                    tracing::warn!(%cause, "a link that was made for Docker stays: delete it by hand");
+                    tracing::warn!(%cause, "a link that was made for Docker stays, trying again");
+                    self.list_again(now);
                 }
             }
             None => {

@@ -56,7 +56,7 @@ impl Wired {
     }
 
     /// Returns whether a network, known or about to be, is in this VLAN.
-    fn has_vlan(&self, on: &str, vlan: u16) -> bool {
+    pub(super) fn has_vlan(&self, on: &str, vlan: u16) -> bool {
         let comes = |call: &NetworkChange| match call.step {
             Step::Making(_) => call.record.wiring.on == on && call.record.wiring.vlan == vlan,
             Step::Looking(_) | Step::Writing(_) | Step::Forgetting | Step::Unmaking(_) => false,
@@ -155,7 +155,8 @@ impl Registry {
             (Outcome::Persisted(result), Step::Forgetting) => self.network_forgotten(id, record, result, unheard),
             (Outcome::Unmade(result), Step::Unmaking(_)) => {
                 if let Err(cause) = result {
-                    tracing::warn!(network = %record.id, %cause, "the link of its VLAN stays: delete it by hand");
+                    tracing::warn!(network = %record.id, %cause, "the link of its VLAN stays, trying again");
+                    self.list_again(now);
                 }
                 self.end_network_call(id, Ok(()));
             }

@@ -66,13 +66,24 @@ impl Registry {
         self.out.list_own();
     }
 
+    /// Looks again after a while: what there is that should not be is deleted then.
+    pub(super) fn list_again(&mut self, now: Now) {
+        let failures = &mut self.strays.listing.failures;
+        failures.fail();
+        let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
+        self.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
+    }
+
     /// Goes on when it is known which links of ours are in the host's namespace.
     pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
         self.strays.listing.under_way = false;
         match result {
             Ok(OwnLinks { owners, strangers }) => {
-                self.strays.listing.failures = Backoff::default();
+                // What was to be deleted before, and is there, could not be.
+                if owners.iter().all(|owner| self.has_owner(owner)) {
+                    self.strays.listing.failures = Backoff::default();
+                }
                 let heard = std::mem::take(&mut self.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
                 let by_id = self.endpoints.by_id.iter_mut();
@@ -86,15 +97,20 @@ impl Registry {
                 known.iter().for_each(|id| self.await_inside(now, id));
             }
             Err(cause) => {
-                let failures = &mut self.strays.listing.failures;
-                failures.fail();
-                let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
-                tracing::warn!(%cause, ?pause, "cannot list the links that were made for Docker, trying again");
-                self.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
+                tracing::warn!(%cause, "cannot list the links that were made for Docker, trying again");
+                self.list_again(now);
             }
         }
         if std::mem::take(&mut self.strays.listing.again) {
             self.list_own_links();
+        }
+    }
+
+    /// Returns whether a link's owner is known.
+    fn has_owner(&self, owner: &LinkOwner) -> bool {
+        match owner {
+            LinkOwner::Endpoint(id) => self.endpoints.by_id.contains_key(id),
+            LinkOwner::Vlan { on, vlan } => self.wired.has_vlan(on, *vlan),
         }
     }
 

@@ -8,7 +8,7 @@ use super::rig::*;
 use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, LinkCause};
-use crate::network::{LinkOwner, OwnLinks};
+use crate::network::{LinkOwner, OwnLink, OwnLinks};
 use crate::wire::Mac;
 
 fn vlan() -> LinkOwner {
@@ -119,6 +119,41 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
     rig.disk = Disk::Good;
     rig.run_until(rig.at.as_secs_f64() + 70.0);
     assert_eq!((rig.wired.links.len(), rig.sends(7), rig.stored.len(), rig.wired.endpoints.len()), (0, 1, 0, 0));
+}
+
+#[test]
+fn a_link_of_nobody_that_cannot_be_deleted_is_tried_again_with_growing_pauses() {
+    for owner in [endpoint(), vlan()] {
+        let mut rig = with_endpoint();
+        let left = OwnLink { owner: owner.clone(), ..rig.wired.links[&endpoint()].clone() };
+        rig.delete_endpoint("e1");
+        rig.run_until(rig.at.as_secs_f64() + 20.0);
+        rig.wired.refuses = Some(LinkCause::TimedOut);
+        rig.link_returns(left);
+        for pause in [1.0, 2.0, 4.0] {
+            let before = rig.at.as_secs_f64();
+            rig.wake();
+            let waited = rig.at.as_secs_f64() - before;
+            assert!((pause * 0.87..pause * 1.13).contains(&waited), "{owner}: {waited} s, not {pause}");
+        }
+        assert!(rig.wired.links.contains_key(&owner));
+        rig.wired.refuses = None;
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        assert!(rig.wired.links.is_empty(), "{owner}");
+    }
+}
+
+#[test]
+fn the_link_of_a_vlan_that_cannot_be_deleted_with_its_network_is_tried_again() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    rig.wired.refuses = Some(LinkCause::TimedOut);
+    let delete = rig.network_call(NetworkCall::Delete(id("n1")));
+    assert!(rig.is_done(delete) && !rig.wired.links.is_empty());
+    rig.wired.refuses = None;
+    rig.run_until(rig.at.as_secs_f64() + 2.0);
+    assert!(rig.wired.links.is_empty());
 }
 
 #[test]
