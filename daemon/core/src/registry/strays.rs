@@ -56,13 +56,13 @@ impl Registry {
 
     /// Looks which links of ours are in the host's namespace.
     pub(super) fn list_own_links(&mut self) {
+        self.timers.set(Key::OwnLinks, None);
         let listing = &mut self.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
             return;
         }
         listing.heard.clear();
-        self.timers.set(Key::OwnLinks, None);
         self.out.list_own();
     }
 

@@ -178,3 +178,19 @@ fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
     assert_eq!(rig.rows().len(), 1, "the first one's is over");
     assert_eq!(rig.wired.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
 }
+
+#[test]
+fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
+    let mut rig = with_endpoint();
+    rig.wired.hold = true;
+    let left = OwnLink { owner: LinkOwner::Endpoint(id("e9")), ..rig.wired.links[&endpoint()].clone() };
+    rig.link_returns(left);
+    let (op, _) = rig.wired.held.pop_front().expect("it is being deleted");
+    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Done { op, outcome: Outcome::Unmade(Err(LinkCause::TimedOut)) });
+    rig.run_until(rig.at.as_secs_f64() + 5.0);
+    assert_eq!(rig.wired.held.len(), 1, "one list is under way");
+    let (op, outcome) = rig.wired.held.pop_front().expect("it is");
+    rig.input(Input::Done { op, outcome });
+    assert_eq!(rig.wired.held.len(), 1, "and then the next");
+}
