@@ -61,6 +61,11 @@ impl Digest {
         }
     }
 
+    /// Adds a link of a daemon's own that came or went.
+    pub(crate) fn own(&mut self, at: u64, there: bool, ifname: &str) {
+        self.line(format_args!("{at} {} {ifname}", if there { "made" } else { "unmade" }));
+    }
+
     /// Adds an answer.
     pub(crate) fn answer(&mut self, at: u64, id: RequestId, answer: &Answer) {
         self.line(format_args!("{at} answer {} {}", id.0, code_of(answer)));

@@ -6,15 +6,19 @@ use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
 use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target};
+use leasehold_core::network::{LinkKind, LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::wire::Mac;
 
-use crate::link::{Did, Wire};
+use crate::link::{Did, Own, Wire};
 
 /// Where a link is: its namespace and its index there.
 pub(crate) type At = (Cookie, u32);
 
 /// The host's own namespace. It has one link per LAN, with indices from 2 on, and `lo`.
 pub(crate) const HOST: Cookie = Cookie(1);
+
+/// Links that are made in the host's namespace have higher indices than this.
+const FIRST_OWN: u32 = 100;
 
 /// Where Docker's namespaces have their files.
 pub(crate) const DOCKER_NETNS: &str = "/run/docker/netns";
@@ -66,9 +70,13 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, … are up.
-    pub(crate) fn booted(lans: usize) -> Self {
-        let wire = |lan: usize| Wire::new(&format!("eth{lan}"), host_mac(lan), 1500, lan, true);
+    /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, …, bridges or not, are up.
+    pub(crate) fn booted(lans: usize, bridge: bool) -> Self {
+        let wire = |lan: usize| {
+            let mut wire = Wire::new(&format!("eth{lan}"), host_mac(lan), 1500, lan, true);
+            wire.bridge = bridge;
+            wire
+        };
         let loopback = (1, Wire::new("lo", Mac::default(), 65_536, 0, true));
         let links = (0..lans).map(|lan| (lan as u32 + 2, wire(lan))).chain([loopback]).collect();
         let host = Space { path: PathBuf::new(), links, doomed: false, sockets: 0, puts: 0 };
@@ -210,7 +218,7 @@ impl Kernel {
             up: wire.up,
             carrier: wire.carrier,
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
-            bridge: false,
+            bridge: wire.bridge,
             macvlan: false,
             wireless: false,
             received: 0,
@@ -281,6 +289,78 @@ impl Kernel {
     pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelEvent> {
         self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
         Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })
+    }
+
+    /// Makes a link in the host's namespace for a daemon with this store. Returns whether there was none before.
+    pub(crate) fn make(&mut self, link: &OwnLink, store: u32, now: u64) -> Result<bool, LinkCause> {
+        let name = link.owner.ifname();
+        let host = self.spaces.get_mut(&HOST).ok_or(LinkCause::NoLink(link.on.clone()))?;
+        let on = host.links.values().find(|wire| wire.ifname == link.on);
+        let on = on.cloned().ok_or(LinkCause::NoLink(link.on.clone()))?;
+        let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now };
+        if let Some(there) = host.links.values().find(|wire| wire.ifname == name) {
+            let is_own = there.own.as_ref().is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
+            // A VLAN's link of another store is what was asked for, from another hand.
+            let will_do = is_own || matches!(link.owner, LinkOwner::Vlan { .. });
+            return if will_do { Ok(false) } else { Err(LinkCause::refused("make a link", "it is another's name")) };
+        }
+        let mtu = link.mtu.map_or(on.mtu, |mtu| mtu.min(on.mtu));
+        // Docker sets its own up, inside.
+        let up = matches!(link.kind, LinkKind::Vlan(_));
+        let mut wire = Wire::new(&name, link.mac.unwrap_or(on.mac), mtu, on.lan, up);
+        wire.own = Some(own);
+        host.puts += 1;
+        host.links.insert(FIRST_OWN + host.puts as u32, wire);
+        Ok(true)
+    }
+
+    /// Deletes the link with this owner and store from the host's namespace, and with it all that are made on it, wherever those
+    /// are. Returns all of them, the first one first.
+    pub(crate) fn unmake(&mut self, owner: &LinkOwner, store: u32) -> Vec<(At, Wire)> {
+        let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| (&own.owner, own.store) == (owner, store));
+        let Some(host) = self.spaces.get_mut(&HOST) else { return Vec::new() };
+        let Some(at) = host.links.iter().find(|(_, wire)| is_it(wire)).map(|(at, _)| *at) else { return Vec::new() };
+        let mut gone: Vec<_> = host.links.remove(&at).map(|wire| ((HOST, at), wire)).into_iter().collect();
+        let name = owner.ifname();
+        for (cookie, space) in &mut self.spaces {
+            let on_it = |wire: &mut Wire| wire.own.as_ref().is_some_and(|own| own.on == name);
+            gone.extend(space.links.extract_if(.., |_, wire| on_it(wire)).map(|(at, wire)| ((*cookie, at), wire)));
+        }
+        gone
+    }
+
+    /// Returns the links in the host's namespace that were made for Docker, where they are.
+    pub(crate) fn own(&self) -> impl Iterator<Item = (&Own, &Wire)> {
+        let wires = self.spaces.get(&HOST).into_iter().flat_map(|host| host.links.values());
+        wires.filter_map(|wire| Some((wire.own.as_ref()?, wire)))
+    }
+
+    /// Lists them as a daemon with this store does.
+    pub(crate) fn list_own(&self, store: u32) -> OwnLinks {
+        let (own, others): (Vec<_>, Vec<_>) = self.own().partition(|(own, _)| own.store == store);
+        let owners = own.into_iter().map(|(own, _)| own.owner.clone()).collect();
+        OwnLinks { owners, strangers: others.into_iter().map(|(_, wire)| wire.ifname.clone()).collect() }
+    }
+
+    /// Moves an endpoint's link from the host's namespace into another. Returns where it is then, and what it is.
+    pub(crate) fn move_in(&mut self, owner: &LinkOwner, to: Cookie, now: u64) -> Option<(At, Own)> {
+        self.spaces.get(&to)?;
+        let host = self.spaces.get_mut(&HOST)?;
+        let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| own.owner == *owner);
+        let at = host.links.iter().find(|(_, wire)| is_it(wire)).map(|(at, _)| *at)?;
+        let wire = host.links.remove(&at)?.moved("eth0", now);
+        let own = wire.own.clone()?;
+        Some((self.put(to, wire)?, own))
+    }
+
+    /// Moves an endpoint's link back into the host's namespace. Returns what it is; `None` if it is no such link.
+    pub(crate) fn move_back(&mut self, (cookie, ifindex): At, now: u64) -> Option<Own> {
+        let own = self.link((cookie, ifindex))?.own.clone()?;
+        let wire = self.spaces.get_mut(&cookie)?.links.remove(&ifindex)?.moved(&own.owner.ifname(), now);
+        let host = self.spaces.get_mut(&HOST)?;
+        host.puts += 1;
+        host.links.insert(FIRST_OWN + host.puts as u32, wire);
+        Some(own)
     }
 
     /// Takes a namespace's path away. It dies now, or with the last socket in it.

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::link::{LinkRoute, Step};
+use leasehold_core::network::LinkOwner;
 use leasehold_core::wire::Mac;
 
 /// A link.
@@ -30,6 +31,23 @@ pub(crate) struct Wire {
     routes: Vec<LinkRoute>,
     /// The LAN that it is on.
     pub(crate) lan: usize,
+    /// Whether it is a bridge.
+    pub(crate) bridge: bool,
+    /// What it is if a daemon made it for Docker.
+    pub(crate) own: Option<Own>,
+}
+
+/// A link that a daemon made for Docker. A bridge's end of a veth comes and goes with the other end, and is not there for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Own {
+    /// Whose it is, as its alias says.
+    pub(crate) owner: LinkOwner,
+    /// The store of the daemon that made it, as its alias says.
+    pub(crate) store: u32,
+    /// The name of the host's link that it is made on. Without that it is gone.
+    pub(crate) on: String,
+    /// When it came into the namespace that it is in.
+    pub(crate) came: u64,
 }
 
 /// What a step did.
@@ -47,7 +65,8 @@ impl Wire {
     /// Returns a link without addresses.
     pub(crate) fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
         let (addresses, routes) = (Vec::new(), Vec::new());
-        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, addresses, routes, lan }
+        let (bridge, own) = (false, None);
+        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, addresses, routes, lan, bridge, own }
     }
 
     /// Returns the addresses on it.
@@ -79,6 +98,13 @@ impl Wire {
             Step::ReplaceDefault { from, to } => self.replace_default(*from, *to)?,
         }
         Ok(did)
+    }
+
+    /// Takes it to another namespace, where it has this name: it arrives there down and bare.
+    pub(crate) fn moved(self, ifname: &str, now: u64) -> Self {
+        let own = self.own.map(|own| Own { came: now, ..own });
+        let (addresses, routes) = (Vec::new(), Vec::new());
+        Self { ifname: ifname.to_owned(), up: false, carrier: false, addresses, routes, own, ..self }
     }
 
     /// Sets it down.

@@ -26,13 +26,48 @@ pub(crate) enum EffectKind {
     Close,
     Reply,
     Publish,
+    Make,
+    Unmake,
 }
 
 impl EffectKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 8] =
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Persist,
+        Self::Open,
+        Self::Inspect,
+        Self::Apply,
+        Self::Send,
+        Self::Close,
+        Self::Reply,
+        Self::Publish,
+        Self::Make,
+        Self::Unmake,
+    ];
+
+    /// Those of any daemon, whatever doors it has.
+    const COMMON: [Self; 8] =
         [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
+
+    /// Those of an endpoint's link, and what is done next before and after.
+    const WIRED: [Self; 4] = [Self::Make, Self::Unmake, Self::Persist, Self::Reply];
 }
+
+/// What joins the containers of our own network driver to their LAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wires {
+    /// Macvlans of the host's link.
+    Macvlan,
+    /// Ports of the host's link, which is a bridge.
+    Bridge,
+    /// Ipvlans of the host's link.
+    Ipvlan,
+    /// Macvlans of a link of ours, which is in a VLAN of the host's link. All of the LAN is in it.
+    Vlan,
+}
+
+/// The VLAN.
+pub(crate) const VLAN: u16 = 10;
 
 /// The server identifier of a rogue that the networks' configuration denies.
 pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
@@ -163,6 +198,8 @@ pub(crate) struct Plan {
     pub(crate) flapping: Chance,
     /// Some containers are Docker's.
     pub(crate) docker: bool,
+    /// Some of those are on networks of our own network driver.
+    pub(crate) wires: Option<Wires>,
 }
 
 impl Plan {
@@ -241,6 +278,7 @@ impl Plan {
             unruly: pick(rng, &[0, 200_000, 500_000]),
             flapping: 0,
             docker: false,
+            wires: None,
         };
         let faults = rng.u32(..6);
         let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
@@ -250,7 +288,8 @@ impl Plan {
         let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
         let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
         let plan = Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan };
-        plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b))
+        let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
+        plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265))
     }
 
     /// One seed in six has containers of Docker's: leases for them are got over the host's link, for a container's Ethernet
@@ -262,6 +301,27 @@ impl Plan {
             (self.promiscuous, self.damages) = (true, 0);
             // One whose interface is nowhere loses its identity to whoever asks for it.
             self.sharers = 1;
+        }
+        self
+    }
+
+    /// Of the seeds with containers of Docker's three in four have networks of our own driver, and so has every second one with
+    /// ipvlans: there no other of Docker's are.
+    fn with_wires(mut self, rng: &mut Rng) -> Self {
+        let own = pick(rng, &[None, Some(Wires::Macvlan), Some(Wires::Bridge), Some(Wires::Vlan)]);
+        let ipvlan = rng.bool() && self.ipvlan && self.knows == Knows::ClientId && self.sharers == 1;
+        self.wires = if ipvlan { Some(Wires::Ipvlan) } else { own.filter(|_| self.docker) };
+        match self.wires {
+            None => return self,
+            Some(Wires::Ipvlan) => (self.docker, self.damages) = (true, 0),
+            Some(Wires::Macvlan) => {}
+            // A bridge's servers are behind its ports, and what is tagged no macvlan beside hears.
+            Some(Wires::Bridge | Wires::Vlan) => self.beside = false,
+        }
+        for crash in &mut self.crashes {
+            if rng.bool() {
+                (crash.kind, crash.nth) = (pick(rng, &EffectKind::WIRED), 1 + rng.u32(..4));
+            }
         }
         self
     }
@@ -344,7 +404,11 @@ impl Plan {
         if crashes {
             let most = (self.actors as u32 * 6).max(4);
             self.crashes = (0..1 + rng.usize(..3))
-                .map(|_| CrashPoint { kind: pick(rng, &EffectKind::ALL), nth: 1 + rng.u32(..most), after: rng.bool() })
+                .map(|_| CrashPoint {
+                    kind: pick(rng, &EffectKind::COMMON),
+                    nth: 1 + rng.u32(..most),
+                    after: rng.bool(),
+                })
                 .collect();
             if self.renumbers.is_some() && rng.bool() {
                 // What was to be done at interfaces is cut short.

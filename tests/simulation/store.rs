@@ -21,6 +21,8 @@ pub(crate) struct Store {
     pub(crate) waiting: VecDeque<(OpId, Vec<Change>)>,
     /// A commit is under way.
     pub(crate) busy: bool,
+    /// Which store it is: one that was damaged is set aside for another.
+    pub(crate) number: u32,
     /// Bound records that a commit replaced by others, as long as the daemon has not heard of it.
     replaced: BTreeMap<OpId, Vec<Record>>,
 }

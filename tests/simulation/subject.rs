@@ -6,9 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, Input, OpId, Outcome, RequestId, Why};
+use leasehold_core::effect::{
+    Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
+    Outcome, RequestId, Why,
+};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
+use leasehold_core::network::{DockerId, LinkOwner};
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept, Registry};
 use leasehold_core::time::{BootId, Instant, Now};
@@ -78,6 +82,8 @@ pub(crate) enum Mutation {
     DeclinesUncounted,
     /// Each attachment is taken for one on a LAN of its own: nobody has its addresses, and nobody is met there.
     LanUnshared,
+    /// Links that were made for Docker are never deleted.
+    UnmakeForgotten,
 }
 
 /// Operations that a mutation makes of itself have ids from here on.
@@ -331,6 +337,11 @@ impl Subject {
                 Some(Effect::Send { op, exchange, frame })
             }
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
+            (Mutation::UnmakeForgotten, Effect::Unmake { op, .. }) => {
+                // That one which is not there is not there any more is success.
+                let nobody = DockerId::try_from("0".to_owned()).expect("a digit is an id");
+                Some(Effect::Unmake { op, owner: LinkOwner::Endpoint(nobody) })
+            }
             (Mutation::StatusBlind, Effect::Reply { id, answer: Answer::Failed(Failure::NotReady(_)) }) => {
                 Some(Effect::Reply { id, answer: Answer::Ready })
             }
@@ -412,6 +423,22 @@ impl Subject {
     fn let_releases_go(&mut self, address: Ipv4Addr) {
         let ready = self.held.extract_if(.., |_, (released, _)| *released == address);
         self.own.extend(ready.flat_map(|(_, (_, effects))| effects));
+    }
+}
+
+/// Returns the ADD that a call is, or brings with it.
+pub(crate) fn add_of(call: &Call) -> Option<&Add> {
+    match (call, created(call).map(|request| &request.address)) {
+        (Call::Add(add), _) | (_, Some(EndpointAddress::Leased(add))) => Some(add),
+        _ => None,
+    }
+}
+
+/// Returns the endpoint that a call creates.
+pub(crate) fn created(call: &Call) -> Option<&EndpointRequest> {
+    match call {
+        Call::Network(NetworkCall::CreateEndpoint(request)) => Some(request),
+        _ => None,
     }
 }
 

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use leasehold_core::effect::{Add, Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::effect::{
+    Add, Answer, Call, Effect, ExchangeId, NetworkAnswer, NetworkCall, OpId, Outcome, RequestId,
+};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Hears, Link, Place, Sockets, Target};
-use leasehold_core::record::{BindingId, Change, RecordState};
+use leasehold_core::record::{BindingId, Change, DockerKey, DockerRecord, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Violation, code};
 
 use crate::plan::EffectKind;
 use crate::store::Store;
-use crate::subject::{is_collected, key_of, message_of};
+use crate::subject::{add_of, created, is_collected, key_of, message_of};
 
 /// Which rule was broken. Numbers are those of the design's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +95,8 @@ pub(crate) enum Rule {
     EventAhead,
     /// An endpoint of Docker's was told an address that its network does not have, or has reserved.
     Unfit,
+    /// A link that was made for Docker is there without its endpoint, or is not there with it.
+    Wired,
     /// Something is left when all is gone.
     Residue,
     /// Callers do not come to an end.
@@ -195,6 +199,10 @@ impl Watch {
     pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
         let limit = match call {
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
+            // The store and the kernel come after the lease.
+            Call::Network(_) if add_of(call).is_some() => {
+                add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
+            }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
             Call::RequestPool(_) | Call::Reserve { .. } | Call::Network(_) => PATIENCE,
             Call::List | Call::ReleasePool { .. } | Call::ReleaseAddress { .. } => SLACK,
@@ -209,6 +217,10 @@ impl Watch {
             self.holders.retain(|attachment, _| !stale(attachment));
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
+        if let Call::Network(NetworkCall::DeleteEndpoint(endpoint)) = call {
+            let is_it = |asked: &&mut Asked| matches!(created(&asked.call), Some(request) if request.id == *endpoint);
+            self.asked.values_mut().filter(is_it).for_each(|asked| asked.overtaken = true);
         }
         self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
     }
@@ -271,7 +283,7 @@ impl Watch {
     pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
         let ClientKey::Id(id) = client else { return false };
         let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
-        self.asked.values().any(|asked| matches!(&asked.call, Call::Add(add) if is_it(add)))
+        self.asked.values().any(|asked| add_of(&asked.call).is_some_and(is_it))
             || self.adopting.get(id).is_some_and(|until| now < *until)
     }
 
@@ -407,7 +419,21 @@ impl Watch {
                 });
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
             }
-            (Call::Del { .. }, Answer::Deleted)
+            (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
+                let key = DockerKey::Endpoint(request.id.clone());
+                let durable =
+                    matches!(store.docker.get(&key), Some(DockerRecord::Endpoint(there)) if *there == **record);
+                match () {
+                    () if asked.overtaken => {
+                        Some(breach(Rule::DelOvertaken, format!("{} is there after its end", request.id)))
+                    }
+                    () => (!durable).then(|| breach(Rule::NotDurable, format!("{record:?}"))),
+                }
+            }
+            (Call::Network(NetworkCall::Create(_) | NetworkCall::Delete(_)), Answer::Network(NetworkAnswer::Done))
+            | (Call::Network(NetworkCall::DeleteEndpoint(_)), Answer::Network(NetworkAnswer::Done))
+            | (Call::Network(NetworkCall::Join { .. }), Answer::Network(NetworkAnswer::Joined { .. }))
+            | (Call::Del { .. }, Answer::Deleted)
             | (Call::Check { .. }, Answer::Checked)
             | (Call::Collect { .. }, Answer::Collected)
             | (Call::Status { .. }, Answer::Ready)

@@ -10,6 +10,7 @@ use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
+use leasehold_core::network::DockerId;
 use leasehold_core::pool::PoolId;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
@@ -17,11 +18,14 @@ use netns_fixtures::model::ClientKey;
 
 use super::Micros;
 use crate::kernel::{At, DOCKER_NETNS, host_mac};
-use crate::plan::{Plan, ROGUE, Rogue};
+use crate::plan::{Plan, ROGUE, Rogue, Wires};
 use crate::subject::{container, key_of};
 
 /// The prefix length of the pools that Docker was asked for.
 pub(crate) const DOCKER_PREFIX: u8 = 22;
+
+/// What our door names the network by of an endpoint that no IPAM driver is asked for.
+pub(super) const NETWORK: &str = "network ";
 
 /// Returns the pool of Docker's network on a LAN. What it was asked with spells it, whatever the store has lost.
 pub(super) fn pool_of(lan: usize) -> PoolId {
@@ -35,6 +39,12 @@ pub(crate) struct Actor {
     pub(crate) lan: usize,
     /// It is Docker's: it asks before there is a link, and says nothing of where that is.
     pub(crate) docker: bool,
+    /// It is on a network of our own driver, in this form.
+    pub(crate) form: Option<Form>,
+    /// Its endpoint, from when it is asked for until dockerd forgets it.
+    pub(crate) endpoint: Option<DockerId>,
+    /// The routes that Docker was told of when it joined that.
+    pub(crate) routes: Vec<LinkRoute>,
     /// Actors of one group share a client identifier.
     pub(crate) group: usize,
     /// The client identifier follows the container, not the group.
@@ -80,6 +90,15 @@ pub(crate) struct Actor {
     pub(crate) order: Micros,
 }
 
+/// Where an endpoint of our network driver has its address from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// From our IPAM driver, which is asked before.
+    Told,
+    /// Leased when the endpoint is created (`--ipam-driver null`).
+    Leased,
+}
+
 /// What an actor is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -108,6 +127,8 @@ pub(crate) enum Act {
     Again,
     /// Moves the link into the namespace.
     Appear,
+    /// Joins the endpoint to the container again.
+    Rejoin,
     /// Puts the address on, of which it was told, and sets the link up.
     Plug,
     /// Deletes the link.
@@ -137,6 +158,8 @@ pub(crate) struct Asked {
     pub(crate) gone: bool,
     /// The answer is on its way to the caller.
     pub(crate) answered: bool,
+    /// What was leased for the endpoint that it answers with.
+    pub(crate) lease: Option<Lease>,
     /// Until when its caller tries.
     pub(crate) patience: Micros,
 }
@@ -144,7 +167,7 @@ pub(crate) struct Asked {
 impl Asked {
     /// Returns a request that is no actor's.
     pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
-        Self { by: None, role, call, gone: false, answered: false, patience: 0 }
+        Self { by: None, role, call, gone: false, answered: false, lease: None, patience: 0 }
     }
 }
 
@@ -169,8 +192,18 @@ pub(crate) enum Role {
     Audit(Option<Attachment>),
     /// GC.
     Collect,
-    /// Docker's network on a LAN.
+    /// Docker's pool on a LAN.
     Network(usize),
+    /// Docker's network of our own driver on a LAN.
+    Wiring(usize),
+    /// The container's endpoint, whose address Docker has.
+    Endpoint,
+    /// Its place in the container.
+    Join,
+    /// Its end.
+    Unmake,
+    /// The same once more, for whose answer nobody waits.
+    Echo,
     /// STATUS.
     Status(Expected),
     /// The world asks, and waits for the answer.
@@ -199,9 +232,20 @@ impl Actor {
     pub(crate) fn new(plan: &Plan, index: usize) -> Self {
         let lan = index % plan.lans;
         let group = index / plan.lans / plan.sharers as usize;
+        let docker = plan.docker && index % 3 != 2;
+        // Of those with ipvlans all are on our networks, and are leased there.
+        let form = match plan.wires {
+            Some(Wires::Ipvlan) => Some(Form::Leased),
+            Some(_) if index % 3 == 1 => Some(Form::Told).filter(|_| index % 2 == 1),
+            Some(_) => Some(Form::Leased),
+            None => None,
+        };
         Self {
             lan,
-            docker: plan.docker && index % 3 != 2,
+            docker,
+            form: form.filter(|_| docker),
+            endpoint: None,
+            routes: Vec::new(),
             group,
             own_ids: plan.sharers == 1 && index.is_multiple_of(2),
             generation: 0,
@@ -242,10 +286,17 @@ impl Actor {
     pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         if self.docker {
-            lease.address = Ipv4Net::new(lease.ip(), DOCKER_PREFIX).expect("it is a prefix length");
+            if self.form != Some(Form::Leased) {
+                lease.address = Ipv4Net::new(lease.ip(), DOCKER_PREFIX).expect("it is a prefix length");
+            }
             lease.routes.retain(|route| route.destination.prefix_len() > 0);
         }
         lease
+    }
+
+    /// Returns the metric of its routes. Docker says none.
+    pub(crate) fn metric(&self, plan: &Plan) -> Option<u32> {
+        plan.metric.filter(|_| self.form.is_none())
     }
 
     /// Returns what its client calls itself.
@@ -256,6 +307,7 @@ impl Actor {
     /// Returns its ADD.
     pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
         let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
+        let pooled = self.docker && self.form != Some(Form::Leased);
         let inside = Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false });
         let place = match self.docker {
             true => Place::Parent { ifname: format!("eth{}", self.lan), mac: self.mac },
@@ -272,19 +324,28 @@ impl Actor {
                 deny,
                 on_change: plan.on_change,
                 on_expiry: plan.on_expiry,
-                metric: plan.metric,
+                metric: self.metric(plan),
                 late_routes: plan.late_routes && !self.docker,
                 suppress_default_route: self.docker,
                 follow_router: self.docker,
-                prefix: self.docker.then_some(DOCKER_PREFIX),
+                prefix: pooled.then_some(DOCKER_PREFIX),
                 detection: plan.detection,
                 grace: plan.grace.filter(|_| self.returns()),
                 on_parent: plan.ipvlan,
                 ..Profile::default()
             },
             timeout,
-            pool: self.docker.then(|| pool_of(self.lan)),
+            pool: pooled.then(|| pool_of(self.lan)),
         }
+    }
+
+    /// Returns the attachment of this endpoint of Docker's: in its pool, or in its network where no IPAM driver is asked.
+    fn docker_attachment(&self, endpoint: String) -> Attachment {
+        let pool = match self.form {
+            Some(Form::Leased) => Attachment::in_network(&format!("{:012x}", self.lan)),
+            Some(Form::Told) | None => pool_of(self.lan).to_string(),
+        };
+        Attachment::Docker { pool, endpoint }
     }
 
     /// Goes on to another container: the same one again, or a new one; with the same Ethernet address, or a new one.
@@ -303,7 +364,11 @@ impl Actor {
             false => PathBuf::from(format!("/run/netns/{name}")),
         };
         self.attachment = match self.docker {
-            true => Attachment::Docker { pool: pool_of(self.lan).to_string(), endpoint: self.mac.to_string() },
+            // Where all have one Ethernet address the endpoint's name is what tells them apart.
+            true if self.mac == host_mac(self.lan) => {
+                self.docker_attachment(format!("endpoint:{name}-{}", self.generation))
+            }
+            true => self.docker_attachment(self.mac.to_string()),
             false => Attachment::cni(network, name, "eth0"),
         };
         let id = match self.own_ids {
@@ -313,6 +378,7 @@ impl Actor {
         self.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
         self.foreign.clear();
         self.foreign_routes.clear();
+        self.routes.clear();
         (self.meddled, self.stays_off) = (false, false);
         (self.phase, self.told, self.excused, self.stranded) = (Phase::Adding, None, false, None);
     }

@@ -8,7 +8,7 @@ use leasehold_core::event::{Event as LeaseEvent, EventKind};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
-use super::actor::{Act, Actor, Asked, Phase, Role, Spooled};
+use super::actor::{Act, Actor, Asked, Form, Phase, Role, Spooled};
 use super::runtime::WRONG;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
@@ -75,12 +75,25 @@ impl World {
         if let Role::Status(expected) = &asked.role {
             return self.status_answered(*expected, &answer);
         }
+        if let Role::Wiring(lan) = asked.role {
+            return self.wiring_answered(lan, &asked.call, Some(&answer));
+        }
+        // What no IPAM driver was asked for comes with its endpoint.
+        let answer = match (asked.role == Role::Add, asked.lease) {
+            (true, Some(lease)) => Answer::Leased { lease: Box::new(lease), grant: Box::default() },
+            _ => answer,
+        };
+        self.stats.count_many("endpoints whose lease was gone", usize::from(is_without_lease(&asked.role, &answer)));
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
         match asked.role {
+            Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease(&asked.role, &answer) => {
+                self.end_by_del(index);
+            }
             Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
             Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
             Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
             Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
+            Role::Endpoint | Role::Join | Role::Unmake => self.endpoint_answered(index, &asked.role, Some(answer)),
             Role::WrongCheck if answer == Answer::Checked => self.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}")),
             _ => {}
         }
@@ -123,8 +136,13 @@ impl World {
                 if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
                 }
-                if self.actors[index].docker {
+                if self.actors[index].form != Some(Form::Leased) && self.actors[index].docker {
                     self.judge_fit(lan, lease.ip());
+                }
+                if self.actors[index].form.is_some() {
+                    return self.goes_on(index);
+                }
+                if self.actors[index].docker {
                     self.actors[index].phase = Phase::Live;
                     self.act_after(index, 0, 200 * MILLI, Act::Appear);
                     return self.stay(index);
@@ -139,6 +157,7 @@ impl World {
             }
             Answer::Failed(failure) => {
                 self.stats.count("ADD failed");
+                self.no_such_network(self.actors[index].lan, &failure);
                 self.explain(index, &failure);
                 self.end_by_del(index);
             }
@@ -272,19 +291,24 @@ impl World {
         }
     }
 
+    /// A container's lease is on its way back, as far as its runtime was told.
+    pub(super) fn lease_is_back(&mut self, index: usize, told: bool) {
+        if let (true, true, Some(lease)) = (told, self.calm, &self.actors[index].told) {
+            let (address, kept) = (lease.ip(), self.grace_of(index));
+            self.act_after(index, kept + 30 * SECOND, kept + 40 * SECOND, Act::Released(address));
+        }
+        // Macvlan deletes its link at once, others take their time.
+        match self.rng.u32(..3) {
+            0 => self.act_after(index, 0, SECOND, Act::CleanUp),
+            _ => self.clean_up(index),
+        }
+    }
+
     fn deleted(&mut self, index: usize, answer: Answer) {
         match answer {
             Answer::Deleted | Answer::Released => {
                 self.stats.count(if answer == Answer::Deleted { "DEL done" } else { "addresses released" });
-                if let (true, Some(told)) = (self.calm, &self.actors[index].told) {
-                    let (address, kept) = (told.ip(), self.grace_of(index));
-                    self.act_after(index, kept + 30 * SECOND, kept + 40 * SECOND, Act::Released(address));
-                }
-                // Macvlan deletes its link at once, others take their time.
-                match self.rng.u32(..3) {
-                    0 => self.act_after(index, 0, SECOND, Act::CleanUp),
-                    _ => self.clean_up(index),
-                }
+                self.lease_is_back(index, true);
             }
             Answer::Failed(failure) => {
                 if self.calm {
@@ -316,7 +340,13 @@ impl World {
             self.watch.holders.remove(attachment);
             self.spool.push(Spooled { attachment: attachment.clone() });
         }
+        if let Role::Wiring(lan) = asked.role {
+            return self.wiring_answered(lan, &asked.call, None);
+        }
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
+        if let Role::Endpoint | Role::Join | Role::Unmake = asked.role {
+            return self.endpoint_answered(index, &asked.role, None);
+        }
         match (&asked.role, self.actors[index].phase) {
             (Role::Add, Phase::Adding) => match asked.call {
                 Call::Add(mut add) if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 => {
@@ -342,6 +372,11 @@ impl World {
             _ => {}
         }
     }
+}
+
+/// Returns whether an endpoint was created whose lease has gone since. Its container starts without.
+fn is_without_lease(role: &Role, answer: &Answer) -> bool {
+    *role == Role::Add && matches!(answer, Answer::Network(_))
 }
 
 /// Returns the attachment that a call is for, where it is for one.

@@ -8,15 +8,16 @@ use std::net::Ipv4Addr;
 use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{Answer, Call, ExchangeId, OpId, Outcome, RequestId};
 use leasehold_core::identity::Attachment;
+use leasehold_core::network::LinkOwner;
 use leasehold_core::record::Change;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, arp};
 
-use super::actor::{Actor, Phase};
+use super::actor::{Actor, Form, Phase};
 use super::wire::answer_to;
 use super::{MILLI, Micros, SECOND, World};
-use crate::subject::{arp_of, is_nobodys};
+use crate::subject::{add_of, arp_of, is_nobodys};
 use crate::watch::Rule;
 
 /// DECLINEs of one ADD at most, and those of a LAN in a row before new tries are held back (RFC 5227 §1.1).
@@ -195,24 +196,40 @@ impl World {
     /// The core ends an ADD: not with an address that a station was heard to use. What is heard while the answer is on its way
     /// comes too late.
     pub(super) fn judge_claimed(&mut self, id: RequestId, answer: &Answer) {
-        let Some(asked) = self.requests.get(&id).filter(|asked| matches!(asked.call, Call::Add(_))) else { return };
+        let failed = matches!(answer, Answer::Failed(_));
+        let ends = |call: &Call| matches!(call, Call::Add(_)) || failed && add_of(call).is_some();
+        let Some(asked) = self.requests.get(&id).filter(|asked| ends(&asked.call)) else { return };
         let Some((index, generation)) = asked.by else { return };
         if self.actors.get(index).is_none_or(|actor| actor.generation != generation) {
             return;
         }
+        let leased = if let Answer::Leased { lease, .. } = answer { Some(lease.ip()) } else { None };
+        self.add_ends(index, leased);
+    }
+
+    /// The core has a link made for an endpoint, whose ADD has ended with that. What it hears from here on is about a lease that is
+    /// held.
+    pub(super) fn judge_claimed_of_endpoint(&mut self, owner: &LinkOwner) {
+        let LinkOwner::Endpoint(id) = owner else { return };
+        let has_it = |actor: &Actor| actor.form == Some(Form::Leased) && actor.endpoint.as_ref() == Some(id);
+        let Some(index) = self.actors.iter().position(has_it) else { return };
+        let leased = self.record_of(&self.actors[index]).map(|record| record.lease.ip());
+        self.add_ends(index, leased);
+    }
+
+    fn add_ends(&mut self, index: usize, leased: Option<Ipv4Addr>) {
         let Some(who) = self.who(&self.actors[index]) else { return };
         self.claims.declines.remove(&who);
-        if let Answer::Leased { lease, .. } = answer {
+        if let Some(address) = leased {
             self.row_ends(who.0);
-            self.claims.told.insert((who.clone(), lease.ip()));
+            self.claims.told.insert((who.clone(), address));
         }
-        if let (Answer::Leased { lease, .. }, true) = (answer, self.plan.detection != Detection::Off) {
-            let heard = self.claims.heard.get(&(who.clone(), lease.ip())).copied();
+        if let (Some(address), true) = (leased, self.plan.detection != Detection::Off) {
+            let heard = self.claims.heard.get(&(who.clone(), address)).copied();
             // The lease that it was heard about has ended by itself, and the next was probed for anew.
             let by = heard.filter(|(_, at)| self.now < at + u64::from(self.plan.lease) * SECOND).map(|(by, _)| by);
             if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(who.0, *by))) {
-                let detail =
-                    format!("{} got {}, which {by} was heard to use", self.actors[index].attachment, lease.address);
+                let detail = format!("{} got {address}, which {by} was heard to use", self.actors[index].attachment);
                 self.fail(Rule::Accepted, detail);
             }
         }

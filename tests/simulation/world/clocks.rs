@@ -1,5 +1,6 @@
 //! Clocks that jump: the wall clock is set, and the host sleeps while its boot clock goes on.
 
+use super::actor::Phase;
 use super::{Event, MILLI, SECOND, World};
 use crate::plan::pick;
 
@@ -25,6 +26,12 @@ impl World {
         self.now += asleep;
         self.resumed = self.now;
         self.watch.resumed(asleep);
+        // An interface that was between two namespaces has been nowhere for all that time.
+        for actor in self.actors.iter_mut().filter(|actor| actor.docker && actor.phase == Phase::Live) {
+            if actor.at.is_none() {
+                (actor.excused, actor.stranded) = (true, Some(false));
+            }
+        }
         // What a client heard before is no older to it than it was: it slept too.
         self.claimed.values_mut().for_each(|heard| *heard += asleep);
         if let Some((_, at)) = &mut self.timer {

@@ -13,8 +13,8 @@ use super::actor::{Phase, Role};
 use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
-use crate::plan::{CrashPoint, EffectKind, happens};
-use crate::subject::{Subject, is_collected, key_of, message_of};
+use crate::plan::{CrashPoint, EffectKind, Wires, happens};
+use crate::subject::{Subject, add_of, is_collected, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
@@ -80,7 +80,10 @@ impl World {
         for record in self.store.durable.values() {
             let wire = self.kernel.locate(&record.link).ok().and_then(|at| self.kernel.link(at));
             let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
-            if record.state == RecordState::Bound && intact {
+            // A mutation may have added to its name.
+            let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", self.boot));
+            // What was leased for an endpoint that is not known goes back at once.
+            if record.state == RecordState::Bound && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
                 self.watch.hush(record.link.mac(), t1);
             } else {
@@ -95,6 +98,10 @@ impl World {
     fn cause_to_send(&mut self, call: &Call) {
         let attachment = match call {
             Call::Add(add) => &add.attachment,
+            Call::Network(call) => match self.concerned(call) {
+                Some(attachment) => &attachment.clone(),
+                None => return,
+            },
             Call::Del { attachment } => attachment,
             Call::Collect { network, keep } => {
                 let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
@@ -107,9 +114,9 @@ impl World {
                 let told = self.store.durable.values().filter(told);
                 return told.for_each(|record| self.watch.unhush(record.link.mac()));
             }
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Network(_) => return,
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } => return,
         };
-        let client_id = if let Call::Add(add) = call { Some(add.client_id.resolve(Mac::default())) } else { None };
+        let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
         // Its Ethernet address may be that of others, who are silent.
         let asks = self.actors.iter().filter(|actor| client_id.is_some() && actor.attachment == *attachment);
         asks.for_each(|actor| self.watch.unhush(actor.mac));
@@ -174,7 +181,8 @@ impl World {
         if self.plan.wall_jumps.is_some() {
             self.leave_all(Excuse::WallClock, false);
         }
-        self.kernel = Kernel::booted(self.plan.lans);
+        self.kernel = Kernel::booted(self.plan.lans, self.plan.wires == Some(Wires::Bridge));
+        self.wired.rebooted();
         self.watch.holders.clear();
         self.returning.nothing_is_kept();
         self.spool.clear();
@@ -254,6 +262,10 @@ impl World {
                 }
             }
         }
+        if let Effect::Make { link, .. } = &effect {
+            self.judge_claimed_of_endpoint(&link.owner);
+            link.mac.into_iter().for_each(|mac| self.judge_way_of(mac));
+        }
         if let (Effect::Send { exchange, frame, .. }, Some(lan)) = (&effect, lan) {
             self.judge_release(lan, *exchange, frame);
             self.spoken(lan, frame, self.strays(*exchange, frame));
@@ -266,6 +278,9 @@ impl World {
         }
         if let Some((attachment, holder)) = holder {
             self.watch.holders.insert(attachment, holder);
+        }
+        if let Effect::Reply { id, answer } = &effect {
+            self.note_lease(*id, answer);
         }
         self.schedule(effect);
     }
@@ -281,10 +296,14 @@ impl World {
 
     /// Returns who is told of a lease by an effect.
     fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
-        let Effect::Reply { id, answer: Answer::Leased { lease, .. } } = effect else { return None };
+        let Effect::Reply { id, answer } = effect else { return None };
+        let lease = match answer {
+            Answer::Leased { lease, .. } => &**lease,
+            answer => &self.lease_of(answer)?,
+        };
         // An intruder goes as soon as it has its answer, or none.
         let asked = self.requests.get(id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
-        let Call::Add(add) = &asked.call else { return None };
+        let add = add_of(&asked.call)?;
         // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
         let (actor, generation) = asked.by?;
         let actor = &self.actors[actor];
@@ -392,7 +411,7 @@ impl World {
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.watch.request(self.now, id, &call);
         self.asked_anew(&call);
-        if matches!(call, Call::Add(_)) {
+        if add_of(&call).is_some() {
             self.claims_anew(id);
         }
         self.cause_to_send(&call);
@@ -448,9 +467,9 @@ fn kind_of(effect: &Effect) -> EffectKind {
         Effect::Inspect { .. } | Effect::Survey { .. } | Effect::Seek { .. } | Effect::ListOwn { .. } => {
             EffectKind::Inspect
         }
-        Effect::Apply { .. } | Effect::Prepare { .. } | Effect::Make { .. } | Effect::Unmake { .. } => {
-            EffectKind::Apply
-        }
+        Effect::Apply { .. } | Effect::Prepare { .. } => EffectKind::Apply,
+        Effect::Make { .. } => EffectKind::Make,
+        Effect::Unmake { .. } => EffectKind::Unmake,
         Effect::Send { .. } | Effect::Hear { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,

@@ -50,6 +50,7 @@ impl World {
             }
         }
         if self.settle() && self.come_to_rest() && self.quiet() {
+            self.end_networks();
             self.examine_rest();
         }
     }
@@ -129,6 +130,21 @@ impl World {
         open == 0
     }
 
+    /// Ends Docker's networks. What the store refused to forget of endpoints the next daemon has it forget.
+    fn end_networks(&mut self) {
+        if self.plan.wires.is_none() {
+            return;
+        }
+        self.delete_networks();
+        self.examine_links();
+        if self.store_fails {
+            self.crash();
+        }
+        if self.settle() && self.until(self.now + 10 * SECOND, |_| false) {
+            self.examine_kept_of_networks();
+        }
+    }
+
     /// Everything live is bound, at the daemon, at the server and on its link; and nothing else is.
     fn examine_live(&mut self) {
         let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
@@ -138,6 +154,7 @@ impl World {
         self.examine_squatted(&rows);
         self.examine_servers(&rows);
         self.examine_published();
+        self.examine_links();
         let live: Vec<_> =
             self.actors.iter().filter(|a| a.phase == Phase::Live).map(|a| a.attachment.clone()).collect();
         let lives = |row: &Row| live.contains(&row.attachment);
@@ -307,7 +324,7 @@ impl World {
     }
 
     /// Asks the daemon, and waits for its answer.
-    fn inquire(&mut self, call: Call) -> Option<Answer> {
+    pub(super) fn inquire(&mut self, call: Call) -> Option<Answer> {
         let id = self.file(Role::Inquiry, call);
         self.request(id);
         self.until(self.now + 60 * SECOND, |world| world.findings.contains_key(&id));

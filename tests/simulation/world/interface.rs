@@ -63,6 +63,8 @@ impl World {
         let late = self.plan.late_routes;
         let is_told = |route: &LinkRoute| !docker && (!late || route.via.is_some_and(|via| subnet.contains(&via)));
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
+        let joined = self.actors.iter().find(|actor| docker && actor.at == Some(at)).map(|actor| actor.routes.clone());
+        let told = told.chain(joined.into_iter().flatten().map(Step::AddRoute)).collect::<Vec<_>>();
         // Docker's gateway is that of the network. What it was before, nobody can tell the daemon.
         let chosen = self.actors.iter().find(|actor| docker && actor.at == Some(at));
         let router = chosen.and_then(|actor| self.record_of(actor)).and_then(|record| record.lease.gateway);
@@ -103,6 +105,11 @@ impl World {
         self.stats.count("addresses removed by hand");
         self.note(|| format!("actor {index} loses {address} by hand"));
         self.change(at, &Step::RemoveAddress(address.into()));
+    }
+
+    /// Returns whether nobody can tell which interface is an actor's: Docker does not say, and all have one Ethernet address.
+    fn is_out_of_reach(&self, actor: &Actor) -> bool {
+        actor.docker && self.plan.ipvlan
     }
 
     pub(super) fn record_of(&self, actor: &Actor) -> Option<&Record> {
@@ -194,7 +201,8 @@ impl World {
         if self.plan.link_faults > 0 || self.plan.blindness > 0 || keeps || fresh {
             return;
         }
-        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.stranded != Some(false)) {
+        let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.stranded != Some(false);
+        for actor in self.actors.iter().filter(lives).filter(|actor| !self.is_out_of_reach(actor)) {
             let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { continue };
             for address in wire.addresses().iter().map(Ipv4Net::addr) {
                 let until = self.heard.get(&(actor.lan, address, Some(actor.client_key()))).copied().flatten();
@@ -227,6 +235,9 @@ impl World {
         if actor.phase != Phase::Live || actor.meddled || actor.stranded == Some(false) || !applies {
             return;
         }
+        if self.is_out_of_reach(actor) {
+            return;
+        }
         let (Some(wire), Some(record)) = (actor.at.and_then(|at| self.kernel.link(at)), self.record_of(actor)) else {
             return;
         };
@@ -234,7 +245,8 @@ impl World {
         let ours = lease.map(|lease| actor.as_told(lease).address);
         let wanted: BTreeSet<_> = ours.into_iter().chain(actor.foreign.iter().copied()).collect();
         let there: BTreeSet<_> = wire.addresses().into_iter().collect();
-        let routes = lease.map(|lease| routes_of(&actor.as_told(lease), self.plan.metric)).unwrap_or_default();
+        let metric = actor.metric(&self.plan);
+        let routes = lease.map(|lease| routes_of(&actor.as_told(lease), metric)).unwrap_or_default();
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
         // Docker's default route is there or not, as it chose, and goes with the router.
         let (defaults, carried): (Vec<_>, Vec<_>) =

@@ -15,6 +15,7 @@ mod finish;
 mod grace;
 mod interface;
 mod ledger;
+mod links;
 mod pools;
 mod runtime;
 mod shell;
@@ -22,6 +23,7 @@ mod spoken;
 mod squatters;
 mod status;
 mod wire;
+mod wired;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -33,7 +35,6 @@ use leasehold_core::event::Event as LeaseEvent;
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
-use leasehold_core::network::LinkOwner;
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -48,9 +49,10 @@ use self::pools::Network;
 use self::shell::Sock;
 use self::squatters::Squatted;
 use self::wire::Segment;
+use self::wired::Wired;
 use crate::digest::Digest;
 use crate::kernel::{At, Kernel};
-use crate::plan::{CrashPoint, EffectKind, Plan};
+use crate::plan::{CrashPoint, EffectKind, Plan, Wires};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::subject::Mutation;
@@ -126,8 +128,10 @@ enum Event {
     Collect(usize),
     /// A runtime asks for the daemon's STATUS on a LAN.
     Status(usize),
-    /// Docker does something with its network on a LAN.
+    /// Docker does something with its pool on a LAN.
     Network(usize),
+    /// Docker creates or deletes its network of our own driver on a LAN.
+    Wiring(usize),
     /// All bindings are looked at.
     Audit,
 }
@@ -188,8 +192,8 @@ pub(crate) struct World {
     speaking: BTreeMap<(usize, ClientKey), Option<u32>>,
     /// The name servers that the host's programs read.
     published: BTreeMap<Attachment, Dns>,
-    /// The links in the host's namespace that were made for Docker.
-    own: BTreeSet<LinkOwner>,
+    /// What is known of Docker's networks of our own driver.
+    wired: Wired,
     /// When somebody last said by ARP that an address is its.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
     /// The Ethernet addresses for which a port of the host's link could not be made.
@@ -261,7 +265,7 @@ impl World {
             resumed: 0,
             queue: BTreeMap::new(),
             sequence: 0,
-            kernel: Kernel::booted(plan.lans),
+            kernel: Kernel::booted(plan.lans, plan.wires == Some(Wires::Bridge)),
             segments,
             store: Store::default(),
             disk_full: false,
@@ -280,7 +284,7 @@ impl World {
             timing: Timing::default(),
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
-            own: BTreeSet::new(),
+            wired: Wired::new(plan.lans),
             claimed: BTreeMap::new(),
             portless: BTreeSet::new(),
             declined: BTreeMap::new(),
@@ -361,6 +365,9 @@ impl World {
                 (plan.docker.then_some(plan.active / 20), Event::Network(lan)),
             ];
             faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
+            if self.plan.wires.is_some() {
+                self.at(MILLI, Event::Wiring(lan));
+            }
         }
         self.perhaps(self.plan.store_full, Event::Disk(true));
         self.perhaps(self.plan.wall_jumps, Event::WallJump);
@@ -460,6 +467,7 @@ impl World {
             Event::Collect(lan) => self.collect_again(lan),
             Event::Status(lan) => self.ask_status(lan),
             Event::Network(lan) => self.network(lan),
+            Event::Wiring(lan) => self.wiring(lan),
             Event::Audit => self.audit_again(),
         }
     }

@@ -1,8 +1,7 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
+use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
-use leasehold_core::network::OwnLinks;
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -10,7 +9,8 @@ use netns_fixtures::model::ClientKey;
 use super::actor::{Actor, Phase, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
-use crate::plan::{EffectKind, happens};
+use crate::plan::{EffectKind, Wires, happens};
+use crate::subject::add_of;
 use crate::watch::Rule;
 
 /// The sockets of an exchange.
@@ -36,14 +36,14 @@ pub(crate) struct Sock {
 }
 
 /// What becomes of an operation on a link.
-enum Fate {
+pub(super) enum Fate {
     Done,
     Refused,
     TimedOut,
 }
 
 /// The shell's own limit for one operation.
-const LIMIT: Micros = 5 * SECOND;
+pub(super) const LIMIT: Micros = 5 * SECOND;
 
 impl World {
     /// Sends an effect on its way.
@@ -81,8 +81,11 @@ impl World {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
+            // One after the other, in the order in which they are asked for.
             Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. } => {
-                self.at(self.now + 20, Event::Carry(run, effect));
+                let delay = if self.plan.wires.is_some() { self.worker_delay() } else { 20 };
+                let ready = self.wired.next_change(self.now + delay);
+                self.at(ready, Event::Carry(run, effect));
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
             Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
@@ -110,12 +113,12 @@ impl World {
     fn client_at(&self, link: &Link) -> Option<ClientKey> {
         let is_its = |actor: &&Actor| match link.in_netns() {
             Some(at) => actor.at == Some(at),
-            None => actor.docker && actor.phase != Phase::Idle && actor.mac == link.mac(),
+            None => actor.docker && actor.phase != Phase::Idle && actor.mac == link.mac() && !self.plan.ipvlan,
         };
         self.actors.iter().find(is_its).map(Actor::client_key)
     }
 
-    fn fate(&mut self) -> Fate {
+    pub(super) fn fate(&mut self) -> Fate {
         if !happens(&mut self.rng, self.plan.link_faults) {
             return Fate::Done;
         }
@@ -168,17 +171,16 @@ impl World {
                 self.report(op, Outcome::Sought(result), None, delay);
             }
             Effect::Make { op, link } => {
-                self.own.insert(link.owner.clone());
-                self.report(op, Outcome::Made(Ok(())), None, 0);
+                let (delay, result) = self.make(&link);
+                self.report(op, Outcome::Made(result), None, delay);
             }
             Effect::Unmake { op, owner } => {
-                self.own.remove(&owner);
-                self.report(op, Outcome::Unmade(Ok(())), None, 0);
+                let (delay, result) = self.unmake(&owner);
+                self.report(op, Outcome::Unmade(result), None, delay);
             }
             Effect::ListOwn { op } => {
-                let owners = self.own.iter().cloned().collect();
-                let links = OwnLinks { owners, strangers: Vec::new() };
-                self.report(op, Outcome::OwnLinks(Ok(links)), None, 0);
+                let (delay, result) = self.list_own();
+                self.report(op, Outcome::OwnLinks(result), None, delay);
             }
             Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
             Effect::Hear { exchange, arp } => {
@@ -297,7 +299,8 @@ impl World {
         let Some(sock) = self.socks.get_mut(&exchange) else { return (0, Err(LinkCause::TimedOut)) };
         let needs = (sock.lan, sock.link.mac());
         if matches!(sock.link, Link::Parent { port: true, .. }) {
-            let taken = self.kernel.is_taken(needs.0, needs.1);
+            // Of a bridge two ports can have one, of a link two macvlans cannot.
+            let taken = self.kernel.is_taken(needs.0, needs.1) && self.plan.wires != Some(Wires::Bridge);
             if taken || !matches!(fate, Fate::Done) {
                 self.portless.insert(needs);
             }
@@ -349,11 +352,17 @@ impl World {
 
     /// When an ADD has its lease, nothing has the Ethernet address of the interface that is to come.
     fn judge_way(&mut self, id: RequestId) {
-        let Some(Call::Add(add)) = self.requests.get(&id).map(|asked| &asked.call) else { return };
+        let Some(add) = self.requests.get(&id).and_then(|asked| add_of(&asked.call)) else { return };
         let Place::Parent { mac, .. } = add.place else { return };
+        self.judge_way_of(mac);
+    }
+
+    /// Nothing has an Ethernet address when an interface with that is to come.
+    pub(super) fn judge_way_of(&mut self, mac: Mac) {
         let is_its = |sock: &Sock| matches!(sock.link, Link::Parent { port: true, .. }) && sock.link.mac() == mac;
-        if self.socks.values().any(|sock| is_its(sock) && sock.open_at.is_some()) {
-            self.fail(Rule::InTheWay, format!("{mac} is in use when {id:?} is answered"));
+        let in_the_way = self.plan.wires != Some(Wires::Bridge);
+        if in_the_way && self.socks.values().any(|sock| is_its(sock) && sock.open_at.is_some()) {
+            self.fail(Rule::InTheWay, format!("{mac} is in use"));
         }
     }
 
@@ -405,6 +414,6 @@ impl World {
     }
 }
 
-fn refused(doing: &'static str) -> LinkCause {
+pub(super) fn refused(doing: &'static str) -> LinkCause {
     LinkCause::Refused { doing, reason: "simulated".to_owned() }
 }

@@ -70,13 +70,15 @@ impl World {
             let actor = self.actors.iter().find(|actor| actor.docker && actor.attachment == *attachment);
             actor.and_then(|actor| actor.told.as_ref()).is_some_and(|told| told.ip() == address)
         };
+        let concerned = if let Call::Network(call) = call { self.concerned(call) } else { None };
         let concerns = |attachment: &Attachment| match call {
             Call::Add(add) => add.attachment == *attachment,
             Call::Del { attachment: deleted } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
             Call::ReleaseAddress { address, .. } => is_told(attachment, *address),
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Network(_) => false,
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } => false,
+            Call::Network(_) => concerned.as_ref() == Some(attachment),
         };
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
             self.timing.asked(&(actor.lan, actor.client_key()));

@@ -17,7 +17,7 @@ use super::daemon::is_dhcp;
 use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, host_mac};
-use crate::plan::{Plan, ROGUE, Rogue, happens};
+use crate::plan::{Plan, ROGUE, Rogue, VLAN, Wires, happens};
 use crate::subject::{answer_of, key_of, message_of};
 
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
@@ -91,7 +91,8 @@ impl Segment {
             }
         }
         let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
-        let lan = Lan::Link { parent: format!("eth{lan}"), vlan: 0 };
+        let vlan = if plan.wires == Some(Wires::Vlan) { VLAN } else { 0 };
+        let lan = Lan::Link { parent: format!("eth{lan}"), vlan };
         Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, judge: Judge::default() }
     }
 

@@ -1,0 +1,124 @@
+//! Links that are made for Docker: the shell's part, which makes and deletes them, and dockerd's, which moves them.
+
+use leasehold_core::link::{KernelEvent, LinkCause};
+use leasehold_core::network::{LinkOwner, OwnLink, OwnLinks};
+
+use super::shell::{Fate, LIMIT, refused};
+use super::{Event, MILLI, Micros, World};
+use crate::kernel::{At, HOST};
+use crate::watch::Rule;
+
+impl World {
+    /// Makes a link. Returns how much later that is told, and what came of it.
+    pub(super) fn make(&mut self, link: &OwnLink) -> (Micros, Result<(), LinkCause>) {
+        let fate = self.fate();
+        if let Fate::Refused = fate {
+            return (0, Err(refused("make a link")));
+        }
+        let made = self.kernel.make(link, self.store.number, self.now);
+        if let Ok(true) = made {
+            self.stats.count(match link.owner {
+                LinkOwner::Endpoint(_) => "links made for endpoints",
+                LinkOwner::Vlan { .. } => "links made for VLANs",
+            });
+            self.digest.own(self.now, true, &link.owner.ifname());
+            self.tell_own(link.owner.clone(), self.store.number, true);
+        }
+        // What takes too long is done all the same.
+        match fate {
+            Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+            Fate::Done | Fate::Refused => (0, made.map(drop)),
+        }
+    }
+
+    /// Deletes a link. Returns how much later that is told, and what came of it.
+    pub(super) fn unmake(&mut self, owner: &LinkOwner) -> (Micros, Result<(), LinkCause>) {
+        let fate = self.fate();
+        if let Fate::Refused = fate {
+            return (0, Err(refused("delete a link")));
+        }
+        let gone = self.kernel.unmake(owner, self.store.number);
+        for (nth, (at, wire)) in gone.iter().enumerate() {
+            let Some(own) = &wire.own else { continue };
+            self.digest.own(self.now, false, &wire.ifname);
+            self.judge_unmade(own, nth > 0);
+            match at.0 {
+                HOST => self.tell_own(own.owner.clone(), own.store, false),
+                _ => self.tell(Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })),
+            }
+        }
+        if !gone.is_empty() {
+            self.stats.count(match owner {
+                LinkOwner::Endpoint(_) => "links of endpoints deleted",
+                LinkOwner::Vlan { .. } => "links of VLANs deleted",
+            });
+        }
+        match fate {
+            Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+            Fate::Done | Fate::Refused => (0, Ok(())),
+        }
+    }
+
+    /// Lists the links that there are. Returns how much later that is told.
+    pub(super) fn list_own(&mut self) -> (Micros, Result<OwnLinks, LinkCause>) {
+        let links = self.kernel.list_own(self.store.number);
+        self.stats.count_many("links of another store listed", links.strangers.len());
+        // What has been there for too long is a cause to give its lease back.
+        let macs: Vec<_> = self.kernel.own().map(|(_, wire)| wire.mac).collect();
+        macs.into_iter().for_each(|mac| self.watch.unhush(mac));
+        // Where none is ever made the list is no matter.
+        let fate = if self.plan.wires.is_some() { self.fate() } else { Fate::Done };
+        match fate {
+            Fate::Done => (0, Ok(links)),
+            Fate::Refused => (0, Err(refused("list the links"))),
+            Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
+        }
+    }
+
+    /// The daemon hears that a link has come into the host's namespace, or has left it. The kernel tells that in its order.
+    fn tell_own(&mut self, owner: LinkOwner, store: u32, there: bool) {
+        if store == self.store.number {
+            let delay = self.rng.u64(10..5 * MILLI);
+            let at = self.wired.next_news(self.now + delay);
+            self.at(at, Event::Told(self.run, KernelEvent::OwnLink { owner, there }));
+        }
+    }
+
+    /// Dockerd moves the link of an actor's endpoint into its container. Returns where it is then.
+    pub(super) fn link_moves_in(&mut self, index: usize) -> Option<At> {
+        let actor = &self.actors[index];
+        let owner = LinkOwner::Endpoint(actor.endpoint.clone()?);
+        let (at, own) = self.kernel.move_in(&owner, actor.netns?, self.now)?;
+        self.stats.count("links moved into containers");
+        self.tell_own(own.owner, own.store, false);
+        Some(at)
+    }
+
+    /// Dockerd moves a link back. Returns whether it is one that was made for it.
+    pub(super) fn link_moves_back(&mut self, at: At) -> bool {
+        let Some(own) = self.kernel.move_back(at, self.now) else { return false };
+        self.stats.count("links moved back from containers");
+        self.tell(Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 }));
+        self.tell_own(own.owner, own.store, true);
+        true
+    }
+
+    /// A link lives with its endpoint: none is deleted that dockerd is about to move, and none that is in a container.
+    fn judge_unmade(&mut self, own: &crate::link::Own, with_another: bool) {
+        let LinkOwner::Endpoint(id) = &own.owner else { return };
+        let Some(attachment) = self.wired.has(id).cloned() else { return };
+        if with_another {
+            return self.fail(Rule::Wired, format!("the link of endpoint {id} is deleted with what it is made on"));
+        }
+        let age = self.now - own.came;
+        if age < super::wired::STRAY {
+            let detail = format!("the link of endpoint {id} is deleted after {} ms, and dockerd has it", age / MILLI);
+            return self.fail(Rule::Wired, detail);
+        }
+        // Dockerd was too slow for it: its address goes back too.
+        self.stats.count("links that dockerd left for too long");
+        self.watch.holders.remove(&attachment);
+        let of_it = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
+        of_it.for_each(|actor| actor.excused = true);
+    }
+}

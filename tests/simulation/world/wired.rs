@@ -1,0 +1,474 @@
+//! Docker's networks of our own driver, and their endpoints: what dockerd asks of them, and what it makes of the answers.
+//!
+//! A link that was made for Docker lives with its endpoint only. One in the host's namespace is that of an endpoint that dockerd
+//! has, or has been there for less than a minute. One in a container is nobody's but Docker's. A link of a VLAN is there as long
+//! as a network is in it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::effect::{
+    Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId,
+};
+use leasehold_core::grant::Grant;
+use leasehold_core::identity::Attachment;
+use leasehold_core::link::LinkRoute;
+use leasehold_core::network::{
+    DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
+};
+use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
+use leasehold_core::time::WallTime;
+use leasehold_core::wire::Mac;
+
+use super::actor::{Act, Form, NETWORK, Phase, Role};
+use super::{Event, MILLI, Micros, SECOND, World};
+use crate::plan::{VLAN, Wires, happens};
+use crate::watch::Rule;
+
+/// For how long a link may be in the host's namespace.
+pub(super) const STRAY: Micros = 60 * SECOND;
+
+/// What dockerd has of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing.
+    Absent,
+    /// It is being created.
+    Coming,
+    /// All.
+    There,
+    /// It is being deleted.
+    Going,
+}
+
+/// What dockerd has of its networks.
+#[derive(Debug)]
+pub(super) struct Wired {
+    /// By LAN, with whether the daemon may not know it.
+    networks: Vec<(Stage, bool)>,
+    /// The endpoints that were created, and are not forgotten, with whose they are, and whether they are at their end.
+    endpoints: BTreeMap<DockerId, (Attachment, bool)>,
+    /// How many were asked for.
+    asked: u64,
+    /// When the last change of such links is carried out, and when the daemon hears the last news of them.
+    changes: Micros,
+    news: Micros,
+}
+
+impl Wired {
+    /// Returns dockerd before it has any.
+    pub(super) fn new(lans: usize) -> Self {
+        let (networks, endpoints) = (vec![(Stage::Absent, false); lans], BTreeMap::new());
+        Self { networks, endpoints, asked: 0, changes: 0, news: 0 }
+    }
+
+    /// Returns when a change is carried out that would be ready at this time: not before those that were asked for earlier.
+    pub(super) fn next_change(&mut self, ready: Micros) -> Micros {
+        self.changes = ready.max(self.changes + 1);
+        self.changes
+    }
+
+    /// Returns when news are heard that would be at this time: not before earlier ones.
+    pub(super) fn next_news(&mut self, ready: Micros) -> Micros {
+        self.news = ready.max(self.news + 1);
+        self.news
+    }
+
+    /// Returns whose an endpoint is, if dockerd has it, and has not asked for its end.
+    pub(super) fn has(&self, id: &DockerId) -> Option<&Attachment> {
+        self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
+    }
+
+    fn new_endpoint(&mut self) -> DockerId {
+        self.asked += 1;
+        let text = format!("{:012x}{:052x}", self.asked, 0);
+        DockerId::try_from(text).expect("64 digits are an id")
+    }
+
+    /// The host rebooted.
+    pub(super) fn rebooted(&mut self) {
+        self.endpoints.clear();
+        for (stage, unsure) in &mut self.networks {
+            *unsure |= *stage == Stage::Going;
+            *stage = match stage {
+                Stage::Absent | Stage::Coming => Stage::Absent,
+                Stage::There | Stage::Going => Stage::There,
+            };
+        }
+    }
+}
+
+/// Returns the name of a LAN's network.
+fn network_id(lan: usize) -> DockerId {
+    DockerId::try_from(format!("{lan:064x}")).expect("64 digits are an id")
+}
+
+impl World {
+    /// Returns a LAN's network as dockerd creates it.
+    fn network_record(&self, lan: usize) -> NetworkRecord {
+        let wires = self.plan.wires.unwrap_or(Wires::Macvlan);
+        let mode = match wires {
+            Wires::Macvlan | Wires::Vlan => Mode::Macvlan(MacvlanMode::Bridge),
+            Wires::Bridge => Mode::Bridge,
+            Wires::Ipvlan => Mode::Ipvlan,
+        };
+        let vlan = if wires == Wires::Vlan { VLAN } else { 0 };
+        NetworkRecord {
+            id: network_id(lan),
+            definition: format!("parent=eth{lan}"),
+            wiring: Wiring { mode, on: format!("eth{lan}"), vlan, mtu: None },
+            gateway: None,
+            pool: Ipv4Net::default(),
+            leases: false,
+            since: WallTime::from_epoch(Duration::ZERO),
+        }
+    }
+
+    /// Dockerd creates its network on a LAN, or deletes it now and then.
+    pub(super) fn wiring(&mut self, lan: usize) {
+        if self.winding_down {
+            return;
+        }
+        let busy = self.actors.iter().any(|a| a.lan == lan && a.form.is_some() && a.phase != Phase::Idle);
+        let (call, next) = match self.wired.networks[lan].0 {
+            Stage::Absent => (NetworkCall::Create(Box::new(self.network_record(lan))), Stage::Coming),
+            Stage::There if !busy => (NetworkCall::Delete(network_id(lan)), Stage::Going),
+            Stage::There => return self.sometime(self.plan.active / 10, Event::Wiring(lan)),
+            Stage::Coming | Stage::Going => return,
+        };
+        self.wired.networks[lan].0 = next;
+        let call = Call::Network(call);
+        self.twice(&call);
+        let id = self.file(Role::Wiring(lan), call);
+        match self.daemon.is_some() {
+            true => self.after(20, 2 * MILLI, Event::Request(id)),
+            false => self.cut(id),
+        }
+    }
+
+    /// Asks the same once more, now and then. Nobody waits for that answer.
+    fn twice(&mut self, call: &Call) {
+        if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4) {
+            self.stats.count("calls of the network driver that came twice");
+            let id = self.file(Role::Echo, call.clone());
+            self.after(20, 4 * MILLI, Event::Request(id));
+        }
+    }
+
+    /// Dockerd has its answer about a network; `None`: the connection broke.
+    pub(super) fn wiring_answered(&mut self, lan: usize, call: &Call, answer: Option<&Answer>) {
+        let creates = matches!(call, Call::Network(NetworkCall::Create(_)));
+        let done = matches!(answer, Some(Answer::Network(NetworkAnswer::Done)));
+        self.wired.networks[lan] = match (creates, done) {
+            (true, true) => (Stage::There, false),
+            (true, false) => (Stage::Absent, false),
+            (false, true) => (Stage::Absent, false),
+            // Whoever wants it gone asks again.
+            (false, false) => (Stage::There, true),
+        };
+        self.stats.count(match (creates, done) {
+            (true, true) => "networks created",
+            (true, false) => "networks not created",
+            (false, true) => "networks deleted",
+            (false, false) => "networks not deleted",
+        });
+        if self.calm && !done {
+            self.fail(Rule::Failed, format!("{call:?}: {answer:?}"));
+        }
+        match self.wired.networks[lan].0 {
+            Stage::There => self.sometime(self.plan.active / 10, Event::Wiring(lan)),
+            _ => self.after(MILLI, 10 * SECOND, Event::Wiring(lan)),
+        }
+    }
+
+    /// Returns whether a LAN's network is there for containers.
+    pub(super) fn has_network(&self, lan: usize) -> bool {
+        self.wired.networks[lan].0 == Stage::There
+    }
+
+    /// All networks begin again where the host's reboot has left them.
+    pub(super) fn wiring_goes_on(&mut self) {
+        if self.plan.wires.is_some() {
+            (0..self.segments.len()).for_each(|lan| self.after(SECOND, 10 * SECOND, Event::Wiring(lan)));
+        }
+    }
+
+    /// Asks for an actor's endpoint: with a lease that is got by this ADD, or with the address that its IPAM driver told.
+    pub(super) fn create_endpoint(
+        &mut self,
+        index: usize,
+        role: Role,
+        add: Option<Add>,
+        patience: Micros,
+    ) -> RequestId {
+        let id = self.wired.new_endpoint();
+        let actor = &mut self.actors[index];
+        actor.endpoint = Some(id.clone());
+        let told = actor.told.as_ref().map(|told| actor.as_told(told).address);
+        let address = match add {
+            Some(add) => EndpointAddress::Leased(Box::new(add)),
+            None => EndpointAddress::Told(told.unwrap_or_default()),
+        };
+        let request = EndpointRequest { id, network: network_id(actor.lan), mac: actor.mac, address };
+        let call = Call::Network(NetworkCall::CreateEndpoint(Box::new(request)));
+        self.twice(&call);
+        self.ask(index, role, call, patience)
+    }
+
+    /// Dockerd goes on with an actor's endpoint that has its address: its link is made, or it is joined.
+    pub(super) fn goes_on(&mut self, index: usize) {
+        match (self.actors[index].form, self.actors[index].endpoint.clone()) {
+            (Some(Form::Leased), Some(id)) => {
+                self.created(index, id);
+                self.join(index);
+            }
+            _ => _ = self.create_endpoint(index, Role::Endpoint, None, self.now),
+        }
+    }
+
+    fn created(&mut self, index: usize, id: DockerId) {
+        self.stats.count("endpoints created");
+        let attachment = self.actors[index].attachment.clone();
+        self.wired.endpoints.insert(id, (attachment, false));
+    }
+
+    /// Joins an actor's endpoint to its container.
+    pub(super) fn join(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let Some(endpoint) = actor.endpoint.clone() else { return };
+        let call = Call::Network(NetworkCall::Join { network: network_id(actor.lan), endpoint });
+        self.twice(&call);
+        self.ask(index, Role::Join, call, self.now);
+    }
+
+    /// Dockerd has its answer about an actor's endpoint; `None`: the connection broke.
+    pub(super) fn endpoint_answered(&mut self, index: usize, role: &Role, answer: Option<Answer>) {
+        let phase = self.actors[index].phase;
+        let endpoint = self.actors[index].endpoint.clone();
+        match (role, phase, answer) {
+            (Role::Endpoint, Phase::Adding, Some(Answer::Network(NetworkAnswer::Endpoint(_)))) => {
+                endpoint.into_iter().for_each(|id| self.created(index, id));
+                self.join(index);
+            }
+            (Role::Join, Phase::Adding, Some(Answer::Network(NetworkAnswer::Joined { grant, .. }))) => {
+                self.actors[index].routes = told_routes(grant.as_deref());
+                self.actors[index].phase = Phase::Live;
+                self.act_after(index, 0, 200 * MILLI, Act::Appear);
+                self.stay(index);
+            }
+            (Role::Join, Phase::Live, Some(Answer::Network(NetworkAnswer::Joined { grant, .. }))) => {
+                self.actors[index].routes = told_routes(grant.as_deref());
+                self.act_after(index, 0, 50 * MILLI, Act::Appear);
+            }
+            (Role::Unmake, Phase::Ending, Some(Answer::Network(NetworkAnswer::Done))) => {
+                self.stats.count("endpoints deleted");
+                self.forget_endpoint(index);
+                self.endpoint_gone(index, true);
+            }
+            (Role::Unmake, Phase::Ending, answer) => {
+                self.not_done(index, "DeleteEndpoint", answer.as_ref());
+                // An ipvlan that goes with its namespace shows to nobody: dockerd has to say so, as it does at its next start.
+                if self.plan.ipvlan || self.rng.bool() {
+                    return self.act_after(index, SECOND, 10 * SECOND, Act::Del);
+                }
+                self.stats.count("endpoints that dockerd forgot");
+                self.forget_endpoint(index);
+                self.endpoint_gone(index, false);
+            }
+            (Role::Endpoint, Phase::Adding, answer) => {
+                self.not_done(index, "CreateEndpoint", answer.as_ref());
+                self.end_by_del(index);
+            }
+            (Role::Join, Phase::Adding | Phase::Live, answer) => {
+                self.not_done(index, "Join", answer.as_ref());
+                self.unlink(index);
+                self.end_by_del(index);
+            }
+            _ => {}
+        }
+    }
+
+    fn not_done(&mut self, index: usize, what: &str, answer: Option<&Answer>) {
+        if let Some(Answer::Failed(failure)) = answer {
+            self.no_such_network(self.actors[index].lan, failure);
+        }
+        if self.calm {
+            let attachment = self.actors[index].attachment.clone();
+            self.fail(Rule::Failed, format!("{what} of {attachment}: {answer:?}"));
+        }
+    }
+
+    /// The daemon does not know a network, which only a lost store or a broken call may cause: whoever made it makes it anew.
+    pub(super) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
+        if !matches!(failure, Failure::Network(NetworkFault::Unknown(_))) {
+            return;
+        }
+        let (stage, unsure) = self.wired.networks[lan];
+        if !unsure && !self.was_damaged {
+            return self.fail(Rule::Wired, format!("the network of LAN {lan} is not known, and is {stage:?}"));
+        }
+        if stage == Stage::There {
+            self.wired.networks[lan] = (Stage::Absent, false);
+            self.after(MILLI, 10 * SECOND, Event::Wiring(lan));
+        }
+    }
+
+    /// Ends the endpoint of an actor whose container ends. Returns whether there is anything to wait for: dockerd does not always
+    /// ask for the end of one that was not created.
+    pub(super) fn end_endpoint(&mut self, index: usize) -> bool {
+        let Some(id) = self.actors[index].endpoint.clone() else { return false };
+        match self.wired.endpoints.get_mut(&id) {
+            Some((_, ends)) => *ends = true,
+            None if self.rng.bool() => {
+                self.forget_endpoint(index);
+                return false;
+            }
+            None => {}
+        }
+        self.watch.holders.remove(&self.actors[index].attachment);
+        let call = Call::Network(NetworkCall::DeleteEndpoint(id.clone()));
+        self.twice(&call);
+        self.ask(index, Role::Unmake, call, self.now);
+        true
+    }
+
+    /// Dockerd has no endpoint for an actor any more.
+    pub(super) fn forget_endpoint(&mut self, index: usize) {
+        if let Some(id) = self.actors[index].endpoint.take() {
+            self.wired.endpoints.remove(&id);
+        }
+    }
+
+    /// Returns what was leased for an endpoint, by the answer that it was created.
+    pub(super) fn lease_of(&self, answer: &Answer) -> Option<Lease> {
+        let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else { return None };
+        let Source::Leased(attachment) = &record.source else { return None };
+        // It may have ended since it was given.
+        let is_its = |binding: &&Record| binding.attachment == *attachment && binding.state != RecordState::Releasing;
+        let binding = self.store.durable.values().find(is_its)?;
+        Some(Lease { address: record.address, ..binding.lease.clone() })
+    }
+
+    /// Keeps what was leased for an endpoint until its caller has the answer.
+    pub(super) fn note_lease(&mut self, id: RequestId, answer: &Answer) {
+        let lease = self.lease_of(answer);
+        if let Some(asked) = self.requests.get_mut(&id) {
+            asked.lease = lease;
+        }
+    }
+
+    /// Returns whether an attachment is that of an endpoint that was leased by our network driver, and the store has no such.
+    pub(super) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
+        let is_its = |record: &DockerRecord| match record {
+            DockerRecord::Endpoint(record) => record.source == Source::Leased(attachment.clone()),
+            DockerRecord::Network(_) | DockerRecord::Pool(_) => false,
+        };
+        let leased = matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
+        leased && !self.store.docker.values().any(is_its)
+    }
+
+    /// Returns whose lease a call is about.
+    pub(super) fn concerned(&self, call: &NetworkCall) -> Option<Attachment> {
+        match call {
+            NetworkCall::CreateEndpoint(request) => match &request.address {
+                EndpointAddress::Leased(add) => Some(add.attachment.clone()),
+                EndpointAddress::Told(_) => None,
+            },
+            NetworkCall::DeleteEndpoint(id) => match self.record_of_endpoint(id)?.source.clone() {
+                Source::Leased(attachment) => Some(attachment),
+                Source::Told => None,
+            },
+            NetworkCall::Create(_)
+            | NetworkCall::Delete(_)
+            | NetworkCall::Find(_)
+            | NetworkCall::FindByPool
+            | NetworkCall::Join { .. } => None,
+        }
+    }
+
+    fn record_of_endpoint(&self, id: &DockerId) -> Option<&EndpointRecord> {
+        match self.store.docker.get(&DockerKey::Endpoint(id.clone()))? {
+            DockerRecord::Endpoint(record) => Some(record),
+            DockerRecord::Pool(_) | DockerRecord::Network(_) => None,
+        }
+    }
+
+    /// In quiet each link in the host's namespace belongs to an endpoint that dockerd has, and is about to move, or to a network;
+    /// each container that runs has its endpoint.
+    pub(super) fn examine_links(&mut self) {
+        if self.plan.wires.is_none() {
+            return;
+        }
+        let has_vlan = (0..self.segments.len()).any(|lan| self.has_network(lan));
+        let left =
+            self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
+                LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + STRAY < self.now,
+                LinkOwner::Vlan { .. } => !has_vlan,
+            });
+        if let Some((own, wire)) = left {
+            let detail =
+                format!("{} has been there for {} s, of {}", wire.ifname, (self.now - own.came) / SECOND, own.owner);
+            return self.fail(Rule::Wired, detail);
+        }
+        self.stats.count("looks for links without an endpoint");
+        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.form.is_some()) {
+            let known = actor.endpoint.as_ref().is_some_and(|id| self.record_of_endpoint(id).is_some());
+            if !known && actor.stranded.is_none() {
+                let detail = format!("{} runs, and its endpoint {:?} is not known", actor.attachment, actor.endpoint);
+                return self.fail(Rule::Wired, detail);
+            }
+            self.stats.count("live at the end with our network driver");
+        }
+    }
+
+    /// Each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
+    pub(super) fn delete_networks(&mut self) {
+        let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };
+        for lan in 0..lans {
+            if self.wired.networks[lan] == (Stage::There, false) {
+                self.try_network(lan);
+            }
+            let call = Call::Network(NetworkCall::Delete(network_id(lan)));
+            let answer = self.inquire(call);
+            if answer != Some(Answer::Network(NetworkAnswer::Done)) {
+                return self.fail(Rule::Wired, format!("DeleteNetwork in quiet: {answer:?}"));
+            }
+            self.wired.networks[lan] = (Stage::Absent, false);
+        }
+    }
+
+    fn try_network(&mut self, lan: usize) {
+        let (id, mac) = (self.wired.new_endpoint(), Mac([2, 0xab, 0, 0, 0, lan as u8]));
+        let address = EndpointAddress::Told("192.0.2.7/24".parse().expect("an address with a prefix"));
+        let request = EndpointRequest { id: id.clone(), network: network_id(lan), mac, address };
+        let create = NetworkCall::CreateEndpoint(Box::new(request));
+        for call in [create, NetworkCall::DeleteEndpoint(id)] {
+            let answer = self.inquire(Call::Network(call.clone()));
+            if !matches!(answer, Some(Answer::Network(_))) {
+                return self.fail(Rule::Wired, format!("{call:?} in quiet: {answer:?}"));
+            }
+        }
+        self.stats.count("networks that are good to the end");
+    }
+
+    /// Nothing is left of networks and of endpoints that had a lease, in the store.
+    pub(super) fn examine_kept_of_networks(&mut self) {
+        let is_left = |record: &&DockerRecord| match record {
+            DockerRecord::Network(_) => true,
+            DockerRecord::Endpoint(record) => matches!(record.source, Source::Leased(_)),
+            DockerRecord::Pool(_) => false,
+        };
+        if let Some(left) = self.store.docker.values().find(is_left) {
+            self.fail(Rule::Residue, format!("in the store {left:?}"));
+        }
+    }
+}
+
+/// Returns the routes that dockerd is told of, as it adds them: but for the default route, and without a metric.
+fn told_routes(grant: Option<&Grant>) -> Vec<LinkRoute> {
+    let routes = grant.map(|grant| grant.routes.as_slice()).unwrap_or_default().iter();
+    let told = routes.filter(|route| route.destination.prefix_len() > 0);
+    told.map(|route| LinkRoute { destination: route.destination, via: route.via, metric: None, mtu: None }).collect()
+}
