@@ -1,8 +1,9 @@
 //! Links of our own in the host's namespace: those of Docker's endpoints, and of the VLANs that they are in.
 //!
-//! Each bears an alias that names its owner and the store of the daemon that made it, and is known by nothing else. The kernel
-//! takes an alias for a link that is there already: one that has an endpoint's name and no alias at all was left half-made by a
-//! daemon that was killed at that moment.
+//! Each bears an alias that names its owner and the store of the daemon that made it. The kernel takes an alias for a link that is
+//! there already: one that has an endpoint's name and no alias at all was left half-made by a daemon that was killed at that
+//! moment. An endpoint's link comes back from its container, which may have given it another alias: what has its name, is of a
+//! kind that we make, and is down, is the endpoint's unless it bears another daemon's mark.
 //!
 //! All is done in the order in which it is asked for: what is to delete a link must not overtake what makes it.
 
@@ -165,11 +166,13 @@ impl Netlink {
         };
         // What has the parent to itself has its Ethernet address too.
         let has_own = link.kind != LinkKind::Macvlan(MacvlanMode::Passthru);
-        let is_named = !found.alias.is_empty();
+        // What is on a VLAN's link goes with it: its MTU is no reason to make it anew.
+        let fits = matches!(link.kind, LinkKind::Vlan(_)) || found.mtu == mtu(link, on);
+        let is_named = Mark::of_any(&found.alias).is_some();
         is_named
             && is_on
+            && fits
             && found.made == Some(link.kind)
-            && found.mtu == mtu(link, on)
             && link.mac.is_none_or(|mac| !has_own || found.mac == Some(mac))
     }
 
@@ -183,12 +186,25 @@ impl Netlink {
     }
 }
 
-/// Deletes the link with this owner, if there is one.
+/// Deletes the link with this owner, if there is one. It may have been renamed.
 fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<(), LinkCause> {
-    match there(netlink, &owner.ifname())? {
-        Some(found) if is_own(&found, owner, store) => delete(netlink, found.index),
-        Some(_) | None => Ok(()),
-    }
+    let own = match there(netlink, &owner.ifname())? {
+        Some(found) if is_own(&found, owner, store) => Some(found.index),
+        Some(_) | None => marked(netlink, store, owner)?,
+    };
+    own.map_or(Ok(()), |index| delete(netlink, index))
+}
+
+/// Returns the index of the link whose alias names this owner, if there is one.
+fn marked(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<Option<u32>, LinkCause> {
+    let (wanted, mut own) = (Mark::of(owner), None);
+    let asked = netlink.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
+        let link = if kind == libc::RTM_NEWLINK { Some(LinkAnswer::read(payload)?) } else { None };
+        let is_own = |link: &LinkAnswer| Mark::read(&link.alias, store).as_ref() == Some(&wanted);
+        own = link.filter(is_own).map(|link| link.index).or(own);
+        Ok(())
+    });
+    asked.map(|()| own).map_err(|error| LinkCause::refused("list the links", error))
 }
 
 /// Lists the owners of the links that are there.
@@ -228,9 +244,10 @@ fn delete(netlink: &mut Netlink, index: u32) -> Result<(), LinkCause> {
 
 /// Returns whether a link that has its owner's name is that owner's.
 fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
-    match owner {
-        LinkOwner::Endpoint(_) if found.alias.is_empty() => found.made.is_some() && !found.is_up(),
-        LinkOwner::Endpoint(_) | LinkOwner::Vlan { .. } => Mark::read(&found.alias, store) == Some(Mark::of(owner)),
+    match (Mark::of_any(&found.alias), owner) {
+        (Some((of, mark)), _) => of == store && mark == Mark::of(owner),
+        (None, LinkOwner::Endpoint(_)) => found.made.is_some() && !found.is_up(),
+        (None, LinkOwner::Vlan { .. }) => false,
     }
 }
 
@@ -256,7 +273,8 @@ fn request(link: &OwnLink, on: &LinkAnswer) -> RouteNetlinkMessage {
             port.attributes = vec![
                 LinkAttribute::IfName(OUTSIDE.to_owned()),
                 LinkAttribute::Address(port_mac(link.mac.unwrap_or_default())),
-                LinkAttribute::Mtu(mtu(link, on)),
+                // A bridge takes on the smallest MTU of its ports.
+                LinkAttribute::Mtu(on.mtu),
             ];
             (InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(port)))
         }

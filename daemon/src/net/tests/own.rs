@@ -79,6 +79,14 @@ impl Lab {
     }
 }
 
+/// Gives the endpoint's link an alias.
+fn name(alias: &str) {
+    Netns::here().run(|| {
+        let named = std::process::Command::new("ip").args(["link", "set", NAME, "alias", alias]).status();
+        assert!(named.unwrap().success());
+    });
+}
+
 fn links() -> usize {
     ip("-brief link").lines().count()
 }
@@ -119,7 +127,13 @@ fn a_macvlan_is_made_down_with_all_it_needs_and_is_deleted() {
 fn a_port_of_a_bridge_is_up_and_changes_neither_the_bridge_nor_speaks_ipv6() {
     in_lab(async |mut lab: Lab| {
         let bridge = make_bridge("br0");
-        ip("link set br0 address 02:00:00:00:00:99 mtu 1300 up");
+        ip("link set br0 address 02:00:00:00:00:99 up");
+        // Nobody has given the bridge an MTU: it takes on the smallest of its ports.
+        lab.make(OwnLink { mtu: Some(1200), ..link(LinkKind::Port, "br0") }).await.unwrap();
+        let (shown, bridge_shown) = (ip(&format!("link show {NAME}")), ip("link show br0"));
+        assert!(shown.contains("mtu 1200") && bridge_shown.contains("mtu 1500"), "{shown} {bridge_shown}");
+        lab.unmake(endpoint()).await.unwrap();
+        ip("link set br0 mtu 1300");
         let (before, shown_before) = (links(), ip("-brief link show br0"));
         lab.make(link(LinkKind::Port, "br0")).await.unwrap();
         // It can carry no more than the bridge.
@@ -153,6 +167,11 @@ fn the_link_of_a_vlan_is_up_and_one_of_another_hand_is_used_and_stays() {
         assert!(shown.contains("vlan protocol 802.1Q id 10") && shown.contains(",UP"), "{shown}");
         assert!(shown.contains("addrgenmode none"), "{shown}");
         assert_eq!(lab.own_links().await, [vlan().owner]);
+        // What is on it would go with it.
+        let made = lab.index("host0.10").await;
+        ip("link set host0.10 mtu 1400");
+        lab.make(vlan()).await.unwrap();
+        assert_eq!(lab.index("host0.10").await, made);
         lab.unmake(vlan().owner).await.unwrap();
         assert_eq!(lab.index("host0.10").await, None);
 
@@ -235,12 +254,21 @@ fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
         lab.unmake(endpoint()).await.unwrap();
         assert_eq!(links(), before);
 
+        // A container gave its link another alias.
+        lab.make(macvlan()).await.unwrap();
+        name("uplink");
+        lab.unmake(endpoint()).await.unwrap();
+        assert_eq!(links(), before);
+        // Somebody renamed it in the host's namespace.
+        lab.make(macvlan()).await.unwrap();
+        ip(&format!("link set {NAME} name renamed"));
+        lab.unmake(endpoint()).await.unwrap();
+        assert_eq!(links(), before);
+
         ip(&format!("link add link host0 name {NAME} type macvlan mode bridge"));
-        for alias in ["leasehold 0000000000000000 endpoint 4f00aa00bb00cc00", "uplink"] {
-            Netns::here().run(|| {
-                let named = std::process::Command::new("ip").args(["link", "set", NAME, "alias", alias]).status();
-                assert!(named.unwrap().success());
-            });
+        for (alias, state) in [("leasehold 0000000000000000 endpoint 4f00aa00bb00cc00", "down"), ("uplink", "up")] {
+            name(alias);
+            ip(&format!("link set {NAME} {state}"));
             let error = lab.make(macvlan()).await.unwrap_err().to_string();
             assert!(error.contains(NAME) && error.contains("not leasehold's"), "{error}");
             assert_eq!(lab.unmake(endpoint()).await, Ok(()));
