@@ -30,7 +30,7 @@ const BACKLOG: i32 = 4096;
 pub(crate) enum Protocol {
     /// What CNI's shim and the operator ask.
     Control,
-    /// Docker's IPAM driver, for networks that give an endpoint an Ethernet address: macvlan, bridge.
+    /// Docker's network driver, and its IPAM driver for networks that give an endpoint an Ethernet address: macvlan, bridge.
     Docker,
     /// The same for ipvlan, which refuses an Ethernet address. A driver asks for one always or never, so this is another.
     DockerIpvlan,

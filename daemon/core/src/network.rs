@@ -33,7 +33,7 @@ pub struct DockerId(String);
 
 /// A text that is no id of Docker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an id of Docker's: up to 64 letters and digits")]
+#[error("not a Docker id (1 to 64 letters and digits)")]
 pub struct BadDockerId;
 
 impl DockerId {
@@ -284,7 +284,7 @@ pub enum NetworkFault {
     #[error("network {0} exists with other options")]
     Differs(DockerId),
     /// No more can be kept.
-    #[error("there are {0} already, which is all that leasehold keeps")]
+    #[error("leasehold keeps {0} networks at most: remove one")]
     Full(usize),
     /// The link that its endpoints are to be made on will not do.
     #[error("-o {option}={value}: {why}")]

@@ -32,7 +32,7 @@ pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
-    /// Docker's directory of plugins (/run/docker/plugins): offers its IPAM drivers leasehold and leasehold-ipvlan there
+    /// Docker's directory of plugins (/run/docker/plugins): offers the drivers leasehold and leasehold-ipvlan there
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
     /// Whether the driver leasehold has Docker give each container an Ethernet address; false, for ipvlan, where Docker runs

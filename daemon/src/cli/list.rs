@@ -84,12 +84,16 @@ fn unadopted(not_adopted: &[NotAdopted]) -> String {
     text
 }
 
+/// What stands above the links that another store's daemon made.
+const LEFT_OVER: &str = "
+Made for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:
+";
+
 /// Returns the links that nobody deletes, for below the table, each with the command that does; empty if there are none.
 fn left_over(strangers: &[String]) -> String {
     let mut text = String::new();
     for link in strangers {
-        let head =
-            if text.is_empty() { "\nMade for Docker by a daemon whose store is lost; to delete them:\n" } else { "" };
+        let head = if text.is_empty() { LEFT_OVER } else { "" };
         writeln!(text, "{head}ip link delete {}", link.escape_debug()).expect("a String takes everything");
     }
     text
@@ -281,7 +285,7 @@ mod tests {
         assert_eq!(left_over(&[]), "");
         assert_eq!(
             left_over(&["lh0123".to_owned(), "lh\u{1b}[2J".to_owned()]),
-            "\nMade for Docker by a daemon whose store is lost; to delete them:\nip link delete lh0123\n\
+            "\nMade for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:\nip link delete lh0123\n\
              ip link delete lh\\u{1b}[2J\n"
         );
     }

@@ -159,7 +159,7 @@ impl Exchange {
     /// Ends the exchange, and tells who waits for that. Its port is removed before where somebody does; else it goes by itself.
     async fn end(&self, port: Option<Box<Port>>, mut outbox: Outbox) {
         if let Some(port) = port {
-            // One that failed is closed yet.
+            // One that failed is still to be closed.
             while outbox.next().await.is_some() {}
             if outbox.is_waited_for() {
                 let removed = self.pool.run(move |_| port.remove()).await;

@@ -248,7 +248,7 @@ impl Registry {
         let (offered, router) = match seen {
             Ok(Sight { server, subnet: offered, router }) => {
                 tracing::info!(%lan, %server, ?offered, ?router, "looked at the LAN for a pool");
-                (offered.ok_or_else(|| format!("server {server} of {lan} says no mask")), router)
+                (offered.ok_or_else(|| format!("server {server} of {lan} names no subnet mask")), router)
             }
             Err(failure) => {
                 let failure = failure.to_string();

@@ -115,7 +115,7 @@ impl Form {
 
     /// Returns the answer for a daemon that stops before it has one.
     pub(crate) fn unanswered(&self) -> Refused {
-        refused(format!("the leasehold daemon is stopping, and {} was not to be had before: try again", self.about))
+        refused(format!("the leasehold daemon stopped before it had {}: try again", self.about))
     }
 }
 

@@ -55,7 +55,7 @@ impl Flag {
 
     /// Refuses a key.
     pub(super) fn unknown(self, key: &str, known: &[&str]) -> Refused {
-        refused(format!("{self} {}: unknown; there are {}", cut(key).escape_debug(), known.join(", ")))
+        refused(format!("{self} {}: unknown option; the options are {}", cut(key).escape_debug(), known.join(", ")))
     }
 }
 
@@ -211,7 +211,8 @@ impl LeaseOptions {
         match (&self.hostname, name) {
             (None, name) => Ok(name.filter(|name| is_hostname(name)).map(str::to_owned)),
             (Some(template), None) if template.contains(NAME) => Err(refused(format!(
-                "{flag} hostname={template}: Docker tells a container's name from version 29 on: leave {NAME} out"
+                "{flag} hostname={template}: no container's name is known here; Docker tells it from version 29 on, and only \
+                 to --ipam-driver leasehold: leave {NAME} out"
             ))),
             (Some(template), name) => {
                 let said = template.replace(NAME, name.unwrap_or_default());

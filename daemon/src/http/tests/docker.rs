@@ -132,7 +132,10 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
 #[test]
 fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
     let table = [
-        (r#","parnet":"eth1""#, "--ipam-opt parnet: unknown; there are parent, client-id, hostname, timeout, "),
+        (
+            r#","parnet":"eth1""#,
+            "--ipam-opt parnet: unknown option; the options are parent, client-id, hostname, timeout, ",
+        ),
         (r#","parent":"eth 0""#, "--ipam-opt parent=eth 0: expected the name of a link of the host"),
         (r#","client-id":"pod""#, "--ipam-opt client-id=pod: expected auto, mac, duid, hex:… or text:…"),
         (r#","client-id":"hex:1""#, "--ipam-opt client-id=hex:1: expected hex: and the bytes of option 61"),
@@ -416,8 +419,5 @@ fn a_failure_is_in_dockers_words() {
         assert!(why.starts_with(words), "{why}");
     }
     let Refused::Said(why) = form.unanswered() else { panic!("{form:?}") };
-    assert_eq!(
-        why,
-        "the leasehold daemon is stopping, and an address of 192.168.1.0/24 was not to be had before: try again"
-    );
+    assert_eq!(why, "the leasehold daemon stopped before it had an address of 192.168.1.0/24: try again");
 }

@@ -201,7 +201,7 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
     let table = [
         ("{}", "-o parent=LINK is missing"),
         ("null", "-o parent=LINK is missing"),
-        (r#"{"parent":"eth0","colour":"red"}"#, "-o colour: unknown; there are mode, parent, bridge"),
+        (r#"{"parent":"eth0","colour":"red"}"#, "-o colour: unknown option; the options are mode, parent, bridge"),
         (r#"{"parent":"eth0","mode":"host"}"#, "-o mode=host: expected macvlan, ipvlan or bridge"),
         (r#"{"mode":"bridge"}"#, "-o bridge=LINK is missing"),
         (r#"{"mode":"bridge","parent":"eth0"}"#, "-o bridge="),

@@ -242,5 +242,5 @@ fn an_offer_without_a_mask_tells_of_no_subnet() {
     rig.mask = [0, 255];
     let id = rig.pool(None, None);
     rig.run_until(1004.0);
-    assert!(rig.because(id).contains("says no mask"), "{}", rig.because(id));
+    assert!(rig.because(id).contains("names no subnet mask"), "{}", rig.because(id));
 }
