@@ -300,7 +300,7 @@ fn the_host_name_is_the_networks_or_the_containers() {
     assert_eq!(of(",hostname={name}.docker", MAC_AND_NAME).as_deref(), Some("web.docker"));
     let body = address(&format!("{POOL},hostname={{name}}.docker"), "", MAC_ONLY);
     let why = said(false, Method::RequestAddress, &body);
-    assert!(why.contains("Docker tells a container's name from version 29 on"), "{why}");
+    assert!(why.contains("Docker tells it from version 29 on, and only to --ipam-driver leasehold"), "{why}");
 }
 
 #[test]

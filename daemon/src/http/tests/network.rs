@@ -364,7 +364,7 @@ fn what_no_endpoint_can_be_is_refused() {
         ("DeleteNetwork", "{}".to_owned()),
         ("Join", format!(r#"{{"NetworkID":"{NET}"}}"#)),
     ] {
-        assert!(said(on(method, &body)).contains("not an id of Docker's"), "{method} {body}");
+        assert!(said(on(method, &body)).contains("not a Docker id"), "{method} {body}");
         assert!(matches!(on(method, ""), Err(Refused::Undecodable(_))));
     }
 }

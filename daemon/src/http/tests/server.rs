@@ -523,6 +523,6 @@ async fn stopping_answers_dockers_calls_and_cuts_none_off() {
     assert_eq!(response(first).await.body, r#"{"Address":"192.0.2.10/16"}"#);
     let second = response(second).await;
     assert_eq!(second.status, "HTTP/1.1 200 OK");
-    assert!(second.body.contains(r#""Err":"the leasehold daemon is stopping"#), "{}", second.body);
+    assert!(second.body.contains(r#""Err":"the leasehold daemon stopped before it had an address"#), "{}", second.body);
     server.serving.await.unwrap();
 }
