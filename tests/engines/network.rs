@@ -190,9 +190,14 @@ fn with_our_ipam_driver_beside_it_the_lan_is_named_once() -> Result<(), Error> {
     host.wire_on(&parent, "lan", &ours)?;
     let chosen = Ipv4Addr::new(10, 7, 2, 77);
     host.docker.keep("web", &[&LAN[..], &["--ip", "10.7.2.77"]].concat())?;
-    assert_eq!(host.address("web")?, chosen);
-    host.pings("web")?;
-    only(&server, &[chosen])?;
+    for restarted in [false, true] {
+        if restarted {
+            host.docker.docker(&["restart", "web"])?;
+        }
+        assert_eq!(host.address("web")?, chosen);
+        host.pings("web")?;
+        only(&server, &[chosen])?;
+    }
     host.docker.docker(&["rm", "--force", "web"])?;
     server.wait_until_free()?;
     host.only_links(&before)

@@ -1,10 +1,12 @@
 //! dockerd and our daemon end in all ways under containers on our own network driver, and no link is left.
 
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{DEADLINE, Error, sandbox};
+use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
@@ -88,4 +90,57 @@ fn our_daemon_is_killed_under_a_container_and_hears_of_its_end() -> Result<(), E
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)?;
     host.docker.docker(&["network", "rm", "lan"]).map(drop)
+}
+
+#[test]
+fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_lease() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("nft")]].concat()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    host.wire("lan", &["-o", "grace=0"])?;
+    // In the exchange with the server, whose answer does not come.
+    server.lose_acks()?;
+    let (id, docker, seen) = (host.docker.id(), &host.docker, &mut host.seen);
+    thread::scope(|scope| {
+        let run = scope.spawn(|| docker.keep("web", &LAN));
+        seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
+        kill(id);
+        run.join().expect("a caller does not panic").expect_err("nobody is there to answer");
+        Ok::<_, Error>(())
+    })?;
+    server.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.only_links(&before)?;
+    host.lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
+
+    // When the link is there, and dockerd may have heard of it or not.
+    host.docker.kill9()?;
+    host.docker.launch(&[])?;
+    let (id, docker) = (host.docker.id(), &host.docker);
+    thread::scope(|scope| {
+        let run = scope.spawn(|| docker.keep("db", &LAN));
+        let new = || Ok(host.links()?.iter().any(|name| name.starts_with("lh")).then_some(()));
+        until_link(&host.lab.lan.host, "the endpoint's link", DEADLINE, new)?;
+        kill(id);
+        run.join().expect("a caller does not panic").expect_err("nobody is there to answer");
+        Ok::<_, Error>(())
+    })?;
+    host.docker.kill9()?;
+    host.docker.launch(&[])?;
+    let as_before = || Ok((host.links()? == before).then_some(()));
+    until_link(&host.lab.lan.host, "the links of the host as they were", UNSAID + DEADLINE, as_before)?;
+    server.wait_for("the end of every lease", UNSAID + DEADLINE, |leases| {
+        leases.iter().all(|lease| !lease.held).then_some(())
+    })?;
+    host.lab.daemon().wait_until_empty()?;
+    host.docker.keep("again", &LAN)?;
+    host.address("again")?;
+    host.pings("again")
+}
+
+/// Ends a process with SIGKILL, and leaves it to whom it belongs.
+fn kill(id: u32) {
+    let killed = Command::new("kill").args(["-KILL", &id.to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
 }

@@ -281,3 +281,45 @@ fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() ->
         Ok((host.now()? == expected).then_some(()))
     })
 }
+
+#[test]
+fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let host = Host::new(&sandbox, Release::V29)?;
+    let options = || json!({ "parent": Lan::IFNAME });
+    let network = host.docker.wire(options(), Some(options()))?;
+    let first = host.docker.run_wired(&network, "web", None)?;
+    host.is_on_lan(&first)?;
+    host.docker.stop_wired(&first)?;
+    host.docker.unwire(&network)?;
+
+    let network = host.docker.wire(options(), Some(options()))?;
+    let other = host.docker.run_wired(&network, "db", None)?;
+    let again = host.docker.run_wired(&network, "web", None)?;
+    assert_eq!(again.address, first.address);
+    assert_ne!(other.address, first.address);
+    assert_ne!(again.container.mac, first.container.mac, "it is not by its Ethernet address");
+    assert_eq!(host.server.leases()?.len(), 2);
+    Ok(())
+}
+
+#[test]
+fn a_server_in_a_macvlan_beside_the_containers_serves_those_of_our_own_driver() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, Release::V28)?;
+    host.server.stop()?;
+    let machine = host.lab.lan.sibling("server-c", [10, 7, 0, 3].into())?;
+    let grants = Grants { router: [10, 7, 0, 3].into(), ..Grants::default() };
+    let beside = Dnsmasq::start_in(&machine, DnsmasqConfig::from(grants))?;
+    host.links = host.now()?;
+    let network = host.network()?;
+    let web = host.docker.run_wired(&network, "web", None)?;
+    let lease = beside.lease_of(&mac_text(web.container.mac))?.expect("a lease");
+    assert_eq!(web.address, Some(Lan::on_lan(lease.address)));
+    assert_eq!(host.now()?, host.links, "what asked on beside it is gone, and the link is inside");
+    web.container.netns.run_command("busybox", &["ping", "-c", "1", "-W", "10", "10.7.0.3"], "")?;
+    host.docker.stop_wired(&web)?;
+    beside.wait_until_free()?;
+    host.lab.daemon().wait_until_empty()?;
+    host.docker.unwire(&network)
+}
