@@ -85,7 +85,7 @@ impl Grant {
             router: lease.gateway.map(IpAddr::V4).filter(|_| profile.follow_router),
             routes: routes(lease, profile),
             dns: Dns::v4(lease).unwrap_or_default(),
-            mtu: lease.mtu,
+            mtu: profile.mtu.or(lease.mtu),
         }
     }
 

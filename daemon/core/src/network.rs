@@ -108,7 +108,7 @@ pub struct Wiring {
     pub vlan: u16,
     /// Their MTU, in bytes; `None`: the lease's, else the parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u32>,
+    pub mtu: Option<u16>,
 }
 
 fn is_zero(vlan: &u16) -> bool {
@@ -129,7 +129,7 @@ impl Wiring {
     }
 
     /// Returns the link of an endpoint, whose lease may name an MTU.
-    pub fn endpoint(&self, id: &DockerId, mac: Mac, mtu: Option<u32>) -> OwnLink {
+    pub fn endpoint(&self, id: &DockerId, mac: Mac, mtu: Option<u16>) -> OwnLink {
         let kind = match self.mode {
             Mode::Macvlan(mode) => LinkKind::Macvlan(mode),
             Mode::Ipvlan => LinkKind::Ipvlan,
@@ -138,7 +138,7 @@ impl Wiring {
         let on = self.vlan().map_or_else(|| self.on.clone(), |vlan| vlan.owner.ifname());
         // An ipvlan has its parent's.
         let mac = (kind != LinkKind::Ipvlan).then_some(mac);
-        OwnLink { owner: LinkOwner::Endpoint(id.clone()), kind, on, mac, mtu: self.mtu.or(mtu) }
+        OwnLink { owner: LinkOwner::Endpoint(id.clone()), kind, on, mac, mtu: self.mtu.or(mtu).map(u32::from) }
     }
 }
 
@@ -283,6 +283,9 @@ pub enum NetworkFault {
     /// The network is there, and is another.
     #[error("network {0} exists with other options")]
     Differs(DockerId),
+    /// All that can be kept have a lease, or a link that is not in a container.
+    #[error("leasehold keeps {0} endpoints at most: stop a container")]
+    Crowded(usize),
     /// No more can be kept.
     #[error("leasehold keeps {0} networks at most: remove one")]
     Full(usize),

@@ -183,6 +183,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         routes: ipam.routes.iter().map(extra_route).collect(),
         suppress_default_route: ipam.suppress_default_route,
         follow_router: false,
+        mtu: None,
         late_routes: false,
     };
     match length(&profile) {

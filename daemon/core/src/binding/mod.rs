@@ -13,6 +13,7 @@ mod life;
 
 use std::net::Ipv4Addr;
 use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -31,6 +32,7 @@ pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Work};
@@ -430,6 +432,12 @@ impl Binding {
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));
+    }
+
+    /// Lets what is to come of the lease be as another profile says.
+    pub(crate) fn set_profile(&mut self, profile: Arc<Profile>, cx: &mut Cx<'_>) {
+        self.common.profile = profile;
+        self.keeps(cx, |hold, _, _| hold.record_again());
     }
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.

@@ -72,6 +72,9 @@ pub struct Profile {
     /// A default route over the interface, which somebody else put there, goes where the server's router goes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub follow_router: bool,
+    /// The MTU of the interface in bytes, whatever the lease says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
     /// The main plugin cannot add a route onto the link, nor one by a router outside of the subnet. It is not told of them:
     /// the daemon adds them once the address is there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -166,6 +169,7 @@ impl Default for Profile {
             routes: Vec::new(),
             suppress_default_route: false,
             follow_router: false,
+            mtu: None,
             late_routes: false,
         }
     }

@@ -32,8 +32,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
     pub(super) by_id: BTreeMap<DockerId, Endpoint>,
-    /// The calls that wait for one.
-    calls: BTreeMap<RequestId, DockerId>,
+    /// The calls that wait for one, and for how long.
+    calls: BTreeMap<RequestId, (DockerId, Duration)>,
 }
 
 /// An endpoint.
@@ -91,15 +91,6 @@ impl Endpoints {
         let is_its = move |record: &EndpointRecord| matches!(&record.source, Source::Leased(own) if own == attachment);
         self.by_id.iter().filter(move |(_, endpoint)| endpoint.record.as_deref().is_some_and(is_its))
     }
-
-    /// Returns the endpoint that has been kept longest of those without a link in the host's namespace, if there are too many.
-    fn one_too_many(&self) -> Option<DockerId> {
-        if self.by_id.len() < MOST_ENDPOINTS {
-            return None;
-        }
-        let idle = self.by_id.values().filter_map(Endpoint::rests);
-        idle.min_by_key(|record| record.since).map(|record| record.id.clone())
-    }
 }
 
 impl Endpoint {
@@ -150,8 +141,11 @@ impl Registry {
             }
             Some(_) => self.await_endpoint(now, id, name, limit),
             None => {
-                if let Some(oldest) = self.endpoints.one_too_many() {
-                    self.forget_endpoint(now, &oldest);
+                if self.endpoints.by_id.len() >= MOST_ENDPOINTS {
+                    match self.longest_without_lease(now.boot) {
+                        Some(oldest) => self.forget_endpoint(now, &oldest),
+                        None => return self.answer_network(id, Err(NetworkFault::Crowded(MOST_ENDPOINTS))),
+                    }
                 }
                 self.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Making));
                 self.await_endpoint(now, id, name, limit);
@@ -160,13 +154,26 @@ impl Registry {
         }
     }
 
+    /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease: Docker
+    /// has forgotten it, or it has an address of another driver's.
+    fn longest_without_lease(&self, now: Instant) -> Option<DockerId> {
+        let mut idle: Vec<_> = self.endpoints.by_id.values().filter_map(Endpoint::rests).collect();
+        idle.sort_unstable_by_key(|record| record.since);
+        idle.into_iter().find(|record| self.lease_of(record, now).is_none()).map(|record| record.id.clone())
+    }
+
     /// Lets a call wait for an endpoint to be there.
     fn await_endpoint(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
         if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);
-            self.endpoints.calls.insert(id, name);
-            self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
+            self.await_call(now, id, name, limit);
         }
+    }
+
+    /// Lets a call about an endpoint wait for so long.
+    fn await_call(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
+        self.endpoints.calls.insert(id, (name, limit));
+        self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
     }
 
     fn begin_endpoint(&mut self, now: Now, request: EndpointRequest) {
@@ -176,7 +183,8 @@ impl Registry {
                 let record = EndpointRecord { id, network, mac, address, source: Source::Told, since: now.wall };
                 self.make_link(now, record);
             }
-            EndpointAddress::Leased(add) => {
+            EndpointAddress::Leased(mut add) => {
+                add.profile.mtu = self.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
                 let errand = self.errands.begin(Errand::Endpoint(id.clone(), network, mac, add.attachment.clone()));
                 if let Some(endpoint) = self.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
@@ -264,8 +272,11 @@ impl Registry {
             Ok(network) => network.clone(),
             Err(fault) => return self.endpoint_over(&record.id, Err(Failure::Network(fault))),
         };
-        let mtu = self.lease_of(&record, now.boot).and_then(|(grant, _)| grant.mtu).map(u32::from);
-        let link = network.wiring.endpoint(&record.id, record.mac, mtu);
+        let (mtu, holder) = self.lease_of(&record, now.boot).map(|(grant, of)| (grant.mtu, of.id)).unzip();
+        if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
+            self.set_mtu(now, holder, network.wiring.mtu);
+        }
+        let link = network.wiring.endpoint(&record.id, record.mac, mtu.flatten());
         // dockerd tells of its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
             self.out.make(Waiter::Nobody, vlan);
@@ -274,6 +285,13 @@ impl Registry {
         if let Some(endpoint) = self.endpoints.by_id.get_mut(&record.id) {
             (endpoint.record, endpoint.stage) = (Some(Box::new(record)), Stage::Making);
         }
+    }
+
+    /// Lets a lease give its interface the MTU of its network, which was not known when it was asked for.
+    fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.profile.mtu != mtu) else { return };
+        let profile = self.profiles.share(Profile { mtu, ..(*binding.profile).clone() });
+        self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
     fn write_endpoint(&mut self, id: &DockerId) {
@@ -318,8 +336,7 @@ impl Registry {
             return self.answer_network(id, Ok(NetworkAnswer::Done));
         };
         endpoint.deleting.push(id);
-        self.endpoints.calls.insert(id, name.clone());
-        self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
+        self.await_call(now, id, name.clone(), LIMIT);
         self.end_endpoint(now, name);
     }
 
@@ -394,17 +411,16 @@ impl Registry {
 
     /// A call about an endpoint waits no longer; false where it is none.
     pub(super) fn endpoint_call_timed_out(&mut self, now: Now, id: RequestId) -> bool {
-        if !self.forget_endpoint_call(now, id) {
-            return false;
-        }
-        let failure = Failure::TimedOut { waiting_for: "the store and the kernel", waited: LIMIT };
+        let Some(waited) = self.endpoints.calls.get(&id).map(|(_, limit)| *limit) else { return false };
+        self.forget_endpoint_call(now, id);
+        let failure = Failure::TimedOut { waiting_for: "the store and the kernel", waited };
         self.out.reply(id, Answer::Failed(failure));
         true
     }
 
     /// Drops a call about an endpoint whose caller went away: what nobody waits for ends. False where it is none.
     pub(super) fn forget_endpoint_call(&mut self, now: Now, id: RequestId) -> bool {
-        let Some(name) = self.endpoints.calls.remove(&id) else { return false };
+        let Some((name, _)) = self.endpoints.calls.remove(&id) else { return false };
         self.timers.set(Key::Call(id), None);
         if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
             let was_creating = endpoint.creating.contains(&id);

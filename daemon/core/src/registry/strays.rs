@@ -86,9 +86,11 @@ impl Registry {
                 }
                 let heard = std::mem::take(&mut self.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
-                let by_id = self.endpoints.by_id.iter_mut();
-                let silent = by_id.filter(|(id, _)| is_news(&LinkOwner::Endpoint((*id).clone())));
-                silent.filter(|(_, endpoint)| !endpoint.left).for_each(|(_, endpoint)| endpoint.stray = None);
+                let by_id = self.endpoints.by_id.iter_mut().filter(|(_, endpoint)| !endpoint.left);
+                // One that is there still has been there since it was first heard of.
+                let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
+                let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
+                gone.for_each(|(_, endpoint)| endpoint.stray = None);
                 self.strays.strangers = strangers;
                 owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();

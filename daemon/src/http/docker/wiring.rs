@@ -41,7 +41,7 @@ struct Said {
     bridge: Option<String>,
     macvlan_mode: Option<MacvlanMode>,
     vlan: u16,
-    mtu: Option<u32>,
+    mtu: Option<u16>,
     gateway: Option<Ipv4Addr>,
 }
 
@@ -100,7 +100,7 @@ impl Said {
                 self.vlan = vlan.ok_or_else(|| expected("the number of a VLAN, from 1 to 4094"))?;
             }
             "mtu" => {
-                let mtu = value.parse().ok().filter(|mtu| (68..=65535).contains(mtu));
+                let mtu = value.parse().ok().filter(|mtu| *mtu >= 68);
                 self.mtu = Some(mtu.ok_or_else(|| expected("a number of bytes, from 68 to 65535"))?);
             }
             "gateway" => {

@@ -1,11 +1,13 @@
 //! The MTU that comes with an ADD: set before the answer if it can be, else afterwards, over restarts too.
 
 use super::super::*;
+use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
 use crate::dhcpv4::profile::{OnChange, Profile};
-use crate::effect::Adoptee;
+use crate::effect::{Adoptee, EndpointAddress, EndpointRequest, NetworkCall};
 use crate::event::EventKind;
-use crate::link::Step;
+use crate::link::{KernelEvent, Step};
+use crate::network::{NetworkRecord, Wiring};
 use crate::record::Change;
 
 const A: &str = "192.0.2.50/24";
@@ -219,4 +221,30 @@ fn an_mtu_is_set_when_the_change_is_over_that_another_attachment_has_under_way_t
     rig.change_late();
     assert_eq!(rig.steps, [Step::RemoveAddress(A.parse().unwrap()), Step::Mtu(1400)]);
     assert!(matches!(rig.answers[&id], Answer::Leased { .. }));
+}
+
+#[test]
+fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
+    for leased in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.bridge = false;
+        rig.options = vec![26, 2, 0x05, 0x14]; // 1300
+        let wiring = Wiring { mtu: Some(1400), ..network("n1").wiring };
+        rig.network_call(NetworkCall::Create(Box::new(NetworkRecord { wiring, ..network("n1") })));
+        if leased {
+            rig.create_endpoint("e1", OWN);
+        } else {
+            rig.endpoint(OWN.0[5]);
+            let address = EndpointAddress::Told(LEASED.parse().unwrap());
+            let request = EndpointRequest { id: id("e1"), network: id("n1"), mac: OWN, address };
+            rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+        }
+        assert_eq!(rig.wired.links[&endpoint()].mtu, Some(1400), "{:?}", rig.answers);
+        rig.inside.insert(OWN, 1);
+        rig.link_leaves(&endpoint());
+        rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        rig.run_until(rig.at.as_secs_f64() + 5.0);
+        assert_eq!(rig.mtu(), 1400, "{leased}: {:?}", rig.steps);
+        assert_eq!(rig.only_record().profile.mtu, Some(1400), "{leased}: the next daemon knows");
+    }
 }

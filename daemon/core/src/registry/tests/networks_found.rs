@@ -8,7 +8,8 @@ use super::rig::*;
 use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, LinkCause};
-use crate::network::{LinkOwner, OwnLink, OwnLinks};
+use crate::network::{EndpointRecord, LinkOwner, MOST_ENDPOINTS, OwnLink, OwnLinks, Source};
+use crate::time::WallTime;
 use crate::wire::Mac;
 
 fn vlan() -> LinkOwner {
@@ -193,4 +194,44 @@ fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
     let (op, outcome) = rig.wired.held.pop_front().expect("it is");
     rig.input(Input::Done { op, outcome });
     assert_eq!(rig.wired.held.len(), 1, "and then the next");
+}
+
+#[test]
+fn a_link_that_docker_has_left_goes_after_a_minute_however_often_the_links_are_listed() {
+    let mut rig = with_endpoint();
+    for _ in 0..6 {
+        assert_eq!(rig.wired.links.len(), 1);
+        rig.run_until(rig.at.as_secs_f64() + 10.5);
+        rig.input(Input::Kernel(KernelEvent::Missed));
+    }
+    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+}
+
+#[test]
+fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
+    let mut rig = with_endpoint();
+    rig.inside.insert(OWN, 1);
+    rig.link_leaves(&endpoint());
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.run_until(rig.at.as_secs_f64() + 5.0);
+    let known = rig.wired.endpoints[&id("e1")].clone();
+    for n in 2..=MOST_ENDPOINTS {
+        let since = WallTime::from_epoch(Duration::from_secs(4_000_000_000 + n as u64));
+        let record = EndpointRecord {
+            id: id(&format!("f{n}")),
+            mac: Mac([2, 0, 0, 1, (n >> 8) as u8, n as u8]),
+            address: "198.51.100.9/24".parse().unwrap(),
+            source: Source::Told,
+            since,
+            ..known.clone()
+        };
+        rig.wired.endpoints.insert(record.id.clone(), record);
+    }
+    rig.restart();
+    assert_eq!(rig.wired.endpoints.len(), MOST_ENDPOINTS);
+    rig.create_endpoint("e2", Mac([2, 0, 0, 0, 0, 0x77]));
+    rig.run_until(rig.at.as_secs_f64() + 5.0);
+    let there = |name: &str| rig.wired.endpoints.contains_key(&id(name));
+    assert!(there("e1") && !there("f2") && there("e2"), "{:?}", rig.answers);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
 }
