@@ -3,7 +3,7 @@
 //! A network is kept once its host link has been looked at, the link of its VLAN is there, and the store has it. Its end is
 //! answered at once, or when that link has gone with the last network in its VLAN. What its endpoints get is in `endpoints`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Registry;
@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 pub(super) struct Wired {
     pub(super) networks: Networks,
+    /// Those that are durable.
+    kept: BTreeSet<DockerId>,
     calls: BTreeMap<RequestId, NetworkChange>,
 }
 
@@ -50,6 +52,14 @@ enum Step {
 }
 
 impl Wired {
+    /// Adds a network that the store holds.
+    pub(super) fn recover(&mut self, record: NetworkRecord) {
+        let id = record.id.clone();
+        if self.networks.add(record).is_ok() {
+            self.kept.insert(id);
+        }
+    }
+
     /// Returns how many calls are not answered yet.
     pub(super) fn under_way(&self) -> usize {
         self.calls.len()
@@ -101,8 +111,14 @@ impl Registry {
     fn create_network(&mut self, now: Now, id: RequestId, record: Box<NetworkRecord>) {
         if let Ok(known) = self.wired.networks.get(&record.id) {
             let same = *known == NetworkRecord { since: known.since, ..(*record).clone() };
-            let answer = if same { Ok(NetworkAnswer::Done) } else { Err(NetworkFault::Differs(record.id.clone())) };
-            return self.answer_network(id, answer);
+            match same {
+                true if self.wired.kept.contains(&record.id) => {
+                    return self.answer_network(id, Ok(NetworkAnswer::Done));
+                }
+                // It is on its way into the store, and may not get there.
+                true => {}
+                false => return self.answer_network(id, Err(NetworkFault::Differs(record.id.clone()))),
+            }
         }
         let op = self.out.inspect(Waiter::Network(id), Target::Host { ifname: record.wiring.on.clone() });
         self.wired.calls.insert(id, NetworkChange { record, step: Step::Looking(op), unheard: false });
@@ -147,7 +163,10 @@ impl Registry {
                 let target = record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
                 self.end_network_call(id, Err(Failure::Link { target, cause }));
             }
-            (Outcome::Persisted(Ok(())), Step::Writing(_)) => self.end_network_call(id, Ok(())),
+            (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
+                self.wired.kept.insert(record.id.clone());
+                self.end_network_call(id, Ok(()));
+            }
             (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
                 self.take_back(&record);
                 self.end_network_call(id, Err(Failure::Store(cause)));
@@ -176,7 +195,12 @@ impl Registry {
         self.wired.calls.insert(id, NetworkChange { record, step: Step::Writing(op), unheard: false });
     }
 
+    /// Makes a network known no more that was not to be kept, unless another call about it has kept it or may yet.
     fn take_back(&mut self, record: &NetworkRecord) {
+        let writes = |call: &NetworkChange| call.record.id == record.id && matches!(call.step, Step::Writing(_));
+        if self.wired.kept.contains(&record.id) || self.wired.calls.values().any(writes) {
+            return;
+        }
         self.wired.networks.remove(&record.id);
         self.out.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
@@ -192,6 +216,7 @@ impl Registry {
     ) {
         if result.is_ok() {
             self.wired.networks.remove(&record.id);
+            self.wired.kept.remove(&record.id);
             let waiter = if unheard { Waiter::Nobody } else { Waiter::Network(id) };
             let op = self.unmake_vlan(&record.wiring, waiter);
             if let Some(op) = op.filter(|_| !unheard) {

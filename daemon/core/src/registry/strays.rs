@@ -48,7 +48,7 @@ impl Registry {
         for record in records {
             match record {
                 DockerRecord::Pool(record) => self.docker.recover(record),
-                DockerRecord::Network(record) => _ = self.wired.networks.add(record),
+                DockerRecord::Network(record) => self.wired.recover(record),
                 DockerRecord::Endpoint(record) => self.endpoints.recover(record),
             }
         }

@@ -235,3 +235,27 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
     assert!(there("e1") && !there("f2") && there("e2"), "{:?}", rig.answers);
     assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
 }
+
+#[test]
+fn a_network_that_one_of_two_calls_has_kept_is_known() {
+    for first in [true, false] {
+        let mut rig = Rig::new(8);
+        rig.bridge = false;
+        rig.disk = Disk::Slow;
+        let creates = [(); 2].map(|()| rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1")))));
+        assert!(rig.answers.is_empty(), "it is not durable");
+        for is_first in [true, false] {
+            let (op, changes) = rig.slow.pop_front().expect("both are being written");
+            match is_first == first {
+                true => rig.written(op, changes),
+                false => rig.unwritten(op),
+            }
+        }
+        rig.disk = Disk::Good;
+        rig.flush();
+        assert_eq!(creates.map(|create| rig.is_done(create)), [first, !first]);
+        let find = rig.network_call(NetworkCall::Find(id("n1")));
+        assert!(matches!(rig.answers[&find], Answer::Network(_)), "{first}: {:?}", rig.answers[&find]);
+        assert_eq!((rig.wired.networks.len(), rig.wired.links.len()), (1, 1), "{first}");
+    }
+}
