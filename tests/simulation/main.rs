@@ -260,6 +260,14 @@ fn a_seed_runs_the_same_each_time() {
 /// A duty left out, and the rules that this breaks.
 type Case = (Mutation, fn(&Rule) -> bool);
 
+/// Where duties are missed that few seeds need. Any other seed may show it too, when these do not any more.
+const KNOWN: [(Mutation, u64); 4] = [
+    (Mutation::GraceForgotten, 6397),
+    (Mutation::FormerForgotten, 7051),
+    (Mutation::RemovalForgotten, 792),
+    (Mutation::DownUnheard, 805),
+];
+
 /// Each duty that a core could forget, and the rule by which it is found out.
 #[test]
 fn each_forgotten_duty_is_found_out() {
@@ -299,7 +307,9 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::UnmakeForgotten, |rule| *rule == Rule::Wired),
     ];
     for (mutation, expected) in cases {
-        let rules = (0..12_000).filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
+        let first = KNOWN.iter().find(|(of, _)| *of == mutation).map_or(0, |(_, seed)| *seed);
+        let seeds = (first..12_000).chain(0..first);
+        let rules = seeds.filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
         let found = rules.into_iter().find(|(_, rule)| expected(rule));
         println!("{mutation:?}: {found:?}");
         assert!(found.is_some(), "{mutation:?} is not found out");

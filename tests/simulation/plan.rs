@@ -313,11 +313,13 @@ impl Plan {
         self.wires = if ipvlan { Some(Wires::Ipvlan) } else { own.filter(|_| self.docker) };
         match self.wires {
             None => return self,
-            Some(Wires::Ipvlan) => (self.docker, self.damages) = (true, 0),
+            Some(Wires::Ipvlan) => self.docker = true,
             Some(Wires::Macvlan) => {}
             // A bridge's servers are behind its ports, and what is tagged no macvlan beside hears.
             Some(Wires::Bridge | Wires::Vlan) => self.beside = false,
         }
+        // What runs without its record Docker's door does not tell of, and other attachments meet it.
+        self.damages = 0;
         for crash in &mut self.crashes {
             if rng.bool() {
                 (crash.kind, crash.nth) = (pick(rng, &EffectKind::WIRED), 1 + rng.u32(..4));

@@ -31,7 +31,7 @@ impl World {
             let told = actor.told.as_ref().map(|told| told.address);
             let known = |record: &Record| record.state == RecordState::Bound && Some(record.lease.address) == told;
             let is_known = |record: &Record| record.attachment == actor.attachment && known(record);
-            let must = sure && !actor.meddled && self.store.durable.values().any(is_known);
+            let must = sure && !actor.meddled && !actor.docker && self.store.durable.values().any(is_known);
             actor.stranded = Some(must && actor.stranded != Some(false));
             // Whoever is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
@@ -49,8 +49,20 @@ impl World {
             self.watch.holders.clear();
         }
         self.store.durable.clear();
+        self.docker_is_lost();
         self.was_damaged = true;
         self.leave_all(Excuse::StoreLost, false);
+    }
+
+    /// Docker's networks and endpoints are lost too. What bears the alias of the store that was set aside is a stranger's.
+    fn docker_is_lost(&mut self) {
+        self.store.docker.clear();
+        self.store.number += 1;
+        for actor in self.actors.iter().filter(|actor| actor.docker) {
+            self.watch.holders.remove(&actor.attachment);
+        }
+        self.networks.iter_mut().for_each(|network| *network = super::Network::default());
+        self.wired.store_lost();
     }
 
     /// Returns the containers that run with an address, for a daemon that knows of no lease.

@@ -305,6 +305,8 @@ impl World {
     /// Nothing is left of anything.
     fn examine_rest(&mut self) {
         let rows = self.inquire(Call::List);
+        // Links of another store are looked for since.
+        self.until(self.now + SECOND, |_| false);
         let empty = matches!(&rows, Some(Answer::Bindings { rows, .. }) if rows.is_empty());
         // A container that is not seen is looked for on and on where nothing else is left to be seen.
         let adopts = matches!(&rows, Some(Answer::Bindings { not_adopted, .. }) if !not_adopted.is_empty());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
@@ -11,8 +12,9 @@ use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::time::WallTime;
 
-use super::actor::{Actor, Phase};
+use super::actor::{Actor, Form, Phase};
 use super::{SECOND, World};
 use crate::kernel::{Applied, At};
 use crate::link::is_route;
@@ -156,7 +158,12 @@ impl World {
             return;
         }
         let untouched = |actor: &Actor| actor.phase == Phase::Live && !actor.meddled;
-        let about = |event: &Event| self.actors.iter().find(|actor| actor.attachment == event.attachment);
+        // What the store could not take before is told of the container before it, which had the same attachment.
+        let is_of = |actor: &&Actor, event: &Event| {
+            let began = WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + actor.began));
+            actor.attachment == event.attachment && (event.wall >= began || self.plan.wall_jumps.is_some())
+        };
+        let about = |event: &Event| self.actors.iter().find(|actor| is_of(actor, event));
         let mut removals = self.store.events[first..].iter().filter(|event| event.kind == EventKind::AddressRemoved);
         if let Some(event) = removals.find(|event| about(event).is_some_and(untouched)) {
             self.fail(Rule::Removed, format!("{event:?}"));
@@ -243,8 +250,14 @@ impl World {
         };
         let lease = Some(&record.lease).filter(|_| record.state == RecordState::Bound);
         let ours = lease.map(|lease| actor.as_told(lease).address);
+        let there = wire.addresses();
+        // Where the mask has changed before Docker put the address on, that has the mask it was told, which is not told from
+        // the lease's.
+        let told = actor.told.as_ref().map(|told| told.address).filter(|_| actor.form == Some(Form::Leased));
+        let told = told.filter(|told| there.contains(told) && ours.is_some_and(|ours| ours.addr() == told.addr()));
+        let ours = told.or(ours);
         let wanted: BTreeSet<_> = ours.into_iter().chain(actor.foreign.iter().copied()).collect();
-        let there: BTreeSet<_> = wire.addresses().into_iter().collect();
+        let there: BTreeSet<_> = there.into_iter().collect();
         let metric = actor.metric(&self.plan);
         let routes = lease.map(|lease| routes_of(&actor.as_told(lease), metric)).unwrap_or_default();
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();

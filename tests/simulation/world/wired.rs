@@ -87,6 +87,11 @@ impl Wired {
         DockerId::try_from(text).expect("64 digits are an id")
     }
 
+    /// The daemon knows none of the networks any more.
+    pub(super) fn store_lost(&mut self) {
+        self.networks.iter_mut().for_each(|(_, unsure)| *unsure = true);
+    }
+
     /// The host rebooted.
     pub(super) fn rebooted(&mut self) {
         self.endpoints.clear();
@@ -179,7 +184,8 @@ impl World {
         }
         match self.wired.networks[lan].0 {
             Stage::There => self.sometime(self.plan.active / 10, Event::Wiring(lan)),
-            _ => self.after(MILLI, 10 * SECOND, Event::Wiring(lan)),
+            // What came twice is about the one before: dockerd gives each a name of its own.
+            _ => self.after(10 * MILLI, 10 * SECOND, Event::Wiring(lan)),
         }
     }
 
@@ -401,7 +407,8 @@ impl World {
         if self.plan.wires.is_none() {
             return;
         }
-        let has_vlan = (0..self.segments.len()).any(|lan| self.has_network(lan));
+        // Dockerd may have been told that one was not created which another call about it has kept.
+        let has_vlan = self.store.docker.keys().any(|key| matches!(key, DockerKey::Network(_)));
         let left =
             self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
                 LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + STRAY < self.now,
