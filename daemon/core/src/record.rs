@@ -155,6 +155,8 @@ pub enum DockerRecord {
     Network(NetworkRecord),
     /// An endpoint of such a network.
     Endpoint(EndpointRecord),
+    /// One that is there and cannot be read: a later daemon wrote it, or it is damaged. Read only, never written.
+    Unread(DockerKey),
 }
 
 /// What something of Docker's is known by.
@@ -175,6 +177,7 @@ impl DockerRecord {
             Self::Pool(record) => DockerKey::Pool(record.id.clone()),
             Self::Network(record) => DockerKey::Network(record.id.clone()),
             Self::Endpoint(record) => DockerKey::Endpoint(record.id.clone()),
+            Self::Unread(key) => key.clone(),
         }
     }
 }

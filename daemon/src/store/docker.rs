@@ -1,8 +1,10 @@
 //! The tables of what is Docker's: pools, networks and endpoints, each as JSON by its name.
 
+use leasehold_core::network::DockerId;
 use leasehold_core::record::{DockerKey, DockerRecord};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use serde::de::DeserializeOwned;
+use serde::ser::Error;
 
 /// One of the tables.
 pub(super) type DockerTable = TableDefinition<'static, &'static str, &'static [u8]>;
@@ -26,6 +28,7 @@ pub(super) fn encode(record: &DockerRecord) -> Result<Vec<u8>, serde_json::Error
         DockerRecord::Pool(record) => serde_json::to_vec(record),
         DockerRecord::Network(record) => serde_json::to_vec(record),
         DockerRecord::Endpoint(record) => serde_json::to_vec(record),
+        DockerRecord::Unread(_) => Err(serde_json::Error::custom("it could not be read")),
     }
 }
 
@@ -41,28 +44,37 @@ pub(super) fn remove(txn: &WriteTransaction, table: DockerTable, key: &str) -> R
     Ok(())
 }
 
-/// Reads all that is Docker's; nothing where the file is of a daemon that knew of none. What does not parse is left out: a pool
-/// goes on without what was reserved in it, and a network that is not known says what to do.
+/// Reads all that is Docker's; nothing where the file is of a daemon that knew of none. What does not parse stays as it is, and is
+/// named: nothing of a container's is deleted or given back for want of it. A pool goes on without what was reserved in it.
 pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DockerRecord>, redb::Error> {
     let mut records = Vec::new();
-    records.extend(read_table(txn, POOLS)?.into_iter().map(DockerRecord::Pool));
-    records.extend(read_table(txn, NETWORKS)?.into_iter().map(DockerRecord::Network));
-    records.extend(read_table(txn, ENDPOINTS)?.into_iter().map(DockerRecord::Endpoint));
+    let id = |key: &str| DockerId::try_from(key.to_owned()).ok();
+    read_table(txn, POOLS, DockerRecord::Pool, |_| None, &mut records)?;
+    read_table(txn, NETWORKS, DockerRecord::Network, |key| id(key).map(DockerKey::Network), &mut records)?;
+    read_table(txn, ENDPOINTS, DockerRecord::Endpoint, |key| id(key).map(DockerKey::Endpoint), &mut records)?;
     Ok(records)
 }
 
-fn read_table<T: DeserializeOwned>(txn: &ReadTransaction, table: DockerTable) -> Result<Vec<T>, redb::Error> {
+fn read_table<T: DeserializeOwned>(
+    txn: &ReadTransaction,
+    table: DockerTable,
+    read: fn(T) -> DockerRecord,
+    key_of: impl Fn(&str) -> Option<DockerKey>,
+    records: &mut Vec<DockerRecord>,
+) -> Result<(), redb::Error> {
     let rows = match txn.open_table(table) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
         rows => rows?,
     };
-    let mut records = Vec::new();
     for row in rows.iter()? {
         let (key, bytes) = row?;
         match serde_json::from_slice(bytes.value()) {
-            Ok(record) => records.push(record),
-            Err(error) => tracing::warn!(%table, key = key.value(), %error, "does not parse: left out"),
+            Ok(record) => records.push(read(record)),
+            Err(error) => {
+                tracing::error!(%table, key = key.value(), %error, "does not parse: left as it is, with all that may belong to it");
+                records.extend(key_of(key.value()).map(DockerRecord::Unread));
+            }
         }
     }
-    Ok(records)
+    Ok(())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
+use leasehold_core::network::DockerId;
 use leasehold_core::pool::{PoolId, PoolRecord};
 use leasehold_core::record::{DockerKey, DockerRecord, RecordState};
 use leasehold_core::time::{BootId, Instant, WallTime};
@@ -254,6 +255,29 @@ fn a_record_that_does_not_parse_is_kept_aside() {
         .map(|row| row.map(|(key, bytes)| (key.value().1, bytes.value().to_vec())).unwrap())
         .collect();
     assert_eq!(kept, [(1, b"{\"half\":".to_vec())]);
+}
+
+#[test]
+fn a_record_of_dockers_that_does_not_parse_is_named_and_stays() {
+    let dir = TempDir::new().unwrap();
+    let (store, _, _ends) = open(dir.path());
+    store.close();
+    let networks = TableDefinition::<&str, &[u8]>::new("networks");
+    let database = Database::open(dir.path().join("leases.redb")).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(networks).unwrap().insert("4f00", b"{\"half\":".as_slice()).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    let key = DockerKey::Network(DockerId::try_from("4f00".to_owned()).unwrap());
+    for _ in 0..2 {
+        let (file, Stored { docker, .. }) = LeaseFile::open(dir.path()).unwrap();
+        assert_eq!(docker, [DockerRecord::Unread(key.clone())]);
+        drop(file);
+    }
+    let (store, _, _ends) = open(dir.path());
+    store.persist(OpId(1), vec![Change::RemoveDocker(key)]);
+    store.close();
+    assert_eq!(LeaseFile::open(dir.path()).unwrap().1.docker, []);
 }
 
 #[test]

@@ -369,7 +369,7 @@ impl World {
     pub(super) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
         let is_its = |record: &DockerRecord| match record {
             DockerRecord::Endpoint(record) => record.source == Source::Leased(attachment.clone()),
-            DockerRecord::Network(_) | DockerRecord::Pool(_) => false,
+            DockerRecord::Network(_) | DockerRecord::Pool(_) | DockerRecord::Unread(_) => false,
         };
         let leased = matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
         leased && !self.store.docker.values().any(is_its)
@@ -397,7 +397,7 @@ impl World {
     fn record_of_endpoint(&self, id: &DockerId) -> Option<&EndpointRecord> {
         match self.store.docker.get(&DockerKey::Endpoint(id.clone()))? {
             DockerRecord::Endpoint(record) => Some(record),
-            DockerRecord::Pool(_) | DockerRecord::Network(_) => None,
+            DockerRecord::Pool(_) | DockerRecord::Network(_) | DockerRecord::Unread(_) => None,
         }
     }
 
@@ -465,7 +465,7 @@ impl World {
         let is_left = |record: &&DockerRecord| match record {
             DockerRecord::Network(_) => true,
             DockerRecord::Endpoint(record) => matches!(record.source, Source::Leased(_)),
-            DockerRecord::Pool(_) => false,
+            DockerRecord::Pool(_) | DockerRecord::Unread(_) => false,
         };
         if let Some(left) = self.store.docker.values().find(is_left) {
             self.fail(Rule::Residue, format!("in the store {left:?}"));

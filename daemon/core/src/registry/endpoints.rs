@@ -333,6 +333,7 @@ impl Registry {
     /// DeleteEndpoint: answered when its link is gone.
     pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DockerId) {
         let Some(endpoint) = self.endpoints.by_id.get_mut(name) else {
+            self.forget_unread(now, DockerKey::Endpoint(name.clone()));
             return self.answer_network(id, Ok(NetworkAnswer::Done));
         };
         endpoint.deleting.push(id);

@@ -24,6 +24,8 @@ pub(super) struct Wired {
     pub(super) networks: Networks,
     /// Those that are durable.
     kept: BTreeSet<DockerId>,
+    /// What the store has and could not be read.
+    pub(super) unread: BTreeSet<DockerKey>,
     calls: BTreeMap<RequestId, NetworkChange>,
 }
 
@@ -65,13 +67,24 @@ impl Wired {
         self.calls.len()
     }
 
-    /// Returns whether a network, known or about to be, is in this VLAN.
+    /// Returns whether the store has something of Docker's that cannot be read.
+    pub(super) fn is_unread(&self, key: &DockerKey) -> bool {
+        self.unread.contains(key)
+    }
+
+    /// Returns whether there are endpoints of which nothing but their names could be read.
+    pub(super) fn has_unread_endpoints(&self) -> bool {
+        self.unread.iter().any(|key| matches!(key, DockerKey::Endpoint(_)))
+    }
+
+    /// Returns whether a network, known or about to be, is in this VLAN, or may be: not all could be read.
     pub(super) fn has_vlan(&self, on: &str, vlan: u16) -> bool {
         let comes = |call: &NetworkChange| match call.step {
             Step::Making(_) => call.record.wiring.on == on && call.record.wiring.vlan == vlan,
             Step::Looking(_) | Step::Writing(_) | Step::Forgetting | Step::Unmaking(_) => false,
         };
-        self.networks.has_vlan(on, vlan) || self.calls.values().any(comes)
+        let may_be = |key: &DockerKey| matches!(key, DockerKey::Network(_));
+        self.networks.has_vlan(on, vlan) || self.calls.values().any(comes) || self.unread.iter().any(may_be)
     }
 
     /// Returns the only network whose addresses come from a pool of ours that is all there is.
@@ -128,6 +141,7 @@ impl Registry {
     /// Forgets a network. dockerd deletes none that has endpoints.
     fn delete_network(&mut self, now: Now, id: RequestId, network: &DockerId) {
         let Ok(record) = self.wired.networks.get(network).cloned() else {
+            self.forget_unread(now, DockerKey::Network(network.clone()));
             return self.answer_network(id, Ok(NetworkAnswer::Done));
         };
         self.out.write_for(Waiter::Network(id), vec![Change::RemoveDocker(DockerKey::Network(network.clone()))]);

@@ -14,7 +14,7 @@ use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
 use crate::network::{DockerId, EndpointRecord, LinkOwner, OwnLinks, Source};
 use crate::outbox::Waiter;
-use crate::record::DockerRecord;
+use crate::record::{Change, DockerKey, DockerRecord};
 use crate::time::Now;
 
 /// For how long an endpoint's link may be in the host's namespace: Docker moves it there and back within a moment.
@@ -50,6 +50,7 @@ impl Registry {
                 DockerRecord::Pool(record) => self.docker.recover(record),
                 DockerRecord::Network(record) => self.wired.recover(record),
                 DockerRecord::Endpoint(record) => self.endpoints.recover(record),
+                DockerRecord::Unread(key) => _ = self.wired.unread.insert(key),
             }
         }
     }
@@ -139,9 +140,21 @@ impl Registry {
                     self.time_strays();
                     self.await_inside(now, id);
                 }
-                None if there => _ = self.out.unmake(Waiter::Nobody, owner),
+                None if there && !self.wired.is_unread(&DockerKey::Endpoint(id.clone())) => {
+                    self.out.unmake(Waiter::Nobody, owner);
+                }
                 None => {}
             },
+        }
+    }
+
+    /// Forgets something of Docker's that could not be read, which Docker deletes now or makes anew. What may have belonged to the
+    /// last such one is nobody's any more.
+    pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
+        if self.wired.unread.remove(&key) {
+            self.out.write_alone(Change::RemoveDocker(key));
+            self.list_own_links();
+            self.give_back_those_without_endpoint(now);
         }
     }
 
@@ -185,6 +198,10 @@ impl Registry {
     /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
     /// never heard of them, or when it had forgotten them.
     pub(super) fn give_back_those_without_endpoint(&mut self, now: Now) {
+        // It may be of one that could not be read.
+        if self.wired.has_unread_endpoints() {
+            return;
+        }
         let is_one = |binding: &&Binding| {
             binding.attachment.is_in_network()
                 && binding.holds_on_host()

@@ -9,6 +9,7 @@ use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, LinkCause};
 use crate::network::{EndpointRecord, LinkOwner, MOST_ENDPOINTS, OwnLink, OwnLinks, Source};
+use crate::record::DockerKey;
 use crate::time::WallTime;
 use crate::wire::Mac;
 
@@ -258,4 +259,26 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
         assert!(matches!(rig.answers[&find], Answer::Network(_)), "{first}: {:?}", rig.answers[&find]);
         assert_eq!((rig.wired.networks.len(), rig.wired.links.len()), (1, 1), "{first}");
     }
+}
+
+#[test]
+fn nothing_is_deleted_or_given_back_for_want_of_a_record_that_cannot_be_read() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    rig.profile.on_parent = true;
+    rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
+    rig.create_endpoint("e1", OWN);
+    rig.wired.networks.clear();
+    rig.wired.endpoints.clear();
+    rig.wired.unread = vec![DockerKey::Network(id("n1")), DockerKey::Endpoint(id("e1"))];
+    rig.restart();
+    rig.run_until(rig.at.as_secs_f64() + 1000.0);
+    assert_eq!((rig.wired.links.len(), rig.rows().len(), rig.sends(7)), (2, 1, 0));
+    // Docker ends the container, and then removes the network.
+    rig.delete_endpoint("e1");
+    rig.run_until(rig.at.as_secs_f64() + 100.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
+    assert_eq!(rig.wired.links.keys().collect::<Vec<_>>(), [&vlan()]);
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    assert!(rig.wired.links.is_empty());
 }

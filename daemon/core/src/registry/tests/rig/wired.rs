@@ -13,6 +13,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) pools: BTreeMap<PoolId, PoolRecord>,
     pub(in super::super) networks: BTreeMap<DockerId, NetworkRecord>,
     pub(in super::super) endpoints: BTreeMap<DockerId, EndpointRecord>,
+    /// What the store holds that cannot be read.
+    pub(in super::super) unread: Vec<DockerKey>,
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
     /// The owners of those that a daemon was killed over before it had named them: no list has them.
@@ -34,10 +36,12 @@ impl Wired {
             DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
             DockerRecord::Network(record) => _ = self.networks.insert(record.id.clone(), record),
             DockerRecord::Endpoint(record) => _ = self.endpoints.insert(record.id.clone(), record),
+            DockerRecord::Unread(key) => panic!("{key:?} is written"),
         }
     }
 
     pub(super) fn remove(&mut self, key: &DockerKey) {
+        self.unread.retain(|unread| unread != key);
         match key {
             DockerKey::Pool(id) => _ = self.pools.remove(id),
             DockerKey::Network(id) => _ = self.networks.remove(id),
@@ -48,7 +52,8 @@ impl Wired {
     pub(super) fn stored(&self) -> impl Iterator<Item = DockerRecord> {
         let pools = self.pools.values().cloned().map(DockerRecord::Pool);
         let networks = self.networks.values().cloned().map(DockerRecord::Network);
-        pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint))
+        let unread = self.unread.iter().cloned().map(DockerRecord::Unread);
+        pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint)).chain(unread)
     }
 }
 
