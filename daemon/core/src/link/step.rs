@@ -33,7 +33,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns what a step that the kernel refused was to do, for [`LinkCause::Refused`]. Where that says something else, no
+    /// Returns what a step that the kernel refused was to do, for [`super::LinkCause::Refused`]. Where that says something else, no
     /// step was tried.
     pub fn doing(&self) -> &'static str {
         match self {
