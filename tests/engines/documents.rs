@@ -3,14 +3,18 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::time::Duration;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{Dockerd, Error, Lab, Sandbox, sandbox};
+use netns_fixtures::{DEADLINE, Dockerd, Error, Lab, Sandbox, sandbox};
 
 use crate::docker::needs;
 
 /// The router and DHCP server of the LAN that the documents speak of, 192.168.1.0/24.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
+
+/// How long the lease of a container that can be recognised is kept.
+const GRACE: Duration = Duration::from_secs(60);
 
 /// Returns the blocks in a language under a document's heading.
 fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
@@ -108,6 +112,9 @@ fn a_container_of_compose_has_what_its_file_says_and_what_the_server_hands_out_w
         host.docker.exec("web", &ping)?;
         host.docker.compose(example, &["down", "--timeout", "0"])?;
     }
+    // Its Ethernet address may return: the lease is kept for a minute.
+    let is_free = |_: &[_]| host.server.leases().ok().filter(Vec::is_empty).map(drop);
+    host.server.wait_for("release of a kept lease", GRACE + DEADLINE, is_free)?;
     host.is_free()?;
 
     // The variant that the document describes in words, for as many containers as one likes.
