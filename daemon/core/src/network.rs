@@ -156,13 +156,22 @@ pub enum LinkOwner {
     },
 }
 
+/// What the name of an endpoint's link begins with.
+const ENDPOINT: &str = "lh";
+
 impl LinkOwner {
     /// Returns the link's name in the host's namespace.
     pub fn ifname(&self) -> String {
         match self {
-            Self::Endpoint(id) => format!("lh{}", id.short()),
+            Self::Endpoint(id) => format!("{ENDPOINT}{}", id.short()),
             Self::Vlan { on, vlan } => format!("{on}.{vlan}"),
         }
+    }
+
+    /// Returns an endpoint whose link has this name: one whose id has no more digits than that tells.
+    pub fn named(ifname: &str) -> Option<Self> {
+        let id = ifname.strip_prefix(ENDPOINT).filter(|id| id.len() == SHORT)?;
+        DockerId::try_from(id.to_owned()).ok().map(Self::Endpoint)
     }
 }
 

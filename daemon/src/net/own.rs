@@ -212,15 +212,22 @@ fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
     let mut links = OwnLinks::default();
     let asked = netlink.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
         let link = if kind == libc::RTM_NEWLINK { Some(LinkAnswer::read(payload)?) } else { None };
+        let half_made = link.as_ref().and_then(half_made);
         match link.and_then(|link| Some((Mark::of_any(&link.alias)?, link.name))) {
             Some(((of, mark), _)) if of == store => links.owners.extend((!mark.port).then_some(mark.owner)),
             Some(((_, mark), name)) => links.strangers.extend((!mark.port).then_some(name)),
-            None => {}
+            None => links.owners.extend(half_made),
         }
         Ok(())
     });
     asked.map_err(|error| LinkCause::refused("list the links", error))?;
     Ok(links)
+}
+
+/// Returns an owner of a link that was left half-made, as far as its name tells: an endpoint whose id begins so.
+fn half_made(link: &LinkAnswer) -> Option<LinkOwner> {
+    let is_one = link.alias.is_empty() && link.made.is_some() && !link.is_up();
+    LinkOwner::named(&link.name).filter(|_| is_one)
 }
 
 /// Looks at a link; `None` if there is none.

@@ -248,6 +248,10 @@ fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
         // A daemon was killed before it had named it.
         lab.unmake(endpoint()).await.unwrap();
         ip(&format!("link add link host0 name {NAME} type macvlan mode bridge"));
+        let [half_made] = &lab.own_links().await[..] else { panic!("one link") };
+        lab.unmake(half_made.clone()).await.unwrap();
+        assert_eq!(links(), before);
+        ip(&format!("link add link host0 name {NAME} type macvlan mode bridge"));
         let made = lab.index(NAME).await;
         lab.make(macvlan()).await.unwrap();
         assert_ne!(lab.index(NAME).await, made);
