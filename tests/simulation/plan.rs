@@ -298,7 +298,7 @@ impl Plan {
         // To a server that knows clients by chaddr the next container of a name is another client.
         self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows == Knows::ClientId;
         if self.docker {
-            (self.promiscuous, self.damages) = (true, 0);
+            self.promiscuous = true;
             // One whose interface is nowhere loses its identity to whoever asks for it.
             self.sharers = 1;
         }
@@ -318,8 +318,6 @@ impl Plan {
             // A bridge's servers are behind its ports, and what is tagged no macvlan beside hears.
             Some(Wires::Bridge | Wires::Vlan) => self.beside = false,
         }
-        // What runs without its record Docker's door does not tell of, and other attachments meet it.
-        self.damages = 0;
         for crash in &mut self.crashes {
             if rng.bool() {
                 (crash.kind, crash.nth) = (pick(rng, &EffectKind::WIRED), 1 + rng.u32(..4));

@@ -90,6 +90,15 @@ impl World {
         }
     }
 
+    /// Docker gives back what a container has whose lease went with its store. The call names an address, and nobody's record is
+    /// left to tell that apart from one that was reserved since: with two networks of one definition there may be such.
+    pub(super) fn unreserve_with(&mut self, index: usize, address: Ipv4Addr) {
+        let actor = &self.actors[index];
+        if actor.stranded.is_some() {
+            self.networks[actor.lan].reserved.remove(&address);
+        }
+    }
+
     /// Returns whether the subnet that a server offers may be another than the LAN's.
     fn may_lie(&self) -> bool {
         !self.calm || self.plan.rogue.is_some()

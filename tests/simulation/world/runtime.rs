@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::link::{KernelEvent, Place};
 use leasehold_core::wire::Mac;
@@ -312,10 +313,12 @@ impl World {
         self.keeps(index);
         self.actors[index].phase = Phase::Ending;
         let (attachment, lan) = (self.actors[index].attachment.clone(), self.actors[index].lan);
-        let call = match self.actors[index].told.as_ref().filter(|_| self.actors[index].docker) {
-            Some(told) => {
+        let told = self.actors[index].told.as_ref().filter(|_| self.actors[index].docker);
+        let call = match told.map(Lease::ip) {
+            Some(address) => {
                 self.watch.holders.remove(&attachment);
-                Call::ReleaseAddress { pool: pool_of(lan), address: told.ip() }
+                self.unreserve_with(index, address);
+                Call::ReleaseAddress { pool: pool_of(lan), address }
             }
             // What it was not told of went with its call.
             None => Call::Del { attachment },
