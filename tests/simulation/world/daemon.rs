@@ -49,6 +49,7 @@ impl World {
         self.hush();
         self.remember_times();
         self.excuse_outdated();
+        self.forget_unwritten();
         let now = self.now;
         for (id, call) in &spooled {
             self.watch.request(now, *id, call);
@@ -71,6 +72,22 @@ impl World {
         let ended: Vec<_> = ended.map(|record| record.attachment.clone()).collect();
         for actor in self.actors.iter_mut().filter(|actor| ended.contains(&actor.attachment)) {
             actor.excused = true;
+        }
+    }
+
+    /// Forgets the extensions that the daemon before had heard of, and could not write any more: this one knows of what the store
+    /// has. One that sees no namespace until that has ended cannot learn more, and takes the lease for lost.
+    fn forget_unwritten(&mut self) {
+        let boot = BootId(format!("boot-{}", self.boot));
+        let known: Vec<_> = self.store.durable.values().filter(|record| record.boot == boot).cloned().collect();
+        for record in known {
+            let Some(ends) = record.lease.expires().map(|ends| self.world_time(ends)) else { continue };
+            let key = Some(key_of(&record.identity.client_id));
+            for lan in 0..self.segments.len() {
+                if let Some(Some(heard)) = self.heard.get_mut(&(lan, record.lease.ip(), key.clone())) {
+                    *heard = ends.min(*heard);
+                }
+            }
         }
     }
 
