@@ -137,6 +137,7 @@ impl World {
         }
         self.delete_networks();
         self.examine_links();
+        self.examine_strangers();
         if self.store_fails {
             self.crash();
         }

@@ -430,6 +430,23 @@ impl World {
         }
     }
 
+    /// LIST names the links that a daemon with another store has left, as they were when it was last asked.
+    pub(super) fn examine_strangers(&mut self) {
+        self.inquire(Call::List);
+        if !self.until(self.now + SECOND, |_| false) {
+            return;
+        }
+        let there = self.kernel.list_own(self.store.number).strangers;
+        let listed = self.inquire(Call::List);
+        let Some(Answer::Bindings { strangers, .. }) = listed else {
+            return self.fail(Rule::Unanswered, "LIST of links in quiet");
+        };
+        self.stats.count_many("links of another store at the end", there.len());
+        if strangers != there {
+            self.fail(Rule::Wired, format!("another store has left {there:?}, listed {strangers:?}"));
+        }
+    }
+
     /// Each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
     pub(super) fn delete_networks(&mut self) {
         let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };

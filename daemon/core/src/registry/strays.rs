@@ -117,12 +117,10 @@ impl Registry {
         }
     }
 
-    /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they go: they are looked
-    /// for again.
+    /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they come or go: they are
+    /// looked for again.
     pub(super) fn strangers(&mut self) -> Vec<String> {
-        if !self.strays.strangers.is_empty() {
-            self.list_own_links();
-        }
+        self.list_own_links();
         self.strays.strangers.clone()
     }
 
@@ -148,12 +146,16 @@ impl Registry {
         }
     }
 
-    /// Forgets something of Docker's that could not be read, which Docker deletes now or makes anew. What may have belonged to the
-    /// last such one is nobody's any more.
+    /// Forgets something of Docker's that is not known, and that Docker deletes now. What may have belonged to the last one that
+    /// could not be read is nobody's any more.
     pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
-        if self.wired.unread.remove(&key) {
-            self.out.write_alone(Change::RemoveDocker(key));
+        let was_unread = self.wired.unread.remove(&key);
+        if was_unread || matches!(key, DockerKey::Endpoint(_)) {
+            // Docker has moved its link back, which may be one of another store's.
             self.list_own_links();
+        }
+        if was_unread {
+            self.out.write_alone(Change::RemoveDocker(key));
             self.give_back_those_without_endpoint(now);
         }
     }

@@ -411,6 +411,12 @@ fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
     rig.wired.strangers.clear();
     assert_eq!(left(&mut rig), ["lh0123"], "as it was known");
     assert!(left(&mut rig).is_empty(), "it was looked at since");
+    rig.wired.strangers.push("lh4567".into());
+    assert!(left(&mut rig).is_empty(), "it has come since, and none was there");
+    assert_eq!(left(&mut rig), ["lh4567"]);
+    rig.wired.strangers.push("lh89ab".into());
+    rig.delete_endpoint("e7");
+    assert_eq!(left(&mut rig), ["lh4567", "lh89ab"], "Docker has ended an endpoint that the lost store had");
 }
 
 #[test]
