@@ -327,6 +327,8 @@ pub struct Sightings {
     pub seen: usize,
     /// Each of the namespaces that there are was looked through.
     pub whole: bool,
+    /// The first thing that could not be looked at.
+    pub unseen: Option<LinkCause>,
 }
 
 /// What a packet socket hears of ARP. Of IPv4 only, and not what this host sends.

@@ -23,13 +23,17 @@ pub(super) fn look(
         match through(worker, &path, sought, number, &mut sightings) {
             // It went meanwhile, or it is the file of containers that share the host's namespace.
             Ok(()) | Err(LinkCause::NoNetns(_) | LinkCause::HostNetns(_)) => {}
-            Err(cause) => {
-                debug!(path = %path.display(), %cause, "not looked through");
-                sightings.whole = false;
-            }
+            Err(cause) => miss(&mut sightings, &path, cause),
         }
     }
     Ok(sightings)
+}
+
+/// Keeps in mind that something could not be seen: what is looked for may be there.
+fn miss(sightings: &mut Sightings, path: &Path, cause: LinkCause) {
+    debug!(path = %path.display(), %cause, "not looked through");
+    sightings.whole = false;
+    sightings.unseen.get_or_insert(cause);
 }
 
 fn through(
@@ -46,8 +50,13 @@ fn through(
     sightings.seen += 1;
     for link in links {
         for sought in sought.iter().filter(|sought| link.mac == Some(sought.mac)) {
-            if !is_on(worker, &link, &sought.lan) {
-                continue;
+            match is_on(worker, &link, &sought.lan) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(cause) => {
+                    miss(sightings, path, cause);
+                    continue;
+                }
             }
             // Heard of from before it is looked at.
             let view = worker.look_within(path, link.index)?;
@@ -59,13 +68,16 @@ fn through(
 }
 
 /// Returns whether a container's link is on this LAN: made on the parent, or on a VLAN of it; or its other end is a port of
-/// the bridge.
-fn is_on(worker: &mut Worker, link: &LinkAnswer, lan: &Lan) -> bool {
-    let Some(Ok(parent)) = lan.parent().map(|name| worker.host_link(Which::Name(name))) else { return false };
-    if link.other == 0 {
-        return false;
+/// the bridge. Fails where that cannot be told, as while the LAN's link is not there.
+fn is_on(worker: &mut Worker, link: &LinkAnswer, lan: &Lan) -> Result<bool, LinkCause> {
+    let Some(name) = lan.parent().filter(|_| link.other != 0) else { return Ok(false) };
+    let parent = worker.host_link(Which::Name(name))?.index;
+    if link.other == parent {
+        return Ok(true);
     }
-    let is_parent = |index: u32| index == parent.index;
-    let beneath = worker.host_link(Which::Index(link.other));
-    is_parent(link.other) || beneath.is_ok_and(|beneath| is_parent(beneath.master) || is_parent(beneath.other))
+    match worker.host_link(Which::Index(link.other)) {
+        Ok(beneath) => Ok(beneath.master == parent || beneath.other == parent),
+        Err(LinkCause::NoLink(_)) => Ok(false),
+        Err(cause) => Err(cause),
+    }
 }

@@ -67,7 +67,7 @@ impl Life<'_> {
                 view(&Target::Named(ByName { netns: netns.clone(), ifname: "eth0".to_owned(), host_too: false }));
             Sighting { view: LinkView { mac: sought.mac, ..view }, sought, netns }
         });
-        Sightings { found: found.collect(), seen: 1, whole: self.script.flag() }
+        Sightings { found: found.collect(), seen: 1, whole: self.script.flag(), unseen: None }
     }
 
     /// Ends a change of a link that is made for Docker, or a look at those.

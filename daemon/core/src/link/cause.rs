@@ -19,8 +19,8 @@ pub enum LinkCause {
     NotANetns(PathBuf),
     /// An empty file is at the path, as namespaces are mounted on: the mount is missing where the daemon looks.
     #[error(
-        "{0} is an empty file here, with no network namespace mounted on it: a daemon in a container needs \
-         mountPropagation: HostToContainer for that directory"
+        "{0} is an empty file here, with no network namespace mounted on it: a daemon in a container needs that directory with \
+         mount propagation (Kubernetes: mountPropagation: HostToContainer; Docker: rslave; on the host: mount --make-shared)"
     )]
     NotMounted(PathBuf),
     /// The path leads to the namespace that the daemon itself runs in.

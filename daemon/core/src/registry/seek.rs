@@ -18,7 +18,7 @@ use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
-use crate::link::{Sighting, Sightings, Sought};
+use crate::link::{LinkCause, Sighting, Sightings, Sought};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -184,8 +184,11 @@ impl Registry {
         let Outcome::Sought(result) = outcome else { return };
         let whole = matches!(&result, Ok(Sightings { whole: true, .. }));
         match result {
-            Ok(Sightings { found, .. }) => {
+            Ok(Sightings { found, unseen, .. }) => {
                 found.into_iter().for_each(|sighting| self.found_inside(now, sighting));
+                if let Some(cause) = unseen {
+                    self.warn_of_unseen(&cause);
+                }
             }
             Err(cause) => tracing::warn!(%cause, "cannot look for the interfaces of containers"),
         }
@@ -193,6 +196,18 @@ impl Registry {
         adds.into_iter().for_each(|attachment| self.rival_sought(now, &attachment, whole));
         if let Some(number) = again {
             self.seek(by, number);
+        }
+    }
+
+    /// Says why leases stay without their interface, where that should have come by now.
+    fn warn_of_unseen(&self, cause: &LinkCause) {
+        let waiting = self.seeking.awaited.values().filter(|awaited| awaited.looks > 0).count();
+        if waiting > 0 {
+            tracing::warn!(
+                %cause, leases = waiting,
+                "the interfaces of containers may be where the daemon cannot look: their leases are renewed from the host's link, \
+                 and not given back",
+            );
         }
     }
 

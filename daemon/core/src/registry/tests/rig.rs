@@ -351,7 +351,7 @@ impl Rig {
             Some(Sighting { sought, netns: format!("/ns/{n}").into(), view })
         };
         let found = sought.into_iter().filter_map(find).collect();
-        Outcome::Sought(Ok(Sightings { found, seen: self.live.len(), whole: !self.sees_part }))
+        Outcome::Sought(Ok(Sightings { found, seen: self.live.len(), whole: !self.sees_part, unseen: None }))
     }
     pub(super) fn change(&mut self, target: &Target, steps: Vec<Step>) -> Outcome {
         let (taken, fault) = match self.faults.pop_front() {
