@@ -84,12 +84,12 @@ pub(crate) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Returns the name of a LAN's link, and the LAN. `eth0.10`, which Docker's own drivers make later, is VLAN 10 of `eth0` as
-    /// long as there is no link of that name.
+    /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether there is a link of that name or, as
+    /// Docker's own drivers make it later, not yet: the LAN is the same. Only without an `eth0` is it a link like any other.
     fn lan(&self, parent: &str) -> (String, Lan) {
         let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.to_owned(), vlan });
         match Self::in_vlan(parent) {
-            Some((link, vlan)) if (self.link)(parent).is_none() => of(link, vlan),
+            Some((link, vlan)) if (self.link)(link).is_some() || (self.link)(parent).is_none() => of(link, vlan),
             _ => of(parent, 0),
         }
     }

@@ -153,10 +153,8 @@ impl Said {
             refused("-o parent=LINK is missing: name the host's link on whose LAN the DHCP server is")
         })?;
         // Whoever made that link: if it is this VLAN's it is used, and if it is something else, that is said.
-        let (on, vlan) = match Host::in_vlan(&parent) {
-            Some((on, vlan)) if (host.link)(on).is_some() => (on.to_owned(), vlan),
-            _ => (parent.clone(), 0),
-        };
+        let (on, lan) = host.lan(&parent);
+        let vlan = lan.vlan();
         if vlan != 0 && self.vlan != 0 && self.vlan != vlan {
             return Err(refused(format!("-o vlan={}: -o parent={parent} names VLAN {vlan}: leave one out", self.vlan)));
         }

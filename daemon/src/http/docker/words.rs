@@ -9,7 +9,11 @@ use super::lease::Flag;
 pub(super) fn of(failure: &Failure, flag: Flag) -> String {
     match failure {
         Failure::Link { cause: LinkCause::NoLink(name), .. } => {
-            format!("there is no link {name} on this host: {flag} parent= names the LAN's")
+            let option = match flag {
+                Flag::Ipam => "--ipam-opt parent=",
+                Flag::Driver => "-o parent= or -o bridge=",
+            };
+            format!("there is no link {name} on this host: {option} names that of the LAN")
         }
         Failure::Held { lan, client_id, holder } => format!(
             "client identifier {} on {lan} is held by {holder}: stop that container first, or give the network another \

@@ -178,7 +178,7 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
 }
 
 #[test]
-fn a_link_that_docker_makes_later_is_a_vlan_of_the_one_below() {
+fn a_vlans_link_and_the_one_below_are_one_lan() {
     let table = [
         ("eth0.10", "eth0", ("eth0", 10)),
         ("br7", "br7", ("br7", 0)),
@@ -194,15 +194,23 @@ fn a_link_that_docker_makes_later_is_a_vlan_of_the_one_below() {
         assert_eq!(asked.lan, Lan::Link { parent: lan.into(), vlan });
         assert_eq!(asked.definition, format!("parent={parent}"), "it stays what it is called");
     }
-    let there = |_: &str| Some(ETH0);
-    let host = Host { site: site(), ipvlan: false, link: &there, number: 1 };
-    let body = r#"{"Pool":"192.168.1.0/24","Options":{"parent":"eth0.10"}}"#;
-    let Ok(Asked::Core { call: Call::RequestPool(asked), .. }) =
-        Asked::parse(Method::RequestPool, body.as_bytes(), &host)
-    else {
-        panic!("refused")
-    };
-    assert_eq!((&*asked.ifname, asked.lan), ("eth0.10", Lan::Link { parent: "eth0.10".into(), vlan: 0 }));
+    // Whichever of the two links there are.
+    for (there, link, vlan) in [
+        (&["eth0", "eth0.10"][..], "eth0", 10),
+        (&["eth0"], "eth0", 10),
+        (&[], "eth0", 10),
+        (&["eth0.10"], "eth0.10", 0),
+    ] {
+        let find = |name: &str| there.contains(&name).then_some(ETH0);
+        let host = Host { site: site(), ipvlan: false, link: &find, number: 1 };
+        let body = r#"{"Pool":"192.168.1.0/24","Options":{"parent":"eth0.10"}}"#;
+        let Ok(Asked::Core { call: Call::RequestPool(asked), .. }) =
+            Asked::parse(Method::RequestPool, body.as_bytes(), &host)
+        else {
+            panic!("refused")
+        };
+        assert_eq!((&*asked.ifname, asked.lan), (link, Lan::Link { parent: link.into(), vlan }), "{there:?}");
+    }
 }
 
 #[test]
@@ -403,7 +411,7 @@ fn a_failure_is_in_dockers_words() {
     let table = [
         (
             Failure::Link { target: "host link eth9".into(), cause: LinkCause::NoLink("eth9".into()) },
-            "there is no link eth9 on this host: --ipam-opt parent= names the LAN's",
+            "there is no link eth9 on this host: --ipam-opt parent= names that of the LAN",
         ),
         (
             Failure::NotWanted { server, wanted: one, offered: other },

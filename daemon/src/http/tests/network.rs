@@ -147,7 +147,7 @@ fn a_network_is_made_as_its_options_say() {
         // Whether or not there is a link of that name: it may be the one that was made for the first network in the VLAN.
         (r#"{"parent":"eth0.10"}"#, macvlan(MacvlanMode::Bridge), "eth0", 10, "parent=eth0,vlan=10"),
         (r#"{"parent":"eth0.20"}"#, macvlan(MacvlanMode::Bridge), "eth0", 20, "parent=eth0,vlan=20"),
-        (r#"{"parent":"wan.20"}"#, macvlan(MacvlanMode::Bridge), "wan.20", 0, "parent=wan.20"),
+        (r#"{"parent":"wan.20"}"#, macvlan(MacvlanMode::Bridge), "wan", 20, "parent=wan,vlan=20"),
         (
             r#"{"parent":"eth0","macvlan_mode":"private"}"#,
             macvlan(MacvlanMode::Private),
