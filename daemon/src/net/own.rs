@@ -117,7 +117,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
         }
     }
     let asked = netlink.change(request(link, &on), NLM_F_CREATE | NLM_F_EXCL);
-    asked.map_err(|error| refused(error, link))?;
+    asked.map_err(|error| refused(netlink, error, link, &on))?;
     let made = netlink.link(Which::Name(&name))?;
     let finished = finish(netlink, store, link, &on, &made);
     if finished.is_err() {
@@ -316,17 +316,30 @@ fn doing(kind: LinkKind) -> &'static str {
 }
 
 /// Returns why the kernel did not make a link.
-fn refused(error: NetlinkError, link: &OwnLink) -> LinkCause {
+fn refused(netlink: &mut Netlink, error: NetlinkError, link: &OwnLink, on: &LinkAnswer) -> LinkCause {
     let module = match link.kind {
         LinkKind::Macvlan(_) => "macvlan",
         LinkKind::Ipvlan => "ipvlan",
         LinkKind::Port => "veth",
         LinkKind::Vlan(_) => "8021q",
     };
-    match error {
+    let reason = match error {
         NetlinkError::Kernel { errno: libc::EOPNOTSUPP, .. } => {
-            LinkCause::refused(doing(link.kind), format!("{error}: is the kernel's module there (modprobe {module})?"))
+            format!("{error}: is the kernel's module there (modprobe {module})?")
         }
-        error => error.at(Which::Name(&link.on), doing(link.kind)),
-    }
+        // One thing takes what comes in there.
+        NetlinkError::Kernel { errno: libc::EBUSY, .. } => match netlink.link(Which::Index(on.master)) {
+            Ok(above) if above.bridge => {
+                format!("{} is a port of bridge {}: create the network with -o bridge={1}", on.name, above.name)
+            }
+            Ok(above) => format!("{} belongs to {}: create the network with -o parent={1}", on.name, above.name),
+            Err(_) => format!("{} has macvlans or ipvlans already, and never both: keep to one -o mode", on.name),
+        },
+        NetlinkError::Kernel { errno: libc::EINVAL, .. } if matches!(link.kind, LinkKind::Macvlan(_)) => format!(
+            "{error}: where a macvlan has {} to itself (-o macvlan_mode=passthru), there is no other one",
+            on.name
+        ),
+        error => return error.at(Which::Name(&link.on), doing(link.kind)),
+    };
+    LinkCause::refused(doing(link.kind), reason)
 }

@@ -74,7 +74,7 @@ pub enum Refusal {
     #[error("server identifier missing")]
     NoServerId,
     /// The network's configuration does not allow its server.
-    #[error("server not allowed by the network's configuration (`servers`): {0}")]
+    #[error("server not allowed by the network's options: {0}")]
     Untrusted(Ipv4Addr),
     /// It is from another server than the one asked.
     #[error("answer of a server that was not asked: {server} answered, {asked} was asked")]

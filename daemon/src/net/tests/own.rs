@@ -225,6 +225,24 @@ fn a_kind_that_the_kernel_cannot_make_is_named_and_nothing_is_left() {
 }
 
 #[test]
+fn a_link_that_carries_none_is_named_with_what_is_in_the_way() {
+    in_lab(async |mut lab: Lab| {
+        let (_wire, _, _) = lab.pair().await;
+        make_bridge("br0");
+        let alone = link(LinkKind::Macvlan(MacvlanMode::Passthru), "host0");
+        lab.make(alone).await.unwrap();
+        let owner = LinkOwner::Endpoint(DockerId::try_from("5f00aa00bb00".to_owned()).unwrap());
+        let other = OwnLink { owner, mac: Some(Mac([2, 0, 0, 0, 0, 0x1c])), ..macvlan() };
+        let error = lab.make(other.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("host0 to itself (-o macvlan_mode=passthru)"), "{error}");
+        lab.unmake(endpoint()).await.unwrap();
+        ip("link set host0 master br0");
+        let error = lab.make(other).await.unwrap_err().to_string();
+        assert!(error.contains("host0 is a port of bridge br0: create the network with -o bridge=br0"), "{error}");
+    });
+}
+
+#[test]
 fn a_link_of_ours_that_differs_is_made_anew_and_a_strangers_stays() {
     in_lab(async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;

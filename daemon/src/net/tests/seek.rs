@@ -64,7 +64,10 @@ fn a_macvlan_that_is_moved_into_a_namespace_is_told_of_and_found_there() {
         keep(&directory, "other", &other);
         keep(&directory, "own", &netns);
         keep(&directory, "default", &Netns::here());
-        assert_eq!(lab.seek(sought("host0", 0), None).await, Ok(Sightings { seen: 2, whole: true, ..Sightings::default() }));
+        assert_eq!(
+            lab.seek(sought("host0", 0), None).await,
+            Ok(Sightings { seen: 2, whole: true, ..Sightings::default() })
+        );
 
         // As Docker does: the Ethernet address is set inside.
         ip("link add link host0 name mv0 type macvlan mode bridge");

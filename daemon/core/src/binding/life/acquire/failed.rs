@@ -13,7 +13,7 @@ impl Acquire {
         }
         let waited = whole_millis(now.saturating_since(self.began));
         let waiting_for = match self.stage {
-            Stage::AwaitingPermit | Stage::Over => "its turn: other ADDs on the same LAN wait for the DHCP server",
+            Stage::AwaitingPermit | Stage::Over => "its turn: others on the same LAN wait for the DHCP server",
             Stage::Probing => "the probes of strict conflict detection, which take up to 7 s: raise `timeout`",
             Stage::Persisting { .. } => "the store to write the lease",
             Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
