@@ -9,6 +9,7 @@ mod network_restarts;
 mod plugin;
 mod restarts;
 mod two_lans;
+mod without;
 
 use std::path::Path;
 use std::time::Duration;

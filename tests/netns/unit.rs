@@ -35,6 +35,13 @@ fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
     Ok(dir)
 }
 
+#[test]
+fn docker_finds_its_drivers_when_it_starts() {
+    for name in UNITS.into_iter().filter(|name| *name != "leasehold.socket") {
+        assert!(unit(name).lines().any(|line| line == "Before=docker.service"), "{name}");
+    }
+}
+
 /// What root can do, and the daemon cannot. Each is a command of bash.
 const DENIED: [&str; 9] = [
     "mount -t tmpfs none /run/denied/mount",
