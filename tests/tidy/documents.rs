@@ -92,10 +92,20 @@ fn every_key_of_ipam_is_documented() {
 
 #[test]
 fn every_option_of_a_network_of_dockers_is_documented() {
-    let code = code("daemon/src/http/docker/options.rs");
-    let (_, known) = code.split_once("const KNOWN: [&str; 8] =").expect("the options there are");
-    let known = known.split_once(';').expect("their end").0;
-    same(&rows(DOCKER, "## Options"), &known.split('"').skip(1).step_by(2).map(str::to_owned).collect(), DOCKER);
+    let known = |file, before| {
+        let code = code(file);
+        let (_, known) = code.split_once(before).expect("the options there are");
+        let known = known.split_once(';').expect("their end").0;
+        known.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let of_leases = rows(DOCKER, "## Options");
+    same(&of_leases, &known("daemon/src/http/docker/options.rs", "const KNOWN: [&str; 8] ="), DOCKER);
+    let mut of_networks = &rows(DOCKER, "## The network driver") | &of_leases;
+    // The second table there.
+    for driver in ["null", "leasehold", "leasehold-ipvlan"] {
+        assert!(of_networks.remove(driver), "{driver}");
+    }
+    same(&of_networks, &known("daemon/src/http/docker/wiring.rs", "const KNOWN: [&str; 14] ="), DOCKER);
 }
 
 #[test]
