@@ -121,6 +121,11 @@ impl Wiring {
         Lan::Link { parent: self.on.clone(), vlan: self.vlan }
     }
 
+    /// Returns whether a LAN is this one. VLAN 10 of `eth0` may have been named by its link, `eth0.10`.
+    pub(crate) fn is_on(&self, lan: &Lan) -> bool {
+        lan.to_string() == self.lan().to_string()
+    }
+
     /// Returns the link of the VLAN, where there is one.
     pub fn vlan(&self) -> Option<OwnLink> {
         let owner = LinkOwner::Vlan { on: self.on.clone(), vlan: self.vlan };
@@ -292,6 +297,20 @@ pub enum NetworkFault {
     /// The network is there, and is another.
     #[error("network {0} exists with other options")]
     Differs(DockerId),
+    /// The IPAM driver was told of another LAN than the network driver.
+    #[error("the address was leased on {leased}, and the network is on {own}: create it with --ipam-opt parent={own}")]
+    Elsewhere {
+        /// Where it was leased.
+        leased: Lan,
+        /// Where the network is.
+        own: Lan,
+    },
+    /// The IPAM driver is the one for ipvlan.
+    #[error(
+        "--ipam-driver leasehold-ipvlan is for -o mode=ipvlan, where all containers have the Ethernet address of the parent: \
+         create the network with --ipam-driver leasehold"
+    )]
+    ForIpvlan,
     /// All that can be kept have a lease, or a link that is not in a container.
     #[error("leasehold keeps {0} endpoints at most: stop a container")]
     Crowded(usize),

@@ -19,7 +19,7 @@ use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
 use crate::grant::Grant;
 use crate::identity::Attachment;
-use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, NetworkFault, Source};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, Mode, NetworkFault, Source};
 use crate::outbox::Waiter;
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
@@ -181,7 +181,10 @@ impl Registry {
         match address {
             EndpointAddress::Told(address) => {
                 let record = EndpointRecord { id, network, mac, address, source: Source::Told, since: now.wall };
-                self.make_link(now, record);
+                match self.leased_amiss(&record) {
+                    Some(fault) => self.endpoint_over(&record.id, Err(Failure::Network(fault))),
+                    None => self.make_link(now, record),
+                }
             }
             EndpointAddress::Leased(mut add) => {
                 add.profile.mtu = self.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
@@ -191,6 +194,28 @@ impl Registry {
                 }
                 self.call(now, add.attachment.clone(), errand, Call::Add(add));
             }
+        }
+    }
+
+    /// Returns why the lease behind an address of our IPAM driver is none for the endpoint. Docker tells neither driver what the
+    /// other's options are.
+    fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
+        let network = self.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
+        let leased =
+            self.bindings.iter().filter(|binding| binding.answered == Some(record.address) && binding.is_live());
+        // The clients of an ipvlan's parent have its Ethernet address, which the parent of this network need not have.
+        let leased = leased.filter(|binding| binding.identity.chaddr == record.mac || binding.profile.on_parent);
+        let leased: Vec<_> = leased.collect();
+        let elsewhere = |binding: &&Binding| NetworkFault::Elsewhere {
+            leased: binding.identity.lan.clone(),
+            own: network.wiring.lan(),
+        };
+        match leased.iter().find(|binding| network.wiring.is_on(&binding.identity.lan)) {
+            Some(binding) if binding.profile.on_parent && network.wiring.mode != Mode::Ipvlan => {
+                Some(NetworkFault::ForIpvlan)
+            }
+            Some(_) => None,
+            None => leased.first().map(elsewhere),
         }
     }
 
@@ -468,9 +493,11 @@ impl Registry {
         let holder = match &record.source {
             Source::Leased(attachment) => self.bindings.get(self.slots.holder(attachment)?)?,
             Source::Told => {
+                let network = self.wired.networks.get(&record.network).ok();
                 let is_it = |binding: &&Binding| {
                     binding.answered == Some(record.address)
                         && binding.identity.chaddr == record.mac
+                        && network.is_none_or(|network| network.wiring.is_on(&binding.identity.lan))
                         && binding.is_live()
                 };
                 self.bindings.iter().find(is_it)?

@@ -25,6 +25,7 @@ mod memory;
 mod moves;
 mod mtu;
 mod networks;
+mod networks_amiss;
 mod networks_anew;
 mod networks_found;
 mod networks_left;

@@ -53,7 +53,7 @@ impl Rig {
         self.request(Call::Network(call))
     }
 
-    fn create(&mut self, record: NetworkRecord) -> u64 {
+    pub(super) fn create(&mut self, record: NetworkRecord) -> u64 {
         self.network_call(NetworkCall::Create(Box::new(record)))
     }
 
@@ -100,7 +100,7 @@ impl Rig {
         }
     }
 
-    fn link_of(&self, owner: &LinkOwner) -> Option<&OwnLink> {
+    pub(super) fn link_of(&self, owner: &LinkOwner) -> Option<&OwnLink> {
         self.wired.links.get(owner)
     }
 }
