@@ -45,7 +45,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}", turn(*.queued), heard(.tally, .silence, .lan))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), heard(.tally, .silence, .lan), hurried(*.cut))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -59,6 +59,8 @@ pub enum Failure {
         tally: Box<Tally>,
         /// What else was found.
         silence: Option<Box<Silence>>,
+        /// It was not waited for as long as was asked for.
+        cut: bool,
     },
     /// The time-out passed after an offer, before the ACK.
     #[error("server {server} offered {address} but did not acknowledge it after {sent} REQUEST in {waited:?}{}{}", turn(*.queued), unbelieved(.tally))]
@@ -281,6 +283,10 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan) -> String {
         (None, 0, None) => ": no answer came; is a DHCP server on that wire?".to_owned(),
         (None, answers, _) => format!(": {answers} answers came, none of them an offer"),
     }
+}
+
+fn hurried(cut: bool) -> &'static str {
+    if cut { "; the last request on that LAN had no offer either, so this one was given up soon" } else { "" }
 }
 
 fn unbelieved(tally: &Tally) -> String {

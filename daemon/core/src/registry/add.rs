@@ -273,10 +273,6 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
-        // An earlier lease says nothing of whether there is a server.
-        if lease.start >= began {
-            self.lan(id).into_iter().for_each(|lan| self.docker.spoke(&lan));
-        }
         // It became durable before it was the attachment's: its link had to be made fit first.
         if Dns::v4(&lease).is_some() {
             self.out.resolvers.insert(attachment.clone());
@@ -288,14 +284,20 @@ impl Registry {
         self.answer_add(now, &attachment, Answer::leased(lease, &profile));
     }
 
-    pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, failure: Failure) {
+    pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, mut failure: Failure) {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
-        self.log_failed(request, &attachment, &failure);
-        if let (Failure::NoOffer { lan, .. }, Attachment::Docker { .. }) = (&failure, &*attachment) {
-            self.docker.fell_silent(lan, now.boot);
+        if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Attachment::Docker { .. }) =
+            (&mut failure, &*attachment)
+        {
+            *cut = *waited + *queued <= PATIENCE && self.is_silent(lan, now.boot);
+            // A server whose answers are refused is there.
+            if tally.answers == 0 {
+                self.docker.fell_silent(lan, now.boot);
+            }
         }
+        self.log_failed(request, &attachment, &failure);
         let answer = Answer::Failed(failure);
         match self.out.is_aside(id) {
             true => _ = self.withheld.insert(id, (request, answer)),

@@ -31,7 +31,7 @@ impl Registry {
             return self.delete(now, attachment, id);
         }
         if let Call::Add(add) = &mut call {
-            add.timeout = self.docker.time_for(add, now.boot);
+            add.timeout = self.time_for(add, now.boot);
         }
         let limit = match &call {
             Call::Add(add) => add.timeout,

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::Registry;
 use super::timers::Key;
-use crate::binding::{Binding, Life};
+use crate::binding::{Binding, Leave, Life};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::{Attachment, Lan};
 use crate::outbox::Waiter;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
-use crate::record::{Change, DockerKey, DockerRecord};
+use crate::record::{BindingId, Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
 
 /// How long a call about a pool may wait for the store.
@@ -39,7 +39,7 @@ pub(super) struct Docker {
     waiting: BTreeMap<RequestId, Waiting>,
     /// When an automatic pool was answered last.
     answered: BTreeMap<PoolId, Instant>,
-    /// The LANs on which a request had no offer, and until when that counts.
+    /// The LANs on which a request had no offer, and when the last one was given up.
     silent: BTreeMap<Lan, Instant>,
 }
 
@@ -84,25 +84,13 @@ impl Docker {
 
     /// Records that a request on a LAN had no offer.
     pub(super) fn fell_silent(&mut self, lan: &Lan, now: Instant) {
-        self.silent.retain(|_, until| now < *until);
-        self.silent.insert(lan.clone(), now + SILENT_FOR);
+        self.silent.retain(|_, since| now < *since + SILENT_FOR);
+        self.silent.insert(lan.clone(), now);
     }
 
-    /// Records that a server of a LAN gave a lease.
-    pub(super) fn spoke(&mut self, lan: &Lan) {
+    /// Records that an address of a LAN came free: if there was none left, there is one now.
+    fn has_room(&mut self, lan: &Lan) {
         self.silent.remove(lan);
-    }
-
-    /// Returns whether a request on a LAN had no offer a moment ago.
-    pub(super) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
-        self.silent.get(lan).is_some_and(|until| now < *until)
-    }
-
-    /// Returns how long an ADD may take.
-    pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let is_docker = matches!(add.attachment, Attachment::Docker { .. });
-        let is_silent = is_docker && self.is_silent(&add.lan, now);
-        if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
     }
 
     /// Returns whether an automatic pool was answered a moment ago, and records that it is answered now.
@@ -113,6 +101,32 @@ impl Docker {
 }
 
 impl Registry {
+    /// Returns whether a request on a LAN had no offer a moment ago, and its servers have not been heard since: they may be away, or
+    /// have no address left.
+    pub(super) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
+        let since = self.docker.silent.get(lan).copied().filter(|since| now < *since + SILENT_FOR);
+        let granted = |binding: &Binding| binding.lease(now).map(|lease| lease.start);
+        let of_lan = || self.bindings.iter().filter(|binding| binding.identity.lan == *lan);
+        since.is_some_and(|since| !of_lan().any(|binding| granted(binding) >= Some(since)))
+    }
+
+    /// Returns how long an ADD may take.
+    pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
+        let is_docker = matches!(add.attachment, Attachment::Docker { .. });
+        let is_silent = is_docker && self.is_silent(&add.lan, now);
+        if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
+    }
+
+    /// Gives back the lease of an endpoint, whose identity may return.
+    pub(super) fn give_back(&mut self, now: Now, id: BindingId) {
+        let Some(attachment) = self.attachment(id) else { return };
+        self.lan(id).into_iter().for_each(|lan| self.docker.has_room(&lan));
+        self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
+        self.slots.vacate(&attachment, id);
+        self.await_interface_no_more(id);
+        self.next_call(now, &attachment);
+    }
+
     /// RequestPool: a pool that is known is answered as before.
     pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: &PoolRequest) {
         let PoolRequest { definition, subnet, range, .. } = request;

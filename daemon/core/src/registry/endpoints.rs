@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
-use crate::binding::{Binding, Leave, Life};
+use crate::binding::{Binding, Life};
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
 use crate::grant::Grant;
@@ -129,7 +129,7 @@ impl Registry {
         let name = request.id.clone();
         let limit = match &request.address {
             EndpointAddress::Told(_) => LIMIT,
-            EndpointAddress::Leased(add) => self.docker.time_for(add, now.boot) + LIMIT,
+            EndpointAddress::Leased(add) => self.time_for(add, now.boot) + LIMIT,
         };
         match self.endpoints.by_id.get(&name) {
             Some(endpoint) if endpoint.is_ending() => {
@@ -524,14 +524,5 @@ impl Registry {
             // A daemon that was killed while it made the link left one that does not say whose it is.
             self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
         }
-    }
-
-    /// Gives back the lease of an endpoint, whose identity may return.
-    pub(super) fn give_back(&mut self, now: Now, id: BindingId) {
-        let Some(attachment) = self.attachment(id) else { return };
-        self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
-        self.slots.vacate(&attachment, id);
-        self.await_interface_no_more(id);
-        self.next_call(now, &attachment);
     }
 }

@@ -106,7 +106,7 @@ impl Looking {
         let (lan, waited) = (self.request.lan.clone(), whole_millis(now.saturating_since(self.began)));
         if let Some(look) = &self.look {
             let (tally, sent) = (Box::new(look.tally().clone()), look.tally().discovers);
-            return Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None };
+            return Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None, cut: false };
         }
         match &self.stage {
             Stage::AwaitingCarrier(view) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },

@@ -507,7 +507,7 @@ impl Registry {
         let others = || self.bindings.iter().filter(|binding| binding.identity.lan == lan);
         // What began before the boot is cut to it.
         let is_fresh = |binding: &Binding| binding.lease(now.boot).is_some_and(|lease| lease.start > Instant::BOOT);
-        if self.docker.is_silent(&lan, now.boot) || !others().any(is_fresh) {
+        if self.is_silent(&lan, now.boot) || !others().any(is_fresh) {
             return;
         }
         let others = others();

@@ -323,6 +323,7 @@ fn every_failure_has_its_code() {
                 queued: second,
                 tally: Box::default(),
                 silence: None,
+                cut: false,
             },
             11,
         ),

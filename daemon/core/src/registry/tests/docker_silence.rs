@@ -257,6 +257,53 @@ fn a_server_that_is_back_is_waited_for_again() {
 }
 
 #[test]
+fn a_server_that_has_answered_a_renewal_is_waited_for_again() {
+    let mut rig = Rig::new(8);
+    rig.endpoint(1);
+    rig.server = Server::Silent;
+    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 4.0]);
+    rig.server = Server::Up;
+    rig.run_until(1080.0);
+    assert!(rig.only_record().lease.start.since_boot() > Duration::from_secs(1034));
+    rig.server = Server::Silent;
+    assert_eq!(rig.asks_in_vain(4), 30.0);
+}
+
+#[test]
+fn a_server_whose_answers_are_refused_is_not_silent() {
+    let mut rig = Rig::new(8);
+    rig.profile.deny = vec![super::rig::SERVER];
+    assert_eq!([1, 2].map(|last| rig.asks_in_vain(last)), [30.0, 30.0]);
+}
+
+#[test]
+fn where_there_was_no_address_left_the_next_one_has_that_of_a_container_that_stopped() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.profile.grace) = (4000, Some(60));
+    rig.endpoint(1);
+    rig.server = Server::Silent;
+    assert_eq!([2, 3].map(|last| rig.asks_in_vain(last)), [30.0, 4.0]);
+    rig.release(FIRST);
+    let add = rig.endpoint(2);
+    rig.run_until(1040.0);
+    assert_eq!(rig.count_sent(7), 1, "what was kept goes back");
+    rig.server = Server::Up;
+    rig.run_until(1050.0);
+    assert!(rig.is_leased(add), "{:?}", rig.answers.get(&add));
+}
+
+#[test]
+fn a_request_that_is_given_up_soon_says_why() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::Silent;
+    for (last, soon) in [(1, false), (2, true)] {
+        rig.asks_in_vain(last);
+        let said = rig.answers.values().next_back().map(|answer| format!("{answer:?}"));
+        assert_eq!(said.is_some_and(|said| said.contains("cut: true")), soon);
+    }
+}
+
+#[test]
 fn another_lan_is_not_taken_for_silent() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
