@@ -95,9 +95,10 @@ fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_le
         let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
         let host = Host::new(&sandbox, release)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
-        let named = json!({ "parent": Lan::IFNAME, "grace": "0" });
-        for ipam in [None, Some(Value::Null), Some(named)] {
-            let network = host.docker.wire(options.clone(), ipam)?;
+        // Who has the LAN's name leases.
+        let parent = json!({ "parent": Lan::IFNAME });
+        for (wiring, ipam) in [(&options, None), (&options, Some(Value::Null)), (&parent, Some(options.clone()))] {
+            let network = host.docker.wire(wiring.clone(), ipam)?;
             host.lives(&network)?;
             host.docker.unwire(&network)?;
         }

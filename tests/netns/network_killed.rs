@@ -73,8 +73,11 @@ impl Host {
     }
 
     fn plan(&self, with_ours: bool) -> Result<WiredNetwork, Error> {
-        let options = || json!({ "parent": Lan::IFNAME, "grace": "0" });
-        self.docker.wire(options(), with_ours.then(options))
+        let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
+        match with_ours {
+            true => self.docker.wire(json!({ "parent": Lan::IFNAME }), Some(options)),
+            false => self.docker.wire(options, None),
+        }
     }
 
     /// Lets a network and a container in it live, as libnetwork has them live where a call fails.

@@ -83,8 +83,16 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
         // The router is the lease's.
         NetworkMethod::GwAllocCheck => Asked::Told(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
         NetworkMethod::CreateNetwork => {
-            let call = NetworkCall::Create(Box::new(network(&read(body)?, host)?));
-            asked(call, "a network", Shape::Nothing)
+            let network = network(&read(body)?, host)?;
+            let warning = is_numbered(&network).then(|| {
+                format!(
+                    "network {}: its addresses are Docker's own, of {}, and not the LAN's: see whether --ipam-driver null or \
+                     --ipam-driver leasehold was meant",
+                    network.id, network.pool
+                )
+            });
+            let form = Form { warning, ..Form::new("a network", Shape::Nothing) };
+            Asked::Core { call: Call::Network(NetworkCall::Create(Box::new(network))), form }
         }
         NetworkMethod::DeleteNetwork => {
             let Named { network_id, .. } = read(body)?;
@@ -153,6 +161,19 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         // No other IPAM driver is told of a container's name, nor is the network driver.
         options.lease.hostname(None)?;
     }
+    // A pool that is not all there is was made of a LAN, before there was a network, or of Docker's own numbers.
+    if let Some((key, _)) = options.lease.spelled().next().filter(|_| pool.prefix_len() != 0) {
+        return Err(refused(match leases {
+            true => format!(
+                "-o {key}: with --ipam-opt parent= an address is leased before its network is known: pass it as --ipam-opt {key}= \
+                 in its place"
+            ),
+            false => format!(
+                "-o {key}: addresses of {pool} are Docker's own, without a lease: pass --ipam-driver null or --ipam-driver \
+                 leasehold, or leave it out"
+            ),
+        }));
+    }
     // Our own pool names the router of the moment; the lease knows better.
     let from_ipam = data.gateway.parse().ok().map(|gateway: Ipv4Net| gateway.addr());
     let from_ipam = from_ipam.filter(|gateway| !leases && !gateway.is_unspecified());
@@ -165,6 +186,11 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         leases,
         since: WallTime::from_epoch(Duration::ZERO),
     })
+}
+
+/// Returns whether Docker's own IPAM driver gives a network its addresses.
+fn is_numbered(network: &NetworkRecord) -> bool {
+    !network.leases && network.pool.prefix_len() != 0
 }
 
 /// Reads what an endpoint of a network is to be.

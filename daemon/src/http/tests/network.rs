@@ -248,6 +248,48 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
 }
 
 #[test]
+fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
+    let of = |space: &str, pool: &str, options: &str| {
+        let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}","Gateway":"10.7.0.1/16"}}]"#);
+        on(
+            "CreateNetwork",
+            &format!(
+                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{options}}},"IPv4Data":{data}}}"#
+            ),
+        )
+    };
+    let denies = r#"{"parent":"eth0","servers-deny":"10.7.0.9"}"#;
+    for (space, pool, why) in [
+        ("leasehold", "10.7.0.0/16", "-o servers-deny: with --ipam-opt parent= "),
+        ("LocalDefault", "172.18.0.0/16", "-o servers-deny: addresses of 172.18.0.0/16 are Docker's own"),
+    ] {
+        let refused = said(of(space, pool, denies));
+        assert!(refused.starts_with(why), "{refused}");
+        assert!(of(space, pool, r#"{"parent":"eth0","vlan":"10","release":"true"}"#).is_ok());
+    }
+    for space in ["leasehold", "null"] {
+        assert!(of(space, "0.0.0.0/0", denies).is_ok());
+    }
+}
+
+#[test]
+fn a_network_whose_addresses_are_dockers_own_is_warned_of() {
+    for (space, pool, warns) in [
+        ("LocalDefault", "172.18.0.0/16", true),
+        ("null", "0.0.0.0/0", false),
+        ("leasehold", "0.0.0.0/0", false),
+        ("leasehold", "10.7.0.0/16", false),
+    ] {
+        let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}"}}]"#);
+        let body = format!(
+            r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0"}}}},"IPv4Data":{data}}}"#
+        );
+        let warning = asked("CreateNetwork", &body).1.warning;
+        assert_eq!(warning.is_some_and(|warning| warning.contains(pool)), warns, "{space}");
+    }
+}
+
+#[test]
 fn an_endpoint_without_an_address_gets_a_lease() {
     let net = network(r#"{"parent":"eth0","vlan":"10","timeout":"9","hostname":"h"}"#);
     // Nothing is known of it: 20.10 to 29 with the null driver.
