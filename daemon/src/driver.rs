@@ -346,9 +346,9 @@ impl Driver {
             }
             Wake::Door(Event::Asked { reply, .. }) => self.late.push(reply),
             Wake::Door(Event::HungUp(id)) => {
-                if self.open.remove(&id).is_some() {
-                    self.feed(Input::HungUp(id));
-                }
+                // Where an answer has crossed it the core knows what that means.
+                self.open.remove(&id);
+                self.feed(Input::HungUp(id));
             }
             // The clock is read after every wake.
             Wake::Due => {}

@@ -64,7 +64,7 @@ pub enum Input<'a> {
         /// What it asks.
         call: Call,
     },
-    /// A caller went away before its answer.
+    /// A caller went away before it had its answer. An answer that was just given crosses this.
     HungUp(RequestId),
     /// An effect is over.
     Done {

@@ -244,6 +244,10 @@ pub struct NetworkRecord {
     pub leases: bool,
     /// When it was created.
     pub since: WallTime,
+    /// It has had no endpoint yet. Docker may not know it: a call that makes one may break when all is done, and Docker never says
+    /// which networks it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unused: bool,
 }
 
 /// An endpoint as the store holds it. JSON there, so that an operator can read a dump.
@@ -315,8 +319,13 @@ pub enum NetworkFault {
     #[error("leasehold keeps {0} endpoints at most: stop a container")]
     Crowded(usize),
     /// No more can be kept.
-    #[error("leasehold keeps {0} networks at most: remove one")]
-    Full(usize),
+    #[error("leasehold keeps {most} networks at most: remove one{}", never_used(.unused))]
+    Full {
+        /// So many.
+        most: usize,
+        /// Those of them that have had no endpoint yet, the oldest first.
+        unused: Vec<DockerId>,
+    },
     /// The link that its endpoints are to be made on will not do.
     #[error("-o {option}={value}: {why}")]
     BadLink {
@@ -327,6 +336,17 @@ pub enum NetworkFault {
         /// Why not, and the way out.
         why: String,
     },
+}
+
+/// Says of networks without endpoints that Docker may have forgotten them, and what to do then.
+fn never_used(unused: &[DockerId]) -> String {
+    let Some(oldest) = unused.first() else { return String::new() };
+    let count = unused.len();
+    format!(
+        ". {count} of them never had a container, such as {}: one that docker network ls --no-trunc does not show was forgotten \
+         by Docker, and docker.md says how to delete it",
+        oldest.as_str()
+    )
 }
 
 /// All networks that are known.
@@ -347,10 +367,20 @@ impl Networks {
     /// Adds a network, unless there are too many.
     pub(crate) fn add(&mut self, record: NetworkRecord) -> Result<(), NetworkFault> {
         if self.0.len() >= MOST_NETWORKS && !self.0.contains_key(&record.id) {
-            return Err(NetworkFault::Full(MOST_NETWORKS));
+            let mut unused: Vec<_> = self.iter().filter(|network| network.unused).collect();
+            unused.sort_by_key(|network| network.since);
+            let unused = unused.into_iter().map(|network| network.id.clone()).collect();
+            return Err(NetworkFault::Full { most: MOST_NETWORKS, unused });
         }
         self.0.insert(record.id.clone(), record);
         Ok(())
+    }
+
+    /// Records that a network has an endpoint. Returns it if that is its first.
+    pub(crate) fn use_first(&mut self, id: &DockerId) -> Option<NetworkRecord> {
+        let network = self.0.get_mut(id).filter(|network| network.unused)?;
+        network.unused = false;
+        Some(network.clone())
     }
 
     /// Forgets a network, and returns it.
@@ -430,13 +460,15 @@ mod tests {
             gateway: None,
             pool: Ipv4Net::default(),
             leases: false,
-            since: WallTime::from_epoch(std::time::Duration::ZERO),
+            since: WallTime::from_epoch(std::time::Duration::from_secs(1000 - n as u64)),
+            unused: n % 100 == 7,
         };
         for n in 0..MOST_NETWORKS {
             assert_eq!(networks.add(record(n)), Ok(()));
         }
         assert_eq!(networks.add(record(3)), Ok(()), "it was there");
-        assert_eq!(networks.add(record(1000)), Err(NetworkFault::Full(MOST_NETWORKS)));
+        let unused = [207, 107, 7].map(|n| id(&format!("n{n}"))).to_vec();
+        assert_eq!(networks.add(record(1000)), Err(NetworkFault::Full { most: MOST_NETWORKS, unused }));
         assert!(networks.get(&id("n0")).is_ok());
         assert_eq!(networks.get(&id("n1000")), Err(NetworkFault::Unknown(id("n1000"))));
     }

@@ -9,8 +9,8 @@
 //! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
 //!   `Effect::Reply` for that id; then [`Reply::send`].
 //! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
-//!   `Input::HungUp`. Never comes before the request's `Asked`. It may cross an answer just sent: the id is then
-//!   unknown to driver and core, which drop it.
+//!   `Input::HungUp`. Never comes before the request's `Asked`. It may cross an answer just sent, which the caller has not had
+//!   then: the core is told of that too.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
 //! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is
@@ -73,7 +73,7 @@ pub(crate) enum Event {
         /// Where the answer goes.
         reply: Reply,
     },
-    /// The caller went away before it was answered.
+    /// The caller went away before it had its answer.
     HungUp(RequestId),
 }
 

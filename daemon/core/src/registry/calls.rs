@@ -138,7 +138,7 @@ impl Registry {
         if self.collections.remove(&id).is_some() || self.forget_status(id) || self.forget_pool_call(id) {
             return;
         }
-        if self.forget_network_call(id).is_some() || self.forget_endpoint_call(now, id) {
+        if self.forget_network_call(id).is_some() || self.forget_endpoint_call(now, id) || self.take_back_unheard(id) {
             return;
         }
         let own = self.errands.end(id).map(|errand| errand.attachment().clone());

@@ -323,8 +323,10 @@ impl Registry {
         let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
         let Some(record) = endpoint.record.as_deref().cloned() else { return };
         endpoint.stage = Stage::Writing;
-        let change = Change::PutDocker(Box::new(DockerRecord::Endpoint(record)));
-        self.out.write_for(Waiter::Endpoint(id.clone()), vec![change]);
+        let used = self.wired.networks.use_first(&record.network).map(DockerRecord::Network);
+        let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
+        let changes = records.map(|record| Change::PutDocker(Box::new(record))).collect();
+        self.out.write_for(Waiter::Endpoint(id.clone()), changes);
     }
 
     fn answer_created(&mut self, id: &DockerId) {

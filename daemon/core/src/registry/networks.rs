@@ -3,7 +3,7 @@
 //! A network is kept once its host link has been looked at, the link of its VLAN is there, and the store has it. Its end is
 //! answered at once, or when that link has gone with the last network in its VLAN. What its endpoints get is in `endpoints`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::Registry;
@@ -14,6 +14,9 @@ use crate::network::{DockerId, LinkOwner, Mode, NetworkFault, NetworkRecord, Net
 use crate::outbox::Waiter;
 use crate::record::{Change, DockerKey, DockerRecord};
 use crate::time::Now;
+
+/// So many answers are remembered that their callers may not have had: they cross within a moment.
+const MOST_ANSWERED: usize = 16;
 
 /// How long a call about a network may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -27,6 +30,8 @@ pub(super) struct Wired {
     /// What the store has and could not be read.
     pub(super) unread: BTreeSet<DockerKey>,
     calls: BTreeMap<RequestId, NetworkChange>,
+    /// The calls that made a network and were answered last, with that. Such an answer may cross its caller's end.
+    answered: VecDeque<(RequestId, DockerId)>,
 }
 
 /// A network that comes or goes.
@@ -96,11 +101,31 @@ impl Wired {
             (Some(_), others) => Err(NetworkFault::ManyFit(others + 1)),
         }
     }
+
+    /// Records that whoever made a network is answered that it is there.
+    fn answered(&mut self, id: RequestId, network: DockerId) {
+        self.answered.push_back((id, network));
+        if self.answered.len() > MOST_ANSWERED {
+            self.answered.pop_front();
+        }
+    }
+
+    /// Records that Docker knows a network: it has said something of it, or has had another answer.
+    fn docker_knows(&mut self, network: &DockerId) {
+        self.answered.retain(|(_, answered)| answered != network);
+    }
 }
 
 impl Registry {
     /// A call about a network or an endpoint.
     pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: &NetworkCall) {
+        match call {
+            NetworkCall::Delete(network) | NetworkCall::Find(network) | NetworkCall::Join { network, .. } => {
+                self.wired.docker_knows(network);
+            }
+            NetworkCall::CreateEndpoint(request) => self.wired.docker_knows(&request.network),
+            NetworkCall::Create(_) | NetworkCall::FindByPool | NetworkCall::DeleteEndpoint(_) => {}
+        }
         match call {
             NetworkCall::Create(record) => self.create_network(now, id, record.clone()),
             NetworkCall::Delete(network) => self.delete_network(now, id, network),
@@ -123,9 +148,10 @@ impl Registry {
 
     fn create_network(&mut self, now: Now, id: RequestId, record: Box<NetworkRecord>) {
         if let Ok(known) = self.wired.networks.get(&record.id) {
-            let same = *known == NetworkRecord { since: known.since, ..(*record).clone() };
+            let same = *known == NetworkRecord { since: known.since, unused: known.unused, ..(*record).clone() };
             match same {
                 true if self.wired.kept.contains(&record.id) => {
+                    self.wired.docker_knows(&record.id);
                     return self.answer_network(id, Ok(NetworkAnswer::Done));
                 }
                 // It is on its way into the store, and may not get there.
@@ -178,7 +204,11 @@ impl Registry {
                 self.end_network_call(id, Err(Failure::Link { target, cause }));
             }
             (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
-                self.wired.kept.insert(record.id.clone());
+                match self.wired.kept.insert(record.id.clone()) {
+                    true => self.wired.answered(id, record.id),
+                    // Another call about it was answered before.
+                    false => self.wired.docker_knows(&record.id),
+                }
                 self.end_network_call(id, Ok(()));
             }
             (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
@@ -199,7 +229,7 @@ impl Registry {
 
     /// Makes a network known, and answers when that is durable.
     fn keep_network(&mut self, now: Now, id: RequestId, mut record: Box<NetworkRecord>) {
-        record.since = now.wall;
+        (record.since, record.unused) = (now.wall, true);
         if let Err(fault) = self.wired.networks.add((*record).clone()) {
             self.unmake_vlan(&record.wiring, Waiter::Nobody);
             return self.end_network_call(id, Err(Failure::Network(fault)));
@@ -218,6 +248,20 @@ impl Registry {
         self.wired.networks.remove(&record.id);
         self.out.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
+    }
+
+    /// Forgets a network that was made by a call whose caller went away as it was answered: Docker was never told of it. False where
+    /// there is none.
+    pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
+        let Some(at) = self.wired.answered.iter().position(|(answered, _)| *answered == id) else { return false };
+        let Some((_, network)) = self.wired.answered.remove(at) else { return false };
+        let another = self.wired.calls.values().any(|call| call.record.id == network);
+        if let Some(record) = self.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
+            tracing::info!(%network, "Docker gave up on a network that was just made: forgetting it");
+            self.wired.kept.remove(&network);
+            self.take_back(&record);
+        }
+        true
     }
 
     /// Goes on when the store has forgotten a network, or refused to.

@@ -154,8 +154,11 @@ impl Registry {
             // Docker has moved its link back, which may be one of another store's.
             self.list_own_links();
         }
-        if was_unread {
+        // Of a network that was not to be kept the store may have refused to forget it.
+        if was_unread || matches!(key, DockerKey::Network(_)) {
             self.out.write_alone(Change::RemoveDocker(key));
+        }
+        if was_unread {
             self.give_back_those_without_endpoint(now);
         }
     }

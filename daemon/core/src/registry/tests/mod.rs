@@ -27,6 +27,7 @@ mod mtu;
 mod networks;
 mod networks_amiss;
 mod networks_anew;
+mod networks_forgotten;
 mod networks_found;
 mod networks_left;
 mod on_host;

@@ -32,6 +32,7 @@ pub(super) fn network(name: &str) -> NetworkRecord {
         pool: "0.0.0.0/0".parse().unwrap(),
         leases: false,
         since: WallTime::from_epoch(Duration::ZERO),
+        unused: false,
     }
 }
 
@@ -126,7 +127,7 @@ pub(super) fn with_endpoint() -> Rig {
 #[test]
 fn a_network_is_kept_and_found_again_by_the_next_daemon() {
     let mut rig = with_network();
-    let kept = NetworkRecord { since: rig.now().wall, ..network("n1") };
+    let kept = NetworkRecord { since: rig.now().wall, unused: true, ..network("n1") };
     assert_eq!(rig.wired.networks[&id("n1")], kept);
     for restarts in [false, true] {
         if restarts {
@@ -209,7 +210,7 @@ fn a_pool_that_is_all_there_is_belongs_to_the_only_network_that_has_one() {
     let mut rig = with_network();
     let find = rig.network_call(NetworkCall::FindByPool);
     assert_eq!(*rig.fault(find), NetworkFault::NoneFits, "its addresses come from no pool of ours");
-    let record = NetworkRecord { leases: true, since: rig.now().wall, ..network("n2") };
+    let record = NetworkRecord { leases: true, since: rig.now().wall, unused: true, ..network("n2") };
     rig.create(record.clone());
     let find = rig.network_call(NetworkCall::FindByPool);
     assert_eq!(rig.answers[&find], Answer::Network(NetworkAnswer::Found(Box::new(record.clone()))));
