@@ -94,11 +94,14 @@ impl Wired {
 
     /// Returns the only network whose addresses come from a pool of ours that is all there is.
     fn by_pool(&self) -> Result<&NetworkRecord, NetworkFault> {
-        let mut fit = self.networks.iter().filter(|network| network.leases && network.pool.prefix_len() == 0);
-        match (fit.next(), fit.count()) {
-            (None, _) => Err(NetworkFault::NoneFits),
-            (Some(network), 0) => Ok(network),
-            (Some(_), others) => Err(NetworkFault::ManyFit(others + 1)),
+        let mut fit: Vec<_> = self.networks.iter().filter(|it| it.leases && it.pool.prefix_len() == 0).collect();
+        // Those that say the same of an address are one to it, and all but one of them may be forgotten by Docker.
+        fit.sort_by_key(|network| &network.definition);
+        fit.dedup_by_key(|network| (&network.definition, &network.wiring));
+        match fit[..] {
+            [] => Err(NetworkFault::NoneFits),
+            [network] => Ok(network),
+            [..] => Err(NetworkFault::ManyFit(fit.len())),
         }
     }
 
