@@ -197,6 +197,7 @@ fn must_have_happened(stats: &Stats) {
         "networks created",
         "networks deleted",
         "networks that are good to the end",
+        "networks that were given up",
         "nonsense of rogues",
         "partitions of all servers",
         "partitions of one of two",

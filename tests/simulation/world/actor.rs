@@ -43,6 +43,8 @@ pub(crate) struct Actor {
     pub(crate) form: Option<Form>,
     /// Its endpoint, from when it is asked for until dockerd forgets it.
     pub(crate) endpoint: Option<DockerId>,
+    /// The network that it was asked for on.
+    pub(crate) network: Option<DockerId>,
     /// The routes that Docker was told of when it joined that.
     pub(crate) routes: Vec<LinkRoute>,
     /// Actors of one group share a client identifier.
@@ -245,6 +247,7 @@ impl Actor {
             docker,
             form: form.filter(|_| docker),
             endpoint: None,
+            network: None,
             routes: Vec::new(),
             group,
             own_ids: plan.sharers == 1 && index.is_multiple_of(2),

@@ -30,6 +30,7 @@ impl World {
     /// The core knows that a caller went away. `open`: it had not answered before.
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
         let Some(asked) = self.requests.remove(&id) else { return };
+        self.heard_given_up(&asked.call);
         let Some((index, generation)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else {
             return;
         };
@@ -341,6 +342,10 @@ impl World {
             self.spool.push(Spooled { attachment: attachment.clone() });
         }
         if let Role::Wiring(lan) = asked.role {
+            // Who has given up asks anew.
+            if asked.gone {
+                return;
+            }
             return self.wiring_answered(lan, &asked.call, None);
         }
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };

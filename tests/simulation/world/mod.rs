@@ -132,6 +132,8 @@ enum Event {
     Network(usize),
     /// Docker creates or deletes its network of our own driver on a LAN.
     Wiring(usize),
+    /// Docker gives up on a network that is being created.
+    GivenUp(usize, RequestId),
     /// All bindings are looked at.
     Audit,
 }
@@ -468,6 +470,7 @@ impl World {
             Event::Status(lan) => self.ask_status(lan),
             Event::Network(lan) => self.network(lan),
             Event::Wiring(lan) => self.wiring(lan),
+            Event::GivenUp(lan, id) => self.give_up(lan, id),
             Event::Audit => self.audit_again(),
         }
     }

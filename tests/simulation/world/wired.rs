@@ -4,7 +4,7 @@
 //! has, or has been there for less than a minute. One in a container is nobody's but Docker's. A link of a VLAN is there as long
 //! as a network is in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -48,6 +48,11 @@ enum Stage {
 pub(super) struct Wired {
     /// By LAN, with whether the daemon may not know it.
     networks: Vec<(Stage, bool)>,
+    /// By LAN, how many were asked for.
+    created: Vec<u32>,
+    /// Those that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard that
+    /// dockerd had given up, and had that written.
+    forgotten: BTreeSet<DockerId>,
     /// The endpoints that were created, and are not forgotten, with whose they are, and whether they are at their end.
     endpoints: BTreeMap<DockerId, (Attachment, bool)>,
     /// How many were asked for.
@@ -60,8 +65,9 @@ pub(super) struct Wired {
 impl Wired {
     /// Returns dockerd before it has any.
     pub(super) fn new(lans: usize) -> Self {
-        let (networks, endpoints) = (vec![(Stage::Absent, false); lans], BTreeMap::new());
-        Self { networks, endpoints, asked: 0, changes: 0, news: 0 }
+        let (networks, created) = (vec![(Stage::Absent, false); lans], vec![0; lans]);
+        let (endpoints, forgotten) = (BTreeMap::new(), BTreeSet::new());
+        Self { networks, created, forgotten, endpoints, asked: 0, changes: 0, news: 0 }
     }
 
     /// Returns when a change is carried out that would be ready at this time: not before those that were asked for earlier.
@@ -81,6 +87,11 @@ impl Wired {
         self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
     }
 
+    /// Returns the name of a LAN's network. Each that is created has another.
+    fn network_id(&self, lan: usize) -> DockerId {
+        DockerId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
+    }
+
     fn new_endpoint(&mut self) -> DockerId {
         self.asked += 1;
         let text = format!("{:012x}{:052x}", self.asked, 0);
@@ -95,6 +106,9 @@ impl Wired {
     /// The host rebooted.
     pub(super) fn rebooted(&mut self) {
         self.endpoints.clear();
+        for lan in (0..self.networks.len()).filter(|lan| self.networks[*lan].0 == Stage::Coming) {
+            self.forgotten.insert(self.network_id(lan));
+        }
         for (stage, unsure) in &mut self.networks {
             *unsure |= *stage == Stage::Going;
             *stage = match stage {
@@ -103,11 +117,6 @@ impl Wired {
             };
         }
     }
-}
-
-/// Returns the name of a LAN's network.
-fn network_id(lan: usize) -> DockerId {
-    DockerId::try_from(format!("{lan:064x}")).expect("64 digits are an id")
 }
 
 impl World {
@@ -121,13 +130,14 @@ impl World {
         };
         let vlan = if wires == Wires::Vlan { VLAN } else { 0 };
         NetworkRecord {
-            id: network_id(lan),
+            id: self.wired.network_id(lan),
             definition: format!("parent=eth{lan}"),
             wiring: Wiring { mode, on: format!("eth{lan}"), vlan, mtu: None },
             gateway: None,
             pool: Ipv4Net::default(),
             leases: false,
             since: WallTime::from_epoch(Duration::ZERO),
+            unused: false,
         }
     }
 
@@ -138,27 +148,62 @@ impl World {
         }
         let busy = self.actors.iter().any(|a| a.lan == lan && a.form.is_some() && a.phase != Phase::Idle);
         let (call, next) = match self.wired.networks[lan].0 {
-            Stage::Absent => (NetworkCall::Create(Box::new(self.network_record(lan))), Stage::Coming),
-            Stage::There if !busy => (NetworkCall::Delete(network_id(lan)), Stage::Going),
+            Stage::Absent => {
+                self.wired.created[lan] += 1;
+                (NetworkCall::Create(Box::new(self.network_record(lan))), Stage::Coming)
+            }
+            Stage::There if !busy => (NetworkCall::Delete(self.wired.network_id(lan)), Stage::Going),
             Stage::There => return self.sometime(self.plan.active / 10, Event::Wiring(lan)),
             Stage::Coming | Stage::Going => return,
         };
         self.wired.networks[lan].0 = next;
         let call = Call::Network(call);
-        self.twice(&call);
+        let twice = self.twice(&call);
         let id = self.file(Role::Wiring(lan), call);
-        match self.daemon.is_some() {
-            true => self.after(20, 2 * MILLI, Event::Request(id)),
-            false => self.cut(id),
+        if self.daemon.is_none() {
+            return self.cut(id);
+        }
+        let asked = self.now + self.rng.u64(20..2 * MILLI);
+        self.at(asked, Event::Request(id));
+        if next == Stage::Coming && twice {
+            // Of two calls about it the other may keep it.
+            self.wired.forgotten.insert(self.wired.network_id(lan));
+        } else if next == Stage::Coming && happens(&mut self.rng, self.plan.unruly) {
+            let given_up = asked + self.rng.u64(1..5 * MILLI);
+            self.at(given_up, Event::GivenUp(lan, id));
         }
     }
 
-    /// Asks the same once more, now and then. Nobody waits for that answer.
-    fn twice(&mut self, call: &Call) {
-        if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4) {
+    /// Asks the same once more, now and then. Nobody waits for that answer. Returns whether it did.
+    fn twice(&mut self, call: &Call) -> bool {
+        let twice = self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4);
+        if twice {
             self.stats.count("calls of the network driver that came twice");
             let id = self.file(Role::Echo, call.clone());
             self.after(20, 4 * MILLI, Event::Request(id));
+        }
+        twice
+    }
+
+    /// Dockerd was killed, or waits no longer for a network to be created. The answer may be on its way.
+    pub(super) fn give_up(&mut self, lan: usize, id: RequestId) {
+        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
+        asked.gone = true;
+        self.stats.count(match asked.answered {
+            true => "networks that were given up as they were answered",
+            false => "networks that were given up",
+        });
+        self.wired.forgotten.insert(self.wired.network_id(lan));
+        self.wired.networks[lan] = (Stage::Absent, false);
+        self.after(10, MILLI, Event::HungUp(self.run, id));
+        self.after(10 * MILLI, 10 * SECOND, Event::Wiring(lan));
+    }
+
+    /// The daemon has heard that dockerd gave up on a network, and forgets it. The store may not hear of that.
+    pub(super) fn heard_given_up(&mut self, call: &Call) {
+        let stored = !self.store_fails && self.plan.crashes.is_empty();
+        if let (Call::Network(NetworkCall::Create(record)), true) = (call, stored) {
+            self.wired.forgotten.remove(&record.id);
         }
     }
 
@@ -166,6 +211,12 @@ impl World {
     pub(super) fn wiring_answered(&mut self, lan: usize, call: &Call, answer: Option<&Answer>) {
         let creates = matches!(call, Call::Network(NetworkCall::Create(_)));
         let done = matches!(answer, Some(Answer::Network(NetworkAnswer::Done)));
+        let id = self.wired.network_id(lan);
+        match (creates && done, creates && answer.is_none()) {
+            (true, _) => _ = self.wired.forgotten.remove(&id),
+            (false, true) => _ = self.wired.forgotten.insert(id),
+            (false, false) => {}
+        }
         self.wired.networks[lan] = match (creates, done) {
             (true, true) => (Stage::There, false),
             (true, false) => (Stage::Absent, false),
@@ -217,7 +268,9 @@ impl World {
             Some(add) => EndpointAddress::Leased(Box::new(add)),
             None => EndpointAddress::Told(told.unwrap_or_default()),
         };
-        let request = EndpointRequest { id, network: network_id(actor.lan), mac: actor.mac, address };
+        let network = self.wired.network_id(actor.lan);
+        actor.network = Some(network.clone());
+        let request = EndpointRequest { id, network, mac: actor.mac, address };
         let call = Call::Network(NetworkCall::CreateEndpoint(Box::new(request)));
         self.twice(&call);
         self.ask(index, role, call, patience)
@@ -243,8 +296,8 @@ impl World {
     /// Joins an actor's endpoint to its container.
     pub(super) fn join(&mut self, index: usize) {
         let actor = &self.actors[index];
-        let Some(endpoint) = actor.endpoint.clone() else { return };
-        let call = Call::Network(NetworkCall::Join { network: network_id(actor.lan), endpoint });
+        let (Some(endpoint), Some(network)) = (actor.endpoint.clone(), actor.network.clone()) else { return };
+        let call = Call::Network(NetworkCall::Join { network, endpoint });
         self.twice(&call);
         self.ask(index, Role::Join, call, self.now);
     }
@@ -308,8 +361,9 @@ impl World {
 
     /// The daemon does not know a network, which only a lost store or a broken call may cause: whoever made it makes it anew.
     pub(super) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
-        if !matches!(failure, Failure::Network(NetworkFault::Unknown(_))) {
-            return;
+        let Failure::Network(NetworkFault::Unknown(id)) = failure else { return };
+        if *id != self.wired.network_id(lan) {
+            return self.stats.count("networks that were made anew while containers were on them");
         }
         let (stage, unsure) = self.wired.networks[lan];
         if !unsure && !self.was_damaged {
@@ -447,14 +501,29 @@ impl World {
         }
     }
 
+    /// Whoever keeps the host deletes the networks that Docker has forgotten. None of them was ever used.
+    fn delete_forgotten(&mut self) {
+        for id in std::mem::take(&mut self.wired.forgotten) {
+            let Some(DockerRecord::Network(record)) = self.store.docker.get(&DockerKey::Network(id.clone())) else {
+                continue;
+            };
+            if !record.unused {
+                return self.fail(Rule::Wired, format!("dockerd never had network {}, which was used", id.as_str()));
+            }
+            self.stats.count("networks that only the daemon knew");
+            self.inquire(Call::Network(NetworkCall::Delete(id)));
+        }
+    }
+
     /// Each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
     pub(super) fn delete_networks(&mut self) {
+        self.delete_forgotten();
         let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };
         for lan in 0..lans {
             if self.wired.networks[lan] == (Stage::There, false) {
                 self.try_network(lan);
             }
-            let call = Call::Network(NetworkCall::Delete(network_id(lan)));
+            let call = Call::Network(NetworkCall::Delete(self.wired.network_id(lan)));
             let answer = self.inquire(call);
             if answer != Some(Answer::Network(NetworkAnswer::Done)) {
                 return self.fail(Rule::Wired, format!("DeleteNetwork in quiet: {answer:?}"));
@@ -466,7 +535,7 @@ impl World {
     fn try_network(&mut self, lan: usize) {
         let (id, mac) = (self.wired.new_endpoint(), Mac([2, 0xab, 0, 0, 0, lan as u8]));
         let address = EndpointAddress::Told("192.0.2.7/24".parse().expect("an address with a prefix"));
-        let request = EndpointRequest { id: id.clone(), network: network_id(lan), mac, address };
+        let request = EndpointRequest { id: id.clone(), network: self.wired.network_id(lan), mac, address };
         let create = NetworkCall::CreateEndpoint(Box::new(request));
         for call in [create, NetworkCall::DeleteEndpoint(id)] {
             let answer = self.inquire(Call::Network(call.clone()));
