@@ -281,6 +281,19 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
 
+    // An auxiliary address, which dockerd asks for again at its next start.
+    let (aux, asked) = (Ipv4Addr::new(10, 7, 1, 50), "10.7.1.50/16");
+    let kept = json!({ "PoolID": network.pool_id, "Address": aux, "Options": null });
+    let call = docker.plugin.send(ADDRESS, &kept.to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    assert_eq!(docker.plugin.call(ADDRESS, &kept)?["Address"], asked);
+    let back = json!({ "PoolID": network.pool_id, "Address": aux });
+    let call = docker.plugin.send("IpamDriver.ReleaseAddress", &back.to_string())?;
+    again(&mut lab)?;
+    drop(call);
+    docker.plugin.call("IpamDriver.ReleaseAddress", &back)?;
+
     let call = docker.plugin.send("IpamDriver.ReleasePool", &json!({ "PoolID": network.pool_id }).to_string())?;
     again(&mut lab)?;
     drop(call);
