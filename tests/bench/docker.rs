@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::binaries::Binaries;
 use crate::contender::Contender;
+use crate::floors::Disk;
 use crate::ground::{POOL, places};
 use crate::sample::Sample;
 use crate::verdict::{Verdict, milliseconds};
@@ -84,8 +85,10 @@ fn address(
     network: &PlayedNetwork,
     verdict: &mut Verdict,
 ) -> Result<(), Box<dyn Error>> {
-    let (mut dora, mut asked) = (Sample::default(), Sample::default());
+    let (mut dora, mut commit, mut asked) = (Sample::default(), Sample::default(), Sample::default());
+    let disk = Disk::new(binaries)?;
     for number in 0..ADDRESSES as u32 {
+        commit.add(disk.commit(number.into())?);
         let lease = client.lease(number + 1)?;
         dora.add(lease.took);
         client.release(number + 1, &lease)?;
@@ -104,7 +107,7 @@ fn address(
         thread::sleep(AFTER_RELEASE);
     }
     println!("\n{ADDRESSES} addresses, one after the other");
-    for (what, sample) in [("four messages alone", &dora), ("RequestAddress", &asked)] {
+    for (what, sample) in [("four messages alone", &dora), ("a commit alone", &commit), ("RequestAddress", &asked)] {
         let [p50, p99] = [50, 99].map(|percent| milliseconds(sample.percentile(percent)));
         println!("  {what:40} p50 {p50:>10}, p99 {p99:>10}");
     }

@@ -43,20 +43,41 @@ pub(crate) struct Floors {
     pub(crate) commit: Sample,
     /// Leases of a client that does nothing else.
     pub(crate) dora: Sample,
-    file: File,
-    _dir: TempDir,
+    disk: Disk,
     xid: u32,
 }
 
-impl Floors {
-    /// Prepares to measure.
+/// A file on the disk of the stores.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    file: File,
+    _dir: TempDir,
+}
+
+impl Disk {
+    /// Makes the file.
     pub(crate) fn new(binaries: &Binaries) -> io::Result<Self> {
         let dir = binaries.state_dir()?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(dir.path().join("floor"))?;
         file.write_all_at(&vec![1; PAGE * PAGES as usize], 0)?;
         file.sync_all()?;
+        Ok(Self { file, _dir: dir })
+    }
+
+    /// Makes a page durable, and returns how long that took.
+    pub(crate) fn commit(&self, number: u64) -> io::Result<Duration> {
+        let began = Instant::now();
+        self.file.write_all_at(&[number as u8; PAGE], PAGE as u64 * (number % PAGES))?;
+        self.file.sync_data()?;
+        Ok(began.elapsed())
+    }
+}
+
+impl Floors {
+    /// Prepares to measure.
+    pub(crate) fn new(binaries: &Binaries) -> io::Result<Self> {
         let none = Sample::default();
-        Ok(Self { shim: none.clone(), commit: none.clone(), dora: none, file, _dir: dir, xid: 0 })
+        Ok(Self { shim: none.clone(), commit: none.clone(), dora: none, disk: Disk::new(binaries)?, xid: 0 })
     }
 
     /// Measures each floor once for each of these containers, whose links are up.
@@ -71,7 +92,7 @@ impl Floors {
         }
         for number in 0..places.len() {
             note(&mut self.shim, client::version(&binaries.shim)?);
-            self.commit.add(self.commit(number as u64)?);
+            self.commit.add(self.disk.commit(number as u64)?);
         }
         Ok(())
     }
@@ -79,12 +100,5 @@ impl Floors {
     /// Returns the sum of the medians.
     pub(crate) fn sum(&self) -> Duration {
         [&self.shim, &self.commit, &self.dora].map(|floor| floor.percentile(50)).into_iter().sum()
-    }
-
-    fn commit(&self, number: u64) -> io::Result<Duration> {
-        let began = Instant::now();
-        self.file.write_all_at(&[number as u8; PAGE], PAGE as u64 * (number % PAGES))?;
-        self.file.sync_data()?;
-        Ok(began.elapsed())
     }
 }
