@@ -134,14 +134,18 @@ impl Netlink {
     /// Lists the links on a wire.
     pub(super) fn wired(&mut self) -> Result<Vec<LinkAnswer>, NetlinkError> {
         let mut links = Vec::new();
+        self.each_link(|link| links.extend((link.kind == libc::ARPHRD_ETHER && !link.dummy).then_some(link)))?;
+        Ok(links)
+    }
+
+    /// Hands over each link.
+    pub(super) fn each_link(&mut self, mut take: impl FnMut(LinkAnswer)) -> Result<(), NetlinkError> {
         self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
             if kind == libc::RTM_NEWLINK {
-                let link = LinkAnswer::read(payload)?;
-                links.extend((link.kind == libc::ARPHRD_ETHER && !link.dummy).then_some(link));
+                take(LinkAnswer::read(payload)?);
             }
             Ok(())
-        })?;
-        Ok(links)
+        })
     }
 
     /// Looks at a link and its addresses.
@@ -177,15 +181,11 @@ impl Netlink {
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);
-        let asked = self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
-            if kind == libc::RTM_NEWLINK {
-                let link = LinkAnswer::read(payload)?;
-                let is_it = link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER;
-                is_named |= link.name == name;
-                stands_in |= link.dummy && link.name == name;
-                stations.extend((is_it && !link.dummy).then_some((link.name, link.index)));
-            }
-            Ok(())
+        let asked = self.each_link(|link| {
+            let is_it = link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER;
+            is_named |= link.name == name;
+            stands_in |= link.dummy && link.name == name;
+            stations.extend((is_it && !link.dummy).then_some((link.name, link.index)));
         });
         asked.map_err(|error| LinkCause::refused("look for the container's interface", error))?;
         if stations.is_empty() && !is_named {

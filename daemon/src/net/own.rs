@@ -10,7 +10,7 @@
 use leasehold_core::effect::{OpId, Outcome};
 use leasehold_core::link::LinkCause;
 use leasehold_core::network::{LinkKind, LinkOwner, MacvlanMode, OwnLink, OwnLinks};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, IpVlanMode, LinkAttribute, LinkInfo, LinkMessage,
@@ -198,11 +198,8 @@ fn unmake(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<()
 /// Returns the index of the link whose alias names this owner, if there is one.
 fn marked(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<Option<u32>, LinkCause> {
     let (wanted, mut own) = (Mark::of(owner), None);
-    let asked = netlink.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
-        let link = if kind == libc::RTM_NEWLINK { Some(LinkAnswer::read(payload)?) } else { None };
-        let is_own = |link: &LinkAnswer| Mark::read(&link.alias, store).as_ref() == Some(&wanted);
-        own = link.filter(is_own).map(|link| link.index).or(own);
-        Ok(())
+    let asked = netlink.each_link(|link| {
+        own = own.or((Mark::read(&link.alias, store).as_ref() == Some(&wanted)).then_some(link.index));
     });
     asked.map(|()| own).map_err(|error| LinkCause::refused("list the links", error))
 }
@@ -210,15 +207,10 @@ fn marked(netlink: &mut Netlink, store: StoreId, owner: &LinkOwner) -> Result<Op
 /// Lists the owners of the links that are there.
 fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
     let mut links = OwnLinks::default();
-    let asked = netlink.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
-        let link = if kind == libc::RTM_NEWLINK { Some(LinkAnswer::read(payload)?) } else { None };
-        let half_made = link.as_ref().and_then(half_made);
-        match link.and_then(|link| Some((Mark::of_any(&link.alias)?, link.name))) {
-            Some(((of, mark), _)) if of == store => links.owners.extend((!mark.port).then_some(mark.owner)),
-            Some(((_, mark), name)) => links.strangers.extend((!mark.port).then_some(name)),
-            None => links.owners.extend(half_made),
-        }
-        Ok(())
+    let asked = netlink.each_link(|link| match Mark::of_any(&link.alias) {
+        Some((of, mark)) if of == store => links.owners.extend((!mark.port).then_some(mark.owner)),
+        Some((_, mark)) => links.strangers.extend((!mark.port).then_some(link.name)),
+        None => links.owners.extend(half_made(&link)),
     });
     asked.map_err(|error| LinkCause::refused("list the links", error))?;
     Ok(links)
