@@ -146,6 +146,32 @@ fn every_call_may_come_twice() -> Result<(), Error> {
 }
 
 #[test]
+fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let host = Host::new(&sandbox, Release::V29)?;
+    let docker = &host.docker;
+    let network = host.network()?;
+    // The end of an endpoint that is still in its container.
+    let web = docker.run_wired(&network, "web", None)?;
+    docker.delete_endpoint(&web)?;
+    docker.ask_join(&web).expect_err("it is gone");
+    docker.leave_wired(&web)?;
+    host.is_as_before()?;
+    // The end of one that was never joined, and then what should have come before.
+    let mut web = docker.prepare_wired(&network, "web", None)?;
+    docker.create_endpoint(&mut web)?;
+    docker.delete_endpoint(&web)?;
+    docker.plugin.call("NetworkDriver.Leave", &web.named())?;
+    host.is_as_before()?;
+    // That of a network with a container, which runs on.
+    let web = docker.run_wired(&network, "web", None)?;
+    docker.unwire(&network)?;
+    host.is_on_lan(&web)?;
+    docker.stop_wired(&web)?;
+    host.is_as_before()
+}
+
+#[test]
 fn what_is_not_known_is_an_error_on_the_way_in_and_success_on_the_way_out() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let host = Host::new(&sandbox, Release::V29)?;
