@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -131,11 +132,18 @@ pub enum PoolFault {
         /// Why not.
         because: String,
     },
-    /// The subnet that a server offers was told, and asked for again at once.
-    #[error("{subnet}, as the DHCP server has it, overlaps a route of this host: pass --subnet {subnet}")]
+    /// The subnet that a server offers was told, and asked for again at once, without end.
+    #[error(
+        "a network without --subnet was asked for {times} times within {within:?}, as dockerd does where {subnet}, which the DHCP \
+         server offers, overlaps a route of this host: pass --subnet {subnet}"
+    )]
     Overlaps {
         /// The subnet.
         subnet: Ipv4Net,
+        /// How often it was told.
+        times: u32,
+        /// In how long.
+        within: Duration,
     },
     /// The gateway was wanted, and no server told of one.
     #[error("no router is known for {subnet}: pass --gateway")]
@@ -231,8 +239,6 @@ impl Pools {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn net(text: &str) -> Ipv4Net {

@@ -21,8 +21,11 @@ use crate::time::{Instant, Now};
 /// How long a call about a pool may wait for the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A pool whose subnet nobody asked for is not answered again for so long. Dockerd asks without end where the answer overlaps a
-/// route of the host.
+/// How often a pool whose subnet nobody asked for is answered within [`AGAIN`]. Dockerd asks without a pause and without end where
+/// the answer overlaps a route of the host; several networks of one LAN may be made at once.
+const OFTEN: u32 = 10;
+
+/// For how long that is counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// How long Docker waits for a server where there is a lease that will do, and where one was silent a moment ago. At boot dockerd
@@ -37,8 +40,8 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Docker {
     pools: Pools,
     waiting: BTreeMap<RequestId, Waiting>,
-    /// When an automatic pool was answered last.
-    answered: BTreeMap<PoolId, Instant>,
+    /// Since when, and how often, an automatic pool was asked for.
+    answered: BTreeMap<PoolId, (Instant, u32)>,
     /// The LANs on which a request had no offer, and when the last one was given up.
     silent: BTreeMap<Lan, Instant>,
 }
@@ -93,10 +96,12 @@ impl Docker {
         self.silent.remove(lan);
     }
 
-    /// Returns whether an automatic pool was answered a moment ago, and records that it is answered now.
-    fn answers_again(&mut self, id: &PoolId, now: Instant) -> bool {
-        self.answered.retain(|_, at| now.saturating_since(*at) < AGAIN);
-        self.answered.insert(id.clone(), now).is_some()
+    /// Counts a request for an automatic pool. Returns whether there are too many.
+    fn is_asked_too_often(&mut self, id: &PoolId, now: Instant) -> bool {
+        self.answered.retain(|_, (since, _)| now.saturating_since(*since) < AGAIN);
+        let (_, times) = self.answered.entry(id.clone()).or_insert((now, 0));
+        *times += 1;
+        *times > OFTEN
     }
 }
 
@@ -144,8 +149,8 @@ impl Registry {
         if let Some(record) = known {
             let (pool, gateway) = (record.id.clone(), record.gateway);
             let subnet = pool.subnet;
-            let answer = match asked.is_none() && self.docker.answers_again(&pool, now.boot) {
-                true => fail(PoolFault::Overlaps { subnet }),
+            let answer = match asked.is_none() && self.docker.is_asked_too_often(&pool, now.boot) {
+                true => fail(PoolFault::Overlaps { subnet, times: OFTEN, within: AGAIN }),
                 false => Answer::Pool { id: pool, gateway },
             };
             return self.out.reply(id, answer);
@@ -163,7 +168,7 @@ impl Registry {
         automatic: bool,
     ) {
         if automatic {
-            self.docker.answers_again(&pool, now.boot);
+            self.docker.is_asked_too_often(&pool, now.boot);
         }
         // It may have become known meanwhile, by the same request or by what was reserved in it.
         let known = self.docker.pools.get(&pool).cloned();
