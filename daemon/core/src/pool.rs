@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::identity::Attachment;
 use crate::time::WallTime;
 
-/// So many pools are known; of more, those that were asked for last.
+/// So many pools are known. Of more, one is forgotten in which nothing is reserved, if there is one, and of those the oldest: it is
+/// known again when it is asked for.
 pub const MOST_POOLS: usize = 256;
 
 /// So many addresses of a pool are reserved at most.
@@ -215,7 +216,8 @@ impl Pools {
         let added = record.id.clone();
         self.0.insert(added.clone(), record);
         let others = self.0.values().filter(|_| self.0.len() > MOST_POOLS).filter(|record| record.id != added);
-        let oldest = others.min_by_key(|record| record.since).map(|record| record.id.clone())?;
+        let oldest = others.min_by_key(|record| (!record.reserved.is_empty(), record.since));
+        let oldest = oldest.map(|record| record.id.clone())?;
         self.0.remove(&oldest);
         Some(oldest)
     }
@@ -311,5 +313,23 @@ mod tests {
         assert_eq!(pools.add(record(1000, 1)), Some(record(0, 0).id), "the new one stays");
         assert_eq!((pools.automatic("parent=eth0"), pools.automatic("parent=eth1")), (None, None));
         assert!(pools.automatic("parent=eth2").is_some() && pools.get(&record(1, 0).id).is_some());
+    }
+
+    #[test]
+    fn of_too_many_pools_one_in_which_nothing_is_reserved_is_forgotten_first() {
+        let mut pools = Pools::default();
+        let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
+            id: PoolId::new(format!("parent=eth{n}"), net("10.0.0.0/24"), None),
+            gateway: None,
+            reserved: reserved.iter().copied().collect(),
+            automatic: false,
+            since: WallTime::from_epoch(Duration::from_secs(n as u64)),
+        };
+        let router = [Ipv4Addr::new(10, 0, 0, 1)];
+        for n in 0..MOST_POOLS {
+            pools.add(record(n, if n == 2 { &[] } else { &router }));
+        }
+        assert_eq!(pools.add(record(1000, &router)), Some(record(2, &[]).id));
+        assert_eq!(pools.add(record(1001, &router)), Some(record(0, &[]).id), "all have some");
     }
 }
