@@ -1,7 +1,7 @@
 //! Calls about Docker's pools: what is asked for an endpoint is an ADD, and comes back by its address.
 //!
 //! What Docker counts is not counted here: some of its paths give back fewer pools than they asked for. A pool is forgotten
-//! when it is given back and no endpoint has a lease in it.
+//! when it is given back, no endpoint has a lease in it and no address of it is reserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -231,11 +231,12 @@ impl Registry {
         }
     }
 
-    /// ReleasePool: the pool is forgotten, unless an endpoint has a lease in it.
+    /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
+    /// of it be reserved: Docker gives a network's own addresses back before its pool.
     pub(super) fn release_pool(&mut self, id: RequestId, pool: &PoolId) {
         self.docker.answered.remove(pool);
-        let is_used = self.endpoints(pool).next().is_some();
-        if !is_used {
+        let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
+        if !is_reserved && self.endpoints(pool).next().is_none() {
             self.forget_pool(pool);
         }
         self.out.reply(id, Answer::PoolReleased);

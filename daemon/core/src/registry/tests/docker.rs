@@ -299,6 +299,21 @@ fn a_pool_is_forgotten_when_it_is_given_back_and_nobody_has_a_lease_in_it() {
 }
 
 #[test]
+fn what_another_network_of_a_pool_has_reserved_outlives_the_first() {
+    let mut rig = Rig::new(8);
+    for address in [ROUTER, NEXT] {
+        rig.pool(Some("192.0.2.0/24"), None);
+        rig.reserve(Some(address));
+    }
+    rig.release(ROUTER);
+    rig.release_pool();
+    assert_eq!(rig.wired.pools[&pool()].reserved, [NEXT].into());
+    rig.release(NEXT);
+    rig.release_pool();
+    assert!(rig.wired.pools.is_empty());
+}
+
+#[test]
 fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
     let mut rig = Rig::new(8);
     (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
