@@ -12,7 +12,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::Attachment;
+use crate::identity::{Attachment, Lan};
 use crate::time::WallTime;
 
 /// So many pools are known. Of more, one is forgotten in which nothing is reserved, if there is one, and of those the oldest: it is
@@ -89,6 +89,9 @@ impl TryFrom<String> for PoolId {
 pub struct PoolRecord {
     /// The pool.
     pub id: PoolId,
+    /// The wire; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lan: Option<Lan>,
     /// The router, where a server told of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
@@ -271,12 +274,14 @@ mod tests {
     fn a_pool_is_json_that_an_operator_can_read() {
         let id = PoolId::new("parent=eth0", net("10.0.0.0/24"), None);
         let since = WallTime::from_epoch(Duration::from_secs(5));
-        let mut record = PoolRecord { id, gateway: None, reserved: BTreeSet::new(), automatic: false, since };
+        let mut record =
+            PoolRecord { id, lan: None, gateway: None, reserved: BTreeSet::new(), automatic: false, since };
         let short = serde_json::to_string(&record).unwrap();
         assert!(short.starts_with(r#"{"id":"10.0.0.0/24;;parent=eth0","since":"#), "{short}");
         assert_eq!(serde_json::from_str::<PoolRecord>(&short).unwrap(), record);
         let gateway = Ipv4Addr::new(10, 0, 0, 1);
         (record.gateway, record.automatic) = (Some(gateway), true);
+        record.lan = Some(Lan::Link { parent: "eth0".into(), vlan: 0 });
         record.reserved.insert(gateway);
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<PoolRecord>(&json).unwrap(), record);
@@ -301,6 +306,7 @@ mod tests {
         let mut pools = Pools::default();
         let record = |n: usize, second: u64| PoolRecord {
             id: PoolId::new(format!("parent=eth{n}"), net("10.0.0.0/24"), None),
+            lan: None,
             gateway: None,
             reserved: BTreeSet::new(),
             automatic: n.is_multiple_of(2),
@@ -320,6 +326,7 @@ mod tests {
         let mut pools = Pools::default();
         let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
             id: PoolId::new(format!("parent=eth{n}"), net("10.0.0.0/24"), None),
+            lan: None,
             gateway: None,
             reserved: reserved.iter().copied().collect(),
             automatic: false,

@@ -202,6 +202,7 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     fs::write(dir.path().join("leases.redb"), include_bytes!("written.redb")).unwrap();
     let pool = |definition: &str| PoolRecord {
         id: PoolId::new(definition, "192.0.2.0/24".parse().unwrap(), None),
+        lan: None,
         gateway: Some("192.0.2.1".parse().unwrap()),
         reserved: ["192.0.2.9".parse().unwrap()].into(),
         automatic: true,

@@ -47,6 +47,7 @@ impl Life<'_> {
     fn pool(&mut self) -> PoolRecord {
         PoolRecord {
             id: self.pool_id(),
+            lan: None,
             gateway: self.script.flag().then_some(Ipv4Addr::new(192, 0, 2, 1)),
             reserved: (0..self.script.u8() % 3).map(|_| self.address()).collect(),
             automatic: self.script.flag(),

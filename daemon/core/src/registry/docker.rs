@@ -13,6 +13,7 @@ use crate::binding::{Binding, Leave, Life};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::{Attachment, Lan};
+use crate::network::NetworkRecord;
 use crate::outbox::Waiter;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
@@ -83,6 +84,14 @@ impl Docker {
     /// Returns the addresses that an endpoint of a pool may have.
     pub(super) fn limits(&self, id: &PoolId) -> Limits {
         self.pools.limits(id)
+    }
+
+    /// Returns where a network's pool is, if it is not on its LAN. Docker does not say which pool it is, only its subnet.
+    pub(super) fn is_elsewhere(&self, network: &NetworkRecord) -> Option<&Lan> {
+        let of_subnet = || self.pools.iter().filter(|pool| network.leases && pool.id.subnet == network.pool);
+        let may_be = |lan: Option<&Lan>| lan.is_none_or(|lan| network.wiring.is_on(lan));
+        let elsewhere = !of_subnet().any(|pool| may_be(pool.lan.as_ref()));
+        of_subnet().find_map(|pool| pool.lan.as_ref()).filter(|_| elsewhere)
     }
 
     /// Records that a request on a LAN had no offer.
@@ -164,6 +173,7 @@ impl Registry {
         now: Now,
         id: RequestId,
         pool: PoolId,
+        lan: Lan,
         gateway: Option<Ipv4Addr>,
         automatic: bool,
     ) {
@@ -174,8 +184,9 @@ impl Registry {
         let known = self.docker.pools.get(&pool).cloned();
         let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
         let reserved = BTreeSet::new();
-        let new = PoolRecord { id: pool.clone(), gateway, reserved, automatic, since: now.wall };
-        let record = known.map_or(new, |known| PoolRecord { gateway: known.gateway.or(gateway), ..known });
+        let lan = Some(lan);
+        let new = PoolRecord { id: pool.clone(), lan: lan.clone(), gateway, reserved, automatic, since: now.wall };
+        let record = known.map_or(new, |known| PoolRecord { lan, gateway: known.gateway.or(gateway), ..known });
         let gateway = record.gateway;
         let forgotten = self.docker.pools.add(record.clone());
         let mut changes = vec![put(record)];
@@ -269,7 +280,7 @@ impl Registry {
         let mut changes = Vec::new();
         if self.docker.pools.get(pool).is_none() {
             let (reserved, since) = (BTreeSet::new(), now.wall);
-            let record = PoolRecord { id: pool.clone(), gateway: None, reserved, automatic: false, since };
+            let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
             changes.extend(self.docker.pools.add(record).map(remove));
         }
         let Some(record) = self.docker.pools.get_mut(pool) else { return };

@@ -267,6 +267,6 @@ impl Registry {
         if let Some(router) = router.filter(|_| gateway.is_none()) {
             tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
         }
-        self.add_pool(now, id, PoolId::new(definition, subnet, range), gateway, automatic);
+        self.add_pool(now, id, PoolId::new(definition, subnet, range), lan, gateway, automatic);
     }
 }

@@ -162,9 +162,24 @@ impl Registry {
                 false => return self.answer_network(id, Err(NetworkFault::Differs(record.id.clone()))),
             }
         }
+        if let Some(fault) = self.cannot_lease(&record) {
+            return self.answer_network(id, Err(fault));
+        }
         let op = self.out.inspect(Waiter::Network(id), Target::Host { ifname: record.wiring.on.clone() });
         self.wired.calls.insert(id, NetworkChange { record, step: Step::Looking(op), unheard: false });
         self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
+    }
+
+    /// Returns why no address could be leased for a network's endpoints, which Docker would not be told before they are made.
+    fn cannot_lease(&self, network: &NetworkRecord) -> Option<NetworkFault> {
+        let own = network.wiring.lan();
+        match self.wired.networks.beside(network) {
+            Some(other) => Some(NetworkFault::Beside { other: other.id.clone(), own }),
+            None => {
+                let leased = self.docker.is_elsewhere(network)?.clone();
+                Some(NetworkFault::Elsewhere { leased, own })
+            }
+        }
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.

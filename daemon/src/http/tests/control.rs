@@ -47,6 +47,7 @@ fn the_list_is_written_as_the_golden_file_says() {
     let adopted_not = (Attachment::cni("lan", "old", "net1"), "no DHCP offer".to_owned());
     let pool = PoolRecord {
         id: "192.168.1.0/24;;parent=eth0".parse().unwrap(),
+        lan: None,
         gateway: Some("192.168.1.1".parse().unwrap()),
         reserved: ["192.168.1.1", "192.168.1.5"].map(|text| text.parse().unwrap()).into(),
         automatic: false,

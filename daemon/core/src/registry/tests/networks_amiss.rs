@@ -49,3 +49,64 @@ fn an_address_that_our_driver_leased_on_another_lan_or_for_ipvlan_is_refused_wit
         }
     }
 }
+
+#[test]
+fn a_network_whose_pool_is_on_another_lan_is_refused() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    rig.pool(Some("192.0.2.0/24"), None);
+    let on = |link: &str, pool: &str| NetworkRecord {
+        wiring: Wiring { on: link.into(), ..network("n1").wiring },
+        leases: true,
+        pool: pool.parse().unwrap(),
+        ..network("n1")
+    };
+    let other = rig.create(on("br1", "192.0.2.0/24"));
+    assert!(rig.failure(other).to_string().contains("--ipam-opt parent=br1"), "{:?}", rig.answers[&other]);
+    let numbered = rig.create(NetworkRecord { leases: false, ..on("br1", "192.0.2.0/24") });
+    assert!(rig.is_done(numbered), "Docker's own pool is on no LAN");
+    rig.network_call(NetworkCall::Delete(id("n1")));
+    for (link, pool) in [("br0", "192.0.2.0/24"), ("br1", "198.51.100.0/24")] {
+        let create = rig.create(on(link, pool));
+        assert!(rig.is_done(create), "{link} {pool}: {:?}", rig.answers[&create]);
+        rig.network_call(NetworkCall::Delete(id("n1")));
+    }
+    let lan = Lan::Link { parent: "br1".into(), vlan: 0 };
+    let beside = crate::effect::PoolRequest {
+        lan,
+        definition: "parent=br1".into(),
+        ..rig.pool_call(Some("192.0.2.0/24"), None)
+    };
+    rig.request(Call::RequestPool(Box::new(beside)));
+    let create = rig.create(on("br1", "192.0.2.0/24"));
+    assert!(rig.is_done(create), "it is one of the two: {:?}", rig.answers[&create]);
+}
+
+#[test]
+fn a_second_network_that_names_no_lan_to_our_ipam_driver_is_refused_once_the_first_is_used() {
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    let first = NetworkRecord { leases: true, ..network("n1") };
+    let wiring = Wiring { on: "br1".into(), ..first.wiring.clone() };
+    let second = NetworkRecord { id: id("n2"), definition: "parent=br1".into(), wiring, ..first.clone() };
+    rig.create(first.clone());
+    let early = rig.create(second.clone());
+    assert!(rig.is_done(early), "Docker may have forgotten the first");
+    rig.network_call(NetworkCall::Delete(id("n2")));
+    let address = EndpointAddress::Told(LEASED.parse().unwrap());
+    let request = EndpointRequest { id: id("e1"), network: id("n1"), mac: OWN, address };
+    rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+    for restarts in [false, true] {
+        if restarts {
+            rig.restart();
+        }
+        let late = rig.create(second.clone());
+        let said = rig.failure(late).to_string();
+        assert!(said.contains("network n1 ") && said.contains("--ipam-opt parent=br1"), "{said}");
+        let same = rig.create(NetworkRecord { id: id("n3"), ..first.clone() });
+        assert!(rig.is_done(same), "it is one to the IPAM driver");
+        let named = rig.create(NetworkRecord { pool: "192.0.2.0/24".parse().unwrap(), id: id("n4"), ..second.clone() });
+        assert!(rig.is_done(named), "its pool is on a LAN");
+        ["n3", "n4"].into_iter().for_each(|name| _ = rig.network_call(NetworkCall::Delete(id(name))));
+    }
+}
