@@ -14,7 +14,7 @@ use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::time::WallTime;
 
-use super::actor::{Actor, Form, Phase};
+use super::actor::{Actor, Phase};
 use super::{SECOND, World};
 use crate::kernel::{Applied, At};
 use crate::link::is_route;
@@ -251,11 +251,6 @@ impl World {
         let lease = Some(&record.lease).filter(|_| record.state == RecordState::Bound);
         let ours = lease.map(|lease| actor.as_told(lease).address);
         let there = wire.addresses();
-        // Where the mask has changed before Docker put the address on, that has the mask it was told, which is not told from
-        // the lease's.
-        let told = actor.told.as_ref().map(|told| told.address).filter(|_| actor.form == Some(Form::Leased));
-        let told = told.filter(|told| there.contains(told) && ours.is_some_and(|ours| ours.addr() == told.addr()));
-        let ours = told.or(ours);
         let wanted: BTreeSet<_> = ours.into_iter().chain(actor.foreign.iter().copied()).collect();
         let there: BTreeSet<_> = there.into_iter().collect();
         let metric = actor.metric(&self.plan);

@@ -11,7 +11,7 @@ mod cx;
 mod holders;
 mod life;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 use std::time::Duration;
@@ -415,6 +415,11 @@ impl Binding {
     /// Returns whether it holds a lease on the LAN's link, which no interface of a container's is known for.
     pub(crate) fn holds_on_host(&self) -> bool {
         self.held_now().is_some() && self.is_on_host()
+    }
+
+    /// Returns whether its runtime may have put this address on its interface with a mask that its lease has no more.
+    pub(crate) fn may_have_other_mask(&self, address: IpAddr) -> bool {
+        self.held_now().is_some_and(|hold| hold.may_have_other_mask(&self.common, address))
     }
 
     /// Notes an event about the lease that is held.

@@ -105,6 +105,10 @@ impl Registry {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
+                    // The news do not say the mask.
+                    if self.bindings.get(id).is_some_and(|binding| binding.may_have_other_mask(address)) {
+                        self.audit_one(id);
+                    }
                 }
             }
             // It may be back by now, or the whole link may be going: a look decides.

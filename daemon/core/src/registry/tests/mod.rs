@@ -21,6 +21,7 @@ mod keep;
 mod late_addresses;
 mod leaks;
 mod loss;
+mod masks;
 mod memory;
 mod moves;
 mod mtu;

@@ -11,7 +11,7 @@ use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::OnExpiry;
+use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::grant::Grant;
 use crate::interface::Presence;
 use crate::link::{Link, LinkView};
@@ -57,12 +57,18 @@ impl Hold {
         self.routes_told = true;
     }
 
-    /// Returns the address that the runtime puts on the interface although the lease has another by now, or is lost: it hears of
-    /// neither.
+    /// Returns the address that the runtime puts on the interface although the lease has another by now, or another mask, or is
+    /// lost: it hears of none of this.
     fn outdated(&self, common: &Common) -> Option<Ipv4Net> {
-        let leased = self.client.lease().map(Lease::ip);
-        let keeps = leased.is_none() && common.profile.on_expiry == OnExpiry::Keep;
-        common.answered.filter(|told| leased != Some(told.addr()) && !keeps)
+        let leased = self.client.lease().map(|lease| common.profile.address(lease));
+        let (keeps_change, keeps_lost) =
+            (common.profile.on_change == OnChange::Keep, common.profile.on_expiry == OnExpiry::Keep);
+        let is_outdated = |told: &Ipv4Net| match leased {
+            Some(leased) if leased.addr() == told.addr() => leased != *told && !keeps_change,
+            Some(_) => true,
+            None => !keeps_lost,
+        };
+        common.answered.filter(is_outdated)
     }
 
     /// Has the interface carry the lease's address, or none, in place of the one that the runtime has put there.
@@ -85,10 +91,22 @@ impl Hold {
         self.has_work();
     }
 
-    /// The runtime may put an address on that the lease has no more.
-    pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
+    /// Returns whether the runtime may have put this address on with a mask that the lease has no more.
+    pub(in crate::binding) fn may_have_other_mask(&self, common: &Common, address: IpAddr) -> bool {
+        let leased = self.client.lease().map(Lease::ip);
+        let told = self.outdated(common).map(|told| told.addr()).filter(|told| leased == Some(*told));
+        told.map(IpAddr::V4) == Some(address)
+    }
+
+    /// The runtime may put an address on that the lease has no more. `prefix`: with this one; where that is not known, and the
+    /// address is the lease's too, a look shows it.
+    pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, prefix: Option<u8>, cx: &mut Cx<'_>) {
         let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces) == Presence::TakenOff;
-        if let Some(outdated) = self.outdated(common).filter(|outdated| outdated.addr() == address && !is_kept) {
+        let is_it = |told: &Ipv4Net| match prefix {
+            Some(prefix) => (told.addr(), told.prefix_len()) == (address, prefix),
+            None => told.addr() == address && !self.may_have_other_mask(common, address.into()),
+        };
+        if let Some(outdated) = self.outdated(common).filter(|outdated| is_it(outdated) && !is_kept) {
             self.replaces(common, Some(outdated), cx);
         }
     }

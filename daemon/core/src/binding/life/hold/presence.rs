@@ -94,8 +94,8 @@ impl Hold {
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
         for there in &view.addresses {
-            if let IpAddr::V4(there) = there.addr() {
-                self.on_outdated(common, there, cx);
+            if let IpAddr::V4(address) = there.addr() {
+                self.on_outdated(common, address, Some(there.prefix_len()), cx);
             }
         }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
@@ -103,7 +103,7 @@ impl Hold {
         }
         // The message that told of one may be lost.
         for there in &view.addresses {
-            self.on_address_added(common, there.addr(), cx)?;
+            self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
         }
         match view.up {
             true => {
@@ -115,14 +115,20 @@ impl Hold {
         self.announce_moved(common, cx)
     }
 
-    /// Records that an address is on the interface.
-    pub(super) fn on_address_added(&mut self, common: &mut Common, address: IpAddr, cx: &mut Cx<'_>) -> Next {
+    /// Records that an address is on the interface. `prefix`: with this one, where that is known.
+    pub(super) fn on_address_added(
+        &mut self,
+        common: &mut Common,
+        address: IpAddr,
+        prefix: Option<u8>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
         let IpAddr::V4(address) = address else { return SAME };
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }
         self.on_address_late(common, address, cx);
-        self.on_outdated(common, address, cx);
+        self.on_outdated(common, address, prefix, cx);
         SAME
     }
 

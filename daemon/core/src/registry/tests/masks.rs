@@ -1,0 +1,68 @@
+//! A lease whose mask changes before Docker puts its address on: Docker knows the first mask alone.
+
+use super::super::*;
+use super::networks::{LEASED, OWN, endpoint, with_network};
+use super::rig::*;
+use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::link::KernelEvent;
+
+/// The same address with its later mask.
+const LATER: &str = "192.0.2.50/25";
+
+/// An endpoint whose lease has had another mask since Docker was told of it, and whose link is on its way into its container.
+fn masked_anew(on_change: OnChange) -> Rig {
+    let mut rig = with_network();
+    rig.profile = Profile { on_change, suppress_default_route: true, ..Profile::default() };
+    rig.create_endpoint("e1", OWN);
+    rig.mask = [255, 128];
+    rig.run_until(rig.t1() + 1.0);
+    assert_eq!(rig.only_record().lease.address.to_string(), LATER);
+    rig.link_leaves(&endpoint());
+    rig
+}
+
+fn comes_in(rig: &mut Rig) {
+    rig.inside.insert(OWN, 1);
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+}
+
+#[test]
+fn an_address_that_docker_puts_on_with_the_mask_of_before_gets_the_leases() {
+    for comes_late in [true, false] {
+        let mut rig = masked_anew(OnChange::Apply);
+        if comes_late {
+            comes_in(&mut rig);
+            rig.configure(LEASED);
+        } else {
+            rig.addresses = vec![LEASED.parse().unwrap()];
+            comes_in(&mut rig);
+        }
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![LATER.to_owned()], None), "{comes_late}");
+        let steps = rig.steps.len();
+        rig.input(Input::Kernel(KernelEvent::Missed));
+        rig.run_until(rig.at.as_secs_f64() + 20.0);
+        assert_eq!(rig.steps.len(), steps, "it is as it should be");
+    }
+}
+
+#[test]
+fn nor_is_it_missed_when_docker_does_so_while_no_daemon_runs() {
+    let mut rig = masked_anew(OnChange::Apply);
+    comes_in(&mut rig);
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!(rig.on_link(), [LATER]);
+    rig.addresses.push(LEASED.parse().unwrap());
+    rig.restart();
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![LATER.to_owned()], None));
+}
+
+#[test]
+fn a_profile_that_keeps_what_is_there_keeps_the_mask_that_docker_was_told() {
+    let mut rig = masked_anew(OnChange::Keep);
+    rig.addresses = vec![LEASED.parse().unwrap()];
+    comes_in(&mut rig);
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!(rig.on_link(), [LEASED]);
+}
