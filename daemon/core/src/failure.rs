@@ -45,7 +45,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), heard(.tally, .silence, .lan), hurried(*.cut))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -286,7 +286,7 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan) -> String {
 }
 
 fn hurried(cut: bool) -> &'static str {
-    if cut { "; the last request on that LAN had no offer either, so this one was given up soon" } else { "" }
+    if cut { ", given up soon because the last request there had none either" } else { "" }
 }
 
 fn unbelieved(tally: &Tally) -> String {

@@ -298,8 +298,13 @@ fn a_request_that_is_given_up_soon_says_why() {
     rig.server = Server::Silent;
     for (last, soon) in [(1, false), (2, true)] {
         rig.asks_in_vain(last);
-        let said = rig.answers.values().next_back().map(|answer| format!("{answer:?}"));
-        assert_eq!(said.is_some_and(|said| said.contains("cut: true")), soon);
+        let Some(Answer::Failed(failure)) = rig.answers.values().next_back() else { panic!("{:?}", rig.answers) };
+        let said = failure.to_string();
+        assert_eq!(
+            said.contains("on br0, given up soon because the last request there had none either: "),
+            soon,
+            "{said}"
+        );
     }
 }
 
