@@ -1,6 +1,7 @@
 //! What a client lets go of: an acquisition that is given up, and an address that another client of this host has, which it
 //! hears of from its caller.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::extension::{Extension, Step};
@@ -15,6 +16,11 @@ use crate::wire::Mac;
 const RECENT: Duration = Duration::from_secs(10);
 
 impl Client {
+    /// Takes no other address than this one, until there is a lease.
+    pub fn insist(&mut self, address: Ipv4Addr) {
+        self.insists = Some(address);
+    }
+
     /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
     /// sent on the same sockets at once.
     pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {

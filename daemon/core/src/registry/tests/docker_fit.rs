@@ -115,6 +115,23 @@ fn another_address_than_the_one_asked_for_is_an_error_that_names_both() {
 }
 
 #[test]
+fn nor_is_another_taken_where_the_one_asked_for_is_kept_and_its_server_has_forgotten_it() {
+    let mut rig = Rig::new(8);
+    rig.profile.grace = Some(60);
+    rig.endpoint(1);
+    rig.release(FIRST);
+    rig.give = NEXT;
+    rig.granted.clear();
+    rig.server = Server::OffersOnly;
+    let again = rig.endpoint_of(&pool(), Some(Wanted { address: FIRST, preferred: false }));
+    rig.run_until(1005.0);
+    rig.server = Server::Up;
+    rig.run_until(1031.0);
+    let said = rig.failure(again).to_string();
+    assert_eq!(said, "192.0.2.1 offered 192.0.2.150 instead of 192.0.2.50");
+}
+
+#[test]
 fn a_lease_that_is_kept_is_not_asked_for_again_where_it_is_reserved_since() {
     let mut rig = Rig::new(8);
     rig.profile.grace = Some(60);

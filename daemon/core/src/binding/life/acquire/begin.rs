@@ -64,6 +64,8 @@ impl Acquire {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
+        // A lease that is taken over may be unknown to its server by now, and what that offers instead will not do.
+        insists.into_iter().for_each(|address| client.insist(address));
         Self {
             client,
             began,
