@@ -43,17 +43,24 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// When it was last told that the leased address was taken off. Boxed: hardly any lease has one.
-    removal_told: Option<Box<Instant>>,
     /// When its interface was found, where it was not there when the lease was told.
     came: Option<Box<Instant>>,
-    /// Docker was told of the lease's routes, and puts them on itself when it has moved the interface and set it up: for it one that is
-    /// there is an error.
-    routes_told: bool,
-    /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
-    /// route by it. Boxed: hardly any lease has one.
-    router: Option<Box<IpAddr>>,
+    /// The lease that Docker was told of, whose routes it puts on itself when it has moved the interface and set it up: for it one that
+    /// is there is an error.
+    joined: Option<Arc<Lease>>,
+    /// What hardly any lease has, and so in a box.
+    rare: Option<Box<Rare>>,
     after: After,
+}
+
+/// What hardly any lease has.
+#[derive(Debug, Default)]
+struct Rare {
+    /// When it was last told that the leased address was taken off.
+    removal_told: Option<Instant>,
+    /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
+    /// route by it.
+    router: Option<IpAddr>,
 }
 
 /// What follows from what happened, at its end.
@@ -75,8 +82,12 @@ impl Hold {
     }
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        let (removal_told, came, router, after) = (None, None, None, After::default());
-        Self { client, last: last.into(), removal_told, came, routes_told: false, router, after }
+        let (came, joined, rare, after) = (None, None, None, After::default());
+        Self { client, last: last.into(), came, joined, rare, after }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be
@@ -291,7 +302,7 @@ impl Hold {
         }
         let [was_by, is_by] = [&last, &lease].map(|lease| common.grant(lease).router);
         if common.is_on_host() && was_by != is_by {
-            self.router = was_by.map(Box::new).or(self.router.take());
+            was_by.into_iter().for_each(|by| self.rare().router = Some(by));
         }
         match had {
             true => self.changed(common, &last, cx),
@@ -466,7 +477,7 @@ impl Living for Hold {
         match news {
             News::Gone(cause) => return self.on_gone(common, cause, cx),
             News::Down => self.on_down(common, cx),
-            News::Up => self.routes_told = false,
+            News::Up => self.catch_up(common, cx),
             News::Free => self.has_work(),
             News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
             News::Ethernet(mac) => self.on_ethernet(common, mac, cx),

@@ -40,6 +40,7 @@ mod remnants;
 mod resolver;
 mod rig;
 mod routes;
+mod routes_told;
 mod sight;
 mod silence;
 mod store;

@@ -314,7 +314,7 @@ impl Hold {
         let differs = common.work(cx.interfaces).is_some_and(Work::differs);
         let is_there = common.presence(cx.interfaces) == Presence::There;
         // One that has not been up since it came has had none.
-        if self.client.lease().is_some() && (is_there || differs) && !self.routes_told {
+        if self.client.lease().is_some() && (is_there || differs) && self.joined.is_none() {
             common.due(cx, |work| work.lacks_routes(false));
         }
     }
@@ -345,6 +345,6 @@ fn keeps_nothing(common: &Common, interfaces: &Interfaces) -> bool {
 }
 
 /// Returns whether two leases ask the same of the interface.
-fn is_same(a: &Lease, b: &Lease, common: &Common) -> bool {
+pub(super) fn is_same(a: &Lease, b: &Lease, common: &Common) -> bool {
     plan::same(&common.grant(a), &common.grant(b))
 }

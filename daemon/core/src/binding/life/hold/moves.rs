@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::Ipv4Net;
 
 use super::Hold;
+use super::carry::is_same;
 use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
@@ -36,11 +37,13 @@ impl Hold {
             if grant.mtu.is_some() {
                 common.due(cx, |work| work.size_later());
             }
-            if !self.routes_told && !grant.routes.is_empty() {
+            if self.joined.is_none() && !grant.routes.is_empty() {
                 common.due(cx, |work| work.lacks_routes(false));
             }
         }
-        self.routes_told &= !view.up;
+        if view.up {
+            self.catch_up(common, cx);
+        }
         let is_there = |address| view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address));
         match self.outdated(common) {
             // What is not there yet is replaced when it comes: others may come with it.
@@ -54,7 +57,18 @@ impl Hold {
 
     /// The runtime puts the lease's routes on the interface that it is about to move.
     pub(crate) fn tell_routes(&mut self) {
-        self.routes_told = true;
+        self.joined = self.client.shared();
+    }
+
+    /// The interface is up with what the runtime was told of. Where the lease has changed since, it is to have that.
+    pub(super) fn catch_up(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let Some(told) = self.joined.take().filter(|_| common.profile.on_change == OnChange::Apply) else { return };
+        let changed = |lease: &Lease| lease.ip() == told.ip() && !is_same(lease, &told, common);
+        if self.client.lease().is_some_and(changed) {
+            common.due(cx, |work| work.leave_behind(common.grant(&told), false));
+            self.record_again();
+            self.has_work();
+        }
     }
 
     /// Returns the address that the runtime puts on the interface although the lease has another by now, or another mask, or is
@@ -75,8 +89,11 @@ impl Hold {
     fn replaces(&mut self, common: &Common, outdated: Option<Ipv4Net>, cx: &mut Cx<'_>) {
         let has_lease = self.client.lease().is_some();
         if let Some(outdated) = outdated {
-            let left =
-                Grant { addresses: vec![outdated.into()], router: self.router.as_deref().copied(), ..Grant::default() };
+            let left = Grant {
+                addresses: vec![outdated.into()],
+                router: self.rare.as_ref().and_then(|rare| rare.router),
+                ..Grant::default()
+            };
             common.due(cx, |work| {
                 work.leave_behind(left, has_lease);
                 work.stir();
@@ -114,7 +131,7 @@ impl Hold {
     /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
-        self.routes_told = false;
+        self.joined = None;
         self.move_to(common, link, cx)
     }
 

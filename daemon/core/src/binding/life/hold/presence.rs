@@ -107,7 +107,7 @@ impl Hold {
         }
         match view.up {
             true => {
-                self.routes_told = false;
+                self.catch_up(common, cx);
                 self.has_work();
             }
             false => self.on_down(common, cx),
@@ -170,9 +170,10 @@ impl Hold {
         if there && !was.on_link() {
             tracing::debug!(attachment = %common.attachment, %address, "leased address is on the interface again");
         }
-        let is_news = self.removal_told.as_ref().is_none_or(|told| cx.now.boot.saturating_since(**told) >= REMOVALS);
+        let told = self.rare.as_ref().and_then(|rare| rare.removal_told);
+        let is_news = told.is_none_or(|told| cx.now.boot.saturating_since(told) >= REMOVALS);
         if removed && is_news {
-            self.removal_told = Some(Box::new(cx.now.boot));
+            self.rare().removal_told = Some(cx.now.boot);
             tracing::warn!(attachment = %common.attachment, %address, "leased address was taken off the interface, by none of ours");
             common.note(
                 EventKind::AddressRemoved,
