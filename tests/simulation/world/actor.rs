@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::dhcpv4::profile::{Profile, Wanted};
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
@@ -43,6 +43,8 @@ pub(crate) struct Actor {
     pub(crate) form: Option<Form>,
     /// Its endpoint, from when it is asked for until dockerd forgets it.
     pub(crate) endpoint: Option<DockerId>,
+    /// The address that its container is to have and no other.
+    pub(crate) wanted: Option<Ipv4Addr>,
     /// The network that it was asked for on.
     pub(crate) network: Option<DockerId>,
     /// The routes that Docker was told of when it joined that.
@@ -247,6 +249,7 @@ impl Actor {
             docker,
             form: form.filter(|_| docker),
             endpoint: None,
+            wanted: None,
             network: None,
             routes: Vec::new(),
             group,
@@ -322,7 +325,7 @@ impl Actor {
             lan,
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
-            wanted: None,
+            wanted: self.wanted.map(|address| Wanted { address, preferred: false }),
             profile: Profile {
                 deny,
                 on_change: plan.on_change,
@@ -382,6 +385,7 @@ impl Actor {
         self.foreign.clear();
         self.foreign_routes.clear();
         self.routes.clear();
+        self.wanted = None;
         (self.meddled, self.stays_off) = (false, false);
         (self.phase, self.told, self.excused, self.stranded) = (Phase::Adding, None, false, None);
     }

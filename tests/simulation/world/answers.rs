@@ -139,6 +139,7 @@ impl World {
                 }
                 if self.actors[index].form != Some(Form::Leased) && self.actors[index].docker {
                     self.judge_fit(lan, lease.ip());
+                    self.judge_chosen(index, lease.ip());
                 }
                 if self.actors[index].form.is_some() {
                     return self.goes_on(index);
@@ -191,7 +192,10 @@ impl World {
             .actors
             .iter()
             .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + self.noticed()));
+        let chosen = actor.wanted.is_some();
         let explained = match failure {
+            // Another has the address that was asked for, or had it.
+            Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,
             Failure::Link { .. } => !intact,

@@ -9,9 +9,9 @@ use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Answer, Call, PoolRequest};
 use leasehold_core::wire::Mac;
 
-use super::actor::{Role, pool_of};
+use super::actor::{Actor, Form, Phase, Role, pool_of};
 use super::{Event, World};
-use crate::plan::{ROGUE, Rogue};
+use crate::plan::{ROGUE, Rogue, happens};
 use crate::watch::Rule;
 
 /// Docker's network on a LAN, as it knows it.
@@ -19,7 +19,14 @@ use crate::watch::Rule;
 pub(crate) struct Network {
     /// The addresses that it has reserved, and not given back.
     reserved: BTreeSet<Ipv4Addr>,
+    /// The one that it gave back last.
+    released: Option<Ipv4Addr>,
+    /// The router that it was told of with its pool, as long as it has not given that back.
+    told: Option<Option<Ipv4Addr>>,
 }
+
+/// An address of the pool that nobody ever has.
+const NOBODYS: u32 = 1000;
 
 impl World {
     /// Docker does something with its network on a LAN, and does so again later.
@@ -35,24 +42,73 @@ impl World {
         let network = pool.subnet.network().to_bits();
         let host = |offset: u32| Ipv4Addr::from_bits(network + offset);
         let reserved = self.networks[lan].reserved.first().copied();
-        let call = match self.rng.u32(..8) {
+        let call = match self.rng.u32(..10) {
+            // Dockerd asks again at its start, and for each network of the same definition.
             0 | 1 => self.pool_call(lan, Some(pool.subnet)),
             2 => self.pool_call(lan, None),
             3 => Call::Reserve { pool, address: None },
             4 => Call::Reserve { pool, address: Some(host(1016)) },
             // One that servers give: an endpoint that is offered it needs another.
             5 => Call::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) },
+            6 => Call::ReleaseAddress { pool, address: host(NOBODYS) },
+            // Once more, and late.
+            7 if let Some(address) = self.networks[lan].released.filter(|it| !self.may_have(lan, *it)) => {
+                self.stats.count("addresses that were released once more");
+                Call::ReleaseAddress { pool, address }
+            }
             _ => match reserved {
                 Some(address) => {
                     self.networks[lan].reserved.remove(&address);
+                    self.networks[lan].released = Some(address);
                     Call::ReleaseAddress { pool, address }
                 }
-                None => Call::ReleasePool { id: pool },
+                None => {
+                    self.networks[lan].told = None;
+                    Call::ReleasePool { id: pool }
+                }
             },
         };
         self.stats.count("calls about pools");
         let id = self.file(Role::Network(lan), call);
         self.after(20, 2_000, Event::Request(id));
+    }
+
+    /// Returns whether a container of Docker's may have an address, or get it at this moment.
+    fn may_have(&self, lan: usize, address: Ipv4Addr) -> bool {
+        let has = |actor: &Actor| match &actor.told {
+            Some(told) => told.ip() == address,
+            None => actor.phase != Phase::Idle,
+        };
+        let mut of_docker = self.actors.iter().filter(|actor| actor.docker && actor.lan == lan);
+        self.networks[lan].reserved.contains(&address) || of_docker.any(has)
+    }
+
+    /// Docker gives a container's address back, and says so twice now and then: the second time before it has heard of the first.
+    pub(super) fn release_twice(&mut self, index: usize, call: &Call) {
+        let at = self.actors[index].order + 1;
+        if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 2) {
+            self.stats.count("addresses that were released twice");
+            let id = self.file(Role::Echo, call.clone());
+            self.at(at, Event::Request(id));
+        }
+    }
+
+    /// Whoever starts a container has it ask for an address of its own now and then (`--ip`).
+    pub(super) fn choose_address(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        if actor.docker && actor.form != Some(Form::Leased) && self.rng.u32(..6) == 0 {
+            let first = self.plan.pool(actor.lan, 0).0.to_bits();
+            self.actors[index].wanted = Some(Ipv4Addr::from_bits(first + self.rng.u32(..12)));
+        }
+    }
+
+    /// An endpoint that asks for an address gets that or none.
+    pub(super) fn judge_chosen(&mut self, index: usize, address: Ipv4Addr) {
+        let Some(wanted) = self.actors[index].wanted else { return };
+        self.stats.count("addresses that were chosen");
+        if wanted != address {
+            self.fail(Rule::Unfit, format!("an endpoint has {address}, and asked for {wanted}"));
+        }
     }
 
     fn pool_call(&self, lan: usize, subnet: Option<Ipv4Net>) -> Call {
@@ -78,10 +134,20 @@ impl World {
                 if !is_known || gateway.is_some_and(|router| !id.subnet.contains(&router)) {
                     self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?} to {request:?}"));
                 }
+                // What is known is answered as before, whatever the wire says by now.
+                if *id == pool_of(lan) && !self.store_fails {
+                    let told = self.networks[lan].told.replace(*gateway);
+                    self.stats.count_many("pools that were asked for again", usize::from(told.is_some()));
+                    // A router that was not known may be by now.
+                    if told.flatten().is_some_and(|told| *gateway != Some(told)) {
+                        self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?}, and with {told:?} before"));
+                    }
+                }
             }
             (Call::RequestPool(request), Answer::Failed(failure)) if self.calm && request.subnet.is_some() => {
                 self.fail(Rule::Failed, format!("{request:?}: {failure}"));
             }
+            (Call::ReleasePool { .. }, _) => self.networks[lan].told = None,
             (Call::Reserve { .. }, Answer::Reserved(address)) => {
                 self.stats.count("addresses reserved");
                 self.networks[lan].reserved.insert(*address);

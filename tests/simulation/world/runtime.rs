@@ -77,6 +77,8 @@ impl World {
         // Of Docker's the Ethernet address is the attachment.
         actor.turn_to_next(index, same, same_mac && !(actor.docker && spooled));
         actor.began = self.now;
+        self.choose_address(index);
+        let actor = &self.actors[index];
         let (path, mac) = (actor.path.clone(), actor.mac);
         if self.actors[index].docker {
             let cookie = self.kernel.create_empty(&path);
@@ -323,7 +325,10 @@ impl World {
             // What it was not told of went with its call.
             None => Call::Del { attachment },
         };
-        self.ask(index, Role::Del, call, self.now);
+        self.ask(index, Role::Del, call.clone(), self.now);
+        if matches!(call, Call::ReleaseAddress { .. }) {
+            self.release_twice(index, &call);
+        }
     }
 
     /// Goes on with the end of a container whose endpoint is gone, or whose dockerd says nothing of it.
