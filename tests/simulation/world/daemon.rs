@@ -299,6 +299,9 @@ impl World {
         if let Effect::Reply { id, answer } = &effect {
             self.note_lease(*id, answer);
         }
+        if let Effect::Reply { id, answer: Answer::Failed(_) } = &effect {
+            self.refused(*id);
+        }
         self.schedule(effect);
     }
 

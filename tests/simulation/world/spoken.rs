@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use leasehold_core::effect::Call;
+use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
@@ -83,6 +83,12 @@ impl World {
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
             self.timing.asked(&(actor.lan, actor.client_key()));
         }
+    }
+
+    /// A DEL is refused, which may have waited for its turn while its client went on: that begins anew now.
+    pub(super) fn refused(&mut self, id: RequestId) {
+        let call = self.requests.get(&id).map(|asked| asked.call.clone());
+        call.iter().filter(|call| matches!(call, Call::Del { .. })).for_each(|call| self.asked_anew(call));
     }
 
     /// A daemon that starts knows the times of its records.
