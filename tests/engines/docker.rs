@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::process::Command;
 use std::thread;
 
 use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
-use netns_fixtures::{Capture, DEADLINE, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link};
+use netns_fixtures::{Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link};
 
 /// The network in which containers are unless said otherwise.
 pub(crate) const LAN: [&str; 2] = ["--network", "lan"];
@@ -65,6 +66,30 @@ impl Host {
     pub(crate) fn pings(&self, name: &str) -> Result<(), Error> {
         self.docker.exec(name, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
     }
+
+    /// Sees that no lease has begun or ended since the capture was cleared.
+    pub(crate) fn only_renewals(&mut self) -> Result<(), Error> {
+        let is_other = |m: &Dhcp| m.kind != Kind::Request && m.kind != Kind::Ack;
+        let said: Vec<_> = self.seen.dhcp()?.into_iter().filter(is_other).collect();
+        assert!(said.is_empty(), "{said:?}");
+        Ok(())
+    }
+}
+
+/// Ends dockerd with SIGKILL while it carries out a command, once `inside` returns. Its containers go on.
+pub(crate) fn kill_in(
+    docker: &Dockerd,
+    command: impl FnOnce() -> Result<(), Error> + Send,
+    inside: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    thread::scope(|scope| {
+        let command = scope.spawn(command);
+        inside()?;
+        let killed = Command::new("kill").args(["-KILL", &docker.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        command.join().expect("a caller does not panic").expect_err("nobody is there to answer");
+        Ok(())
+    })
 }
 
 /// Returns the addresses that a server has leased.

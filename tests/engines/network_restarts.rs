@@ -1,14 +1,12 @@
 //! dockerd and our daemon end in all ways under containers on our own network driver, and no link is left.
 
-use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
-use crate::docker::{Host, LAN, MAC, needs, only};
+use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 
 /// For how long Docker may leave what it has forgotten without a word of it.
 const UNSAID: Duration = Duration::from_secs(60);
@@ -31,9 +29,7 @@ fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), E
     host.docker.launch(&["--live-restore"])?;
     assert_eq!(host.address("web")?, address);
     host.pings("web")?;
-    let said: Vec<_> =
-        host.seen.dhcp()?.into_iter().filter(|m| m.kind != Kind::Request && m.kind != Kind::Ack).collect();
-    assert!(said.is_empty(), "{said:?}");
+    host.only_renewals()?;
     only(&server, &[address])?;
     // The network goes on, though nobody told either of it again.
     host.docker.keep("db", &LAN)?;
@@ -101,14 +97,9 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     host.wire("lan", &["-o", "grace=0"])?;
     // In the exchange with the server, whose answer does not come.
     server.lose_acks()?;
-    let (id, docker, seen) = (host.docker.id(), &host.docker, &mut host.seen);
-    thread::scope(|scope| {
-        let run = scope.spawn(|| docker.keep("web", &LAN));
-        seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true)?;
-        kill(id);
-        run.join().expect("a caller does not panic").expect_err("nobody is there to answer");
-        Ok::<_, Error>(())
-    })?;
+    let (docker, seen) = (&host.docker, &mut host.seen);
+    let chosen = || seen.wait_for_dhcp(Kind::Request, DEADLINE, |_| true).map(drop);
+    kill_in(docker, || docker.keep("web", &LAN), chosen)?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)?;
@@ -117,15 +108,10 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     // When the link is there, and dockerd may have heard of it or not.
     host.docker.kill9()?;
     host.docker.launch(&[])?;
-    let (id, docker) = (host.docker.id(), &host.docker);
-    thread::scope(|scope| {
-        let run = scope.spawn(|| docker.keep("db", &LAN));
-        let new = || Ok(host.links()?.iter().any(|name| name.starts_with("lh")).then_some(()));
-        until_link(&host.lab.lan.host, "the endpoint's link", DEADLINE, new)?;
-        kill(id);
-        run.join().expect("a caller does not panic").expect_err("nobody is there to answer");
-        Ok::<_, Error>(())
-    })?;
+    let docker = &host.docker;
+    let new = || Ok(host.links()?.iter().any(|name| name.starts_with("lh")).then_some(()));
+    let made = || until_link(&host.lab.lan.host, "the endpoint's link", DEADLINE, new);
+    kill_in(docker, || docker.keep("db", &LAN), made)?;
     host.docker.kill9()?;
     host.docker.launch(&[])?;
     let as_before = || Ok((host.links()? == before).then_some(()));
@@ -137,10 +123,4 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     host.docker.keep("again", &LAN)?;
     host.address("again")?;
     host.pings("again")
-}
-
-/// Ends a process with SIGKILL, and leaves it to whom it belongs.
-fn kill(id: u32) {
-    let killed = Command::new("kill").args(["-KILL", &id.to_string()]).status();
-    assert!(killed.is_ok_and(|status| status.success()));
 }

@@ -1,7 +1,6 @@
 //! dockerd and our daemon end in all ways, and start again: a container has its address on, and nobody else has one.
 
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
-use crate::docker::{Host, LAN, MAC, needs, only};
+use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 
 /// A container that Docker restarts and whose identity is its own.
 const STAYS: [&str; 6] = ["--network", "lan", "--restart", "always", "--mac-address", MAC];
@@ -32,9 +31,7 @@ fn containers_that_outlive_dockerd_keep_their_leases_untouched() -> Result<(), E
     host.docker.launch(&["--live-restore"])?;
     assert_eq!(host.address("web")?, address);
     host.pings("web")?;
-    let said: Vec<_> =
-        host.seen.dhcp()?.into_iter().filter(|m| m.kind != Kind::Request && m.kind != Kind::Ack).collect();
-    assert!(said.is_empty(), "{said:?}");
+    host.only_renewals()?;
     only(&server, &[address])?;
     // The network goes on, too.
     host.docker.keep("db", &LAN)?;
@@ -122,16 +119,10 @@ fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> 
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
     server.lose_acks()?;
-    let dockerd = host.docker.id().to_string();
     let (docker, seen) = (&host.docker, &mut host.seen);
-    thread::scope(|scope| {
-        let run = scope.spawn(|| docker.keep("web", &LAN));
-        seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(code::REQUESTED).is_some())?;
-        let killed = Command::new("kill").args(["-KILL", &dockerd]).status();
-        assert!(killed.is_ok_and(|status| status.success()));
-        run.join().expect("a caller does not panic").expect_err("nobody is there to answer");
-        Ok::<_, Error>(())
-    })?;
+    let chosen =
+        || seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| m.address_option(code::REQUESTED).is_some()).map(drop);
+    kill_in(docker, || docker.keep("web", &LAN), chosen)?;
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()
 }
