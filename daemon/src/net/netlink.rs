@@ -131,16 +131,35 @@ impl Netlink {
         Ok(number)
     }
 
-    /// Lists the links on a wire.
-    pub(super) fn wired(&mut self) -> Result<Vec<LinkAnswer>, NetlinkError> {
+    /// Lists the numbers that the socket's namespace has for others.
+    pub(super) fn numbers(&mut self) -> Result<Vec<i32>, NetlinkError> {
+        let mut numbers = Vec::new();
+        self.request(RouteNetlinkMessage::GetNsId(NsidMessage::default()), NLM_F_DUMP, |kind, payload| {
+            if kind == libc::RTM_NEWNSID {
+                numbers.extend(nsid_in(payload).filter(|number| *number >= 0));
+            }
+            Ok(())
+        })?;
+        Ok(numbers)
+    }
+
+    /// Lists the links on a wire, in the socket's namespace or in that of this number.
+    pub(super) fn wired(&mut self, number: Option<i32>) -> Result<Vec<LinkAnswer>, NetlinkError> {
+        let mut request = LinkMessage::default();
+        request.attributes.extend(number.map(LinkAttribute::IfNetnsId));
         let mut links = Vec::new();
-        self.each_link(|link| links.extend((link.kind == libc::ARPHRD_ETHER && !link.dummy).then_some(link)))?;
+        let is_wire = |link: &LinkAnswer| link.kind == libc::ARPHRD_ETHER && !link.dummy;
+        self.each_link_of(request, |link| links.extend(Some(link).filter(is_wire)))?;
         Ok(links)
     }
 
     /// Hands over each link.
-    pub(super) fn each_link(&mut self, mut take: impl FnMut(LinkAnswer)) -> Result<(), NetlinkError> {
-        self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP, |kind, payload| {
+    pub(super) fn each_link(&mut self, take: impl FnMut(LinkAnswer)) -> Result<(), NetlinkError> {
+        self.each_link_of(LinkMessage::default(), take)
+    }
+
+    fn each_link_of(&mut self, of: LinkMessage, mut take: impl FnMut(LinkAnswer)) -> Result<(), NetlinkError> {
+        self.request(RouteNetlinkMessage::GetLink(of), NLM_F_DUMP, |kind, payload| {
             if kind == libc::RTM_NEWLINK {
                 take(LinkAnswer::read(payload)?);
             }

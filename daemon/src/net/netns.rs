@@ -312,8 +312,27 @@ impl Worker {
         self.within(path, |_| {
             let mut netlink = Netlink::open().map_err(unopened)?;
             check(&host, &netlink, path, Expected::NotHost)?;
-            netlink.wired().map_err(|error| LinkCause::refused("list the links", error))
+            netlink.wired(None).map_err(|error| LinkCause::refused("list the links", error))
         })
+    }
+
+    /// Lists the numbers that the host's namespace has for others: not the one that it may have for itself.
+    pub(super) fn numbers(&mut self) -> Result<Vec<i32>, LinkCause> {
+        let host = Arc::clone(&self.host);
+        let netlink = self.here()?;
+        let numbers = netlink
+            .number_of(&host.ns)
+            .and_then(|own| Ok(netlink.numbers()?.into_iter().filter(|number| Some(*number) != own).collect()));
+        numbers.map_err(|error| LinkCause::refused("list the namespaces' numbers", error))
+    }
+
+    /// Lists the links on a wire that are in the namespace of this number: none if that has died.
+    pub(super) fn wired_at(&mut self, number: i32) -> Result<Vec<LinkAnswer>, LinkCause> {
+        let host = self.here()?;
+        match host.wired(Some(number)) {
+            Err(_) if !host.has_number(number) => Ok(Vec::new()),
+            links => links.map_err(|error| LinkCause::refused("list a namespace's links", error)),
+        }
     }
 
     /// Looks at a link of the host alone.

@@ -1,6 +1,7 @@
 //! Looking for interfaces by Ethernet address and LAN in the namespaces of an engine that does not say where it puts them.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use leasehold_core::identity::Lan;
 use leasehold_core::link::{LinkCause, Sighting, Sightings, Sought};
@@ -11,7 +12,8 @@ use super::netns::Worker;
 
 /// Looks through the namespace of that number, or all that have a file in the directory.
 ///
-/// What cannot be looked into is no reason to leave out the rest, but then not all was seen.
+/// What cannot be looked into is no reason to leave out the rest. Whether all was seen then, the kernel is asked: dockerd leaves
+/// the files of dead namespaces behind when it is killed, and they look as those of namespaces that are mounted out of sight.
 pub(super) fn look(
     worker: &mut Worker,
     directory: &Path,
@@ -19,14 +21,38 @@ pub(super) fn look(
     number: Option<i32>,
 ) -> Result<Sightings, LinkCause> {
     let mut sightings = Sightings { whole: number.is_none(), ..Sightings::default() };
+    let (mut looked, mut left_out) = (Vec::new(), Vec::new());
     for path in worker.list(directory)? {
         match through(worker, &path, sought, number, &mut sightings) {
+            Ok(()) => looked.push(path),
             // It went meanwhile, or it is the file of containers that share the host's namespace.
-            Ok(()) | Err(LinkCause::NoNetns(_) | LinkCause::HostNetns(_)) => {}
-            Err(cause) => miss(&mut sightings, &path, cause),
+            Err(LinkCause::NoNetns(_) | LinkCause::HostNetns(_)) => {}
+            Err(cause) => left_out.push((path, cause)),
         }
     }
+    if !left_out.is_empty() && may_be_elsewhere(worker, &looked, sought) {
+        left_out.into_iter().for_each(|(path, cause)| miss(&mut sightings, &path, cause));
+    }
     Ok(sightings)
+}
+
+/// Returns whether a link with one of the Ethernet addresses is, or may be, in a namespace that was not looked through.
+///
+/// The kernel has given the host's namespace a number for each that a link was moved to from there.
+fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) -> bool {
+    let looked: BTreeSet<_> = looked.iter().filter_map(|path| worker.number_of(path).ok().flatten()).collect();
+    let is_sought = |link: &LinkAnswer| sought.iter().any(|sought| link.mac == Some(sought.mac));
+    let found = worker.numbers().and_then(|numbers| {
+        let others = numbers.into_iter().filter(|number| !looked.contains(number));
+        others.map(|number| Ok(worker.wired_at(number)?.iter().any(is_sought))).collect::<Result<Vec<_>, _>>()
+    });
+    match found {
+        Ok(found) => found.contains(&true),
+        Err(cause) => {
+            debug!(%cause, "not all namespaces are known");
+            true
+        }
+    }
 }
 
 /// Keeps in mind that something could not be seen: what is looked for may be there.

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use leasehold_core::effect::Outcome;
 use leasehold_core::identity::Lan;
-use leasehold_core::link::{KernelEvent, LinkCause, Sightings, Sought, Step, Target};
+use leasehold_core::link::{KernelEvent, LinkCause, Sightings, Sought};
 use leasehold_core::wire::Mac;
 use tempfile::TempDir;
 
@@ -115,22 +115,30 @@ fn a_veth_whose_other_end_is_a_port_of_the_bridge_is_on_its_lan() {
 }
 
 #[test]
-fn what_cannot_be_looked_through_is_said_and_the_rest_is_found() {
+fn what_cannot_be_looked_through_is_said_only_where_a_link_may_be_there_and_the_rest_is_found() {
     let directory = tempfile::tempdir().unwrap();
     in_lab_beside(Some(directory.path().to_owned()), async move |mut lab: Lab| {
-        let netns = Netns::new();
-        keep(&directory, "own", &netns);
+        let (own, hidden) = (Netns::new(), Netns::new());
         File::create(directory.path().join("bare")).unwrap();
         symlink("/nowhere", directory.path().join("gone")).unwrap();
-        netns.veth("host0");
-        let (_, outside) = lab.apply(Target::Host { ifname: "host0".to_owned() }, &[Step::Up]).await;
-        outside.unwrap();
-        netns.ip(&format!("link set eth0 address {OWN}"));
         make_bridge("br0");
-        ip("link set host0 master br0");
+        ip(&format!("link add host1 type veth peer name in1 address {OWN}"));
+        ip("link set host1 master br0");
+        // It is here, and here has a number too.
+        Netns::here().get_number(77);
+        assert_eq!(lab.seek(sought("br0", 0), None).await, Ok(Sightings { whole: true, ..Sightings::default() }));
+
+        // The bare file may be this one's, mounted where only the engine sees it.
+        move_into(&hidden, "in1");
+        lab.appeared().await;
+        let unseen = Some(LinkCause::NotMounted(directory.path().join("bare")));
+        assert_eq!(lab.seek(sought("br0", 0), None).await, Ok(Sightings { unseen, ..Sightings::default() }));
+        hidden.ip(&format!("link set in1 netns /proc/{}/fd/{}", std::process::id(), own.file()));
+        keep(&directory, "own", &own);
+        ip("link add mv0 link br0 type macvlan mode bridge");
+        move_into(&own, "mv0");
         let found = lab.seek(sought("br0", 0), None).await.unwrap();
-        assert_eq!((found.found.len(), found.seen, found.whole), (1, 1, false));
-        assert_eq!(found.unseen, Some(LinkCause::NotMounted(directory.path().join("bare"))));
+        assert_eq!((found.found.len(), found.seen, found.whole), (1, 1, true));
         fs::remove_file(directory.path().join("bare")).unwrap();
         assert!(lab.seek(sought("br0", 0), None).await.unwrap().whole);
 
