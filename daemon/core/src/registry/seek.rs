@@ -19,12 +19,15 @@ use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
 use crate::link::{LinkCause, Sighting, Sightings, Sought};
+use crate::pool::PoolId;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
 /// When all namespaces are looked through for an interface of which the kernel has not told: soon, and before it is given up.
 const LOOKS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(300)];
+/// The same where the interface is made by our own network driver, as soon as it has an address.
+const LOOKS_FOR_OURS: [Duration; 2] = [Duration::from_secs(10), DEL_WAIT];
 
 /// What is looked for, and how far that is.
 #[derive(Debug, Default)]
@@ -55,6 +58,8 @@ struct Awaited {
     next: Instant,
     /// How often that was done.
     looks: usize,
+    /// How long after that it is done for the last time.
+    pause: Duration,
     /// The next search through all is its last.
     is_last: bool,
     /// What tells that it went.
@@ -76,11 +81,11 @@ impl Seeking {
 impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is looked for.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        if self.bindings.get(id).is_some_and(|binding| binding.sought().is_some()) {
-            let awaited = Awaited { next: now.boot + LOOKS[0], looks: 0, is_last: false, went: None };
-            self.seeking.awaited.insert(id, awaited);
-            self.time_seeking();
-        }
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.sought().is_some()) else { return };
+        let [first, pause] = if is_for_ours(&binding.attachment) { LOOKS_FOR_OURS } else { LOOKS };
+        let awaited = Awaited { next: now.boot + first, looks: 0, pause, is_last: false, went: None };
+        self.seeking.awaited.insert(id, awaited);
+        self.time_seeking();
     }
 
     /// The link of a binding is gone. Where that lives on without it, it may have come elsewhere, unheard; else its lease is
@@ -90,8 +95,8 @@ impl Registry {
             return self.orphans.add(id, event, now.boot);
         };
         self.audit_no_more(id);
-        let looks = LOOKS.len() - 1;
-        let awaited = Awaited { next: now.boot + DEL_WAIT, looks, is_last: false, went: Some(event) };
+        let (looks, pause) = (LOOKS.len() - 1, LOOKS[1]);
+        let awaited = Awaited { next: now.boot + DEL_WAIT, looks, pause, is_last: false, went: Some(event) };
         self.seeking.awaited.insert(id, awaited);
         self.time_seeking();
         self.seek(Some(mac), None);
@@ -128,7 +133,7 @@ impl Registry {
         for awaited in self.seeking.awaited.values_mut().filter(|awaited| now.boot >= awaited.next) {
             awaited.looks += 1;
             awaited.is_last = awaited.looks >= LOOKS.len();
-            awaited.next = now.boot + LOOKS[LOOKS.len() - 1];
+            awaited.next = now.boot + awaited.pause;
         }
         self.time_seeking();
         self.seek(None, None);
@@ -238,5 +243,14 @@ impl Registry {
             }
             binding.give_back(Leave::LinkGone, cx);
         });
+    }
+}
+
+/// Returns whether an address is for an endpoint of our own network driver, as far as its pool tells: no driver of Docker's takes
+/// one that is all there is (0.0.0.0/0).
+fn is_for_ours(attachment: &Attachment) -> bool {
+    match attachment {
+        Attachment::Cni { .. } => false,
+        Attachment::Docker { pool, .. } => pool.parse().is_ok_and(|pool: PoolId| pool.subnet.prefix_len() == 0),
     }
 }

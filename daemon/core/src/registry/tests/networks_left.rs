@@ -6,7 +6,8 @@ use super::super::*;
 use super::networks::{OWN, endpoint, id, in_vlan};
 use super::rig::*;
 use crate::effect::{NetworkAnswer, NetworkCall};
-use crate::link::KernelEvent;
+use crate::event::EventKind;
+use crate::link::{KernelEvent, Place};
 use crate::network::{LinkOwner, OwnLink};
 
 /// What goes wrong, once.
@@ -192,5 +193,23 @@ fn nothing_is_left_whatever_fails_at_whichever_step() {
             }
             assert!(struck > 6, "{fault:?} struck at {struck} steps");
         }
+    }
+}
+
+#[test]
+fn an_interface_of_our_own_network_driver_that_never_came_is_given_up_after_a_minute() {
+    // Docker's own drivers take no pool that is all there is. Ours makes the link at once, and Docker moves it within a minute.
+    for (pool, until) in [("0.0.0.0/0;;grace=0", 1070.0), ("192.0.2.0/24;;parent=br0", 1310.0)] {
+        let mut rig = Rig::new(8);
+        rig.lease = 10_000;
+        let mut add = rig.call("a", 1, "a");
+        add.attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string() };
+        add.place = Place::Parent { ifname: "br0".into(), mac: OWN };
+        rig.request(Call::Add(add));
+        rig.run_until(until - 0.1);
+        assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "{pool}");
+        rig.run_until(until + 0.1);
+        let orphans = rig.events.iter().filter(|event| event.kind == EventKind::OrphanFound).count();
+        assert_eq!((rig.sends(7), orphans), (1, 1), "{pool}");
     }
 }
