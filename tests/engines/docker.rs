@@ -67,6 +67,44 @@ impl Host {
         self.docker.exec(name, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
     }
 
+    /// Starts ten containers at once, each with an address of its own, and ends them at once.
+    pub(crate) fn ten_come_and_go(&self, server: &Dnsmasq) -> Result<(), Error> {
+        let names: Vec<_> = (0..10).map(|n| format!("web-{n}")).collect();
+        let all = |call: &(dyn Fn(&str) -> Result<(), Error> + Sync)| {
+            thread::scope(|scope| {
+                let calls: Vec<_> = names.iter().map(|name| scope.spawn(move || call(name))).collect();
+                calls.into_iter().try_for_each(|call| call.join().expect("no caller panics"))
+            })
+        };
+        all(&|name| self.docker.keep(name, &LAN))?;
+        let addresses = names.iter().map(|name| self.address(name)).collect::<Result<Vec<_>, _>>()?;
+        assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), names.len(), "{addresses:?}");
+        all(&|name| self.pings(name))?;
+        only(server, &addresses)?;
+        all(&|name| self.docker.docker(&["rm", "--force", name]).map(drop))?;
+        server.wait_until_free()?;
+        self.lab.daemon().wait_until_empty()
+    }
+
+    /// Has networks, each made with options of this, be of the only address that a server leases, or not.
+    pub(crate) fn keeps_to_its_addresses(&self, make: impl Fn(&[&str]) -> Result<(), Error>) -> Result<(), Error> {
+        let one = Ipv4Addr::new(10, 7, 1, 1);
+        let config = DnsmasqConfig { pool: one..=one, ..DnsmasqConfig::default() };
+        let server = Dnsmasq::start(&self.lab.lan, config)?;
+        let unfit = [(["--aux-address", "router=10.7.1.1"], ""), (["--ip-range", "10.7.2.0/24"], "10.7.2.0/24")];
+        for (options, part) in unfit {
+            make(&options)?;
+            let error = self.docker.run(&LAN, &["true"]).expect_err("the only address is no container's").to_string();
+            assert!(error.contains("10.7.1.1") && error.contains(part), "{error}");
+            server.wait_until_free()?;
+            self.docker.docker(&["network", "rm", "lan"])?;
+        }
+        make(&["--ip-range", "10.7.1.0/24", "--aux-address", "router=10.7.9.1"])?;
+        self.docker.keep("web", &LAN)?;
+        assert_eq!(self.address("web")?, one);
+        only(&server, &[one])
+    }
+
     /// Sees that no lease has begun or ended since the capture was cleared.
     pub(crate) fn only_renewals(&mut self) -> Result<(), Error> {
         let is_other = |m: &Dhcp| m.kind != Kind::Request && m.kind != Kind::Ack;
@@ -187,21 +225,7 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
 fn what_a_network_reserves_or_leaves_out_is_nobodys_address() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
-    let one = Ipv4Addr::new(10, 7, 1, 1);
-    let config = DnsmasqConfig { pool: one..=one, ..DnsmasqConfig::default() };
-    let server = Dnsmasq::start(&host.lab.lan, config)?;
-    for (options, part) in [(["--aux-address", "router=10.7.1.1"], ""), (["--ip-range", "10.7.2.0/24"], "10.7.2.0/24")]
-    {
-        host.create(&options)?;
-        let error = host.docker.run(&LAN, &["true"]).expect_err("the only address is no container's").to_string();
-        assert!(error.contains("10.7.1.1") && error.contains(part), "{error}");
-        server.wait_until_free()?;
-        host.docker.docker(&["network", "rm", "lan"])?;
-    }
-    host.create(&["--ip-range", "10.7.1.0/24", "--aux-address", "router=10.7.9.1"])?;
-    host.docker.keep("web", &LAN)?;
-    assert_eq!(host.address("web")?, one);
-    only(&server, &[one])
+    host.keeps_to_its_addresses(|options| host.create(options))
 }
 
 #[test]
@@ -230,20 +254,7 @@ fn ten_containers_start_and_end_at_once() -> Result<(), Error> {
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     host.create(&[])?;
-    let names: Vec<_> = (0..10).map(|n| format!("web-{n}")).collect();
-    let all = |call: &(dyn Fn(&str) -> Result<(), Error> + Sync)| {
-        thread::scope(|scope| {
-            let calls: Vec<_> = names.iter().map(|name| scope.spawn(move || call(name))).collect();
-            calls.into_iter().try_for_each(|call| call.join().expect("no caller panics"))
-        })
-    };
-    all(&|name| host.docker.keep(name, &LAN))?;
-    let addresses = names.iter().map(|name| host.address(name)).collect::<Result<Vec<_>, _>>()?;
-    assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), names.len(), "{addresses:?}");
-    only(&server, &addresses)?;
-    all(&|name| host.docker.docker(&["rm", "--force", name]).map(drop))?;
-    server.wait_until_free()?;
-    host.lab.daemon().wait_until_empty()
+    host.ten_come_and_go(&server)
 }
 
 #[test]

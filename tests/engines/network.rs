@@ -11,12 +11,20 @@ use crate::docker::{Host, LAN, MAC, needs, only};
 
 /// Our driver for both, with the LAN's addresses as the servers hand them out.
 const NULL: [&str; 2] = ["--ipam-driver", "null"];
+/// The IPAM drivers with which a network of our driver's is made in one line.
+pub(crate) const FORMS: [&str; 2] = ["null", "leasehold"];
 
 impl Host {
     /// Makes a network of our driver's on the LAN's link, as a user would.
     pub(crate) fn wire(&self, name: &str, more: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
         self.wire_on(&parent, name, &[&NULL[..], more].concat())
+    }
+
+    /// Makes one in one of its forms, with more options.
+    pub(crate) fn wire_as(&self, form: &str, name: &str, more: &[&str]) -> Result<(), Error> {
+        let parent = format!("parent={}", Lan::IFNAME);
+        self.wire_on(&parent, name, &[&["--ipam-driver", form], more].concat())
     }
 
     pub(crate) fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
@@ -37,7 +45,7 @@ impl Host {
 }
 
 /// Returns the names of a namespace's links.
-fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
+pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
     let shown = netns.run_command("ip", &["-brief", "link"], "")?;
     let name = |line: &str| line.split([' ', '@']).next().map(str::to_owned);
     // Those that give a lease back over a bridge go by themselves.
@@ -53,18 +61,87 @@ fn a_container_has_its_address_routes_and_mtu_from_its_first_process_on() -> Res
     let config = Grants { routes, mtu: Some(1400), ..Grants::default() };
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(config))?;
     let before = host.links()?;
-    host.wire("lan", &[])?;
     let look = "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip link show dev eth0; /bin/busybox ip route";
-    let printed = host.docker.run(&LAN, &["sh", "-c", look])?;
-    let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
-    assert!(printed.contains(&format!("inet {}/16 ", ack.yiaddr)), "{printed}");
-    assert!(printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"), "{printed}");
-    assert!(printed.contains("default via 10.7.0.1 dev eth0"), "{printed}");
-    assert!(printed.contains("192.0.2.0/24 via 10.7.0.9 dev eth0"), "{printed}");
-    server.wait_until_free()?;
-    host.only_links(&before)?;
-    host.docker.docker(&["network", "rm", "lan"])?;
-    host.lab.daemon().wait_until_empty()
+    for form in FORMS {
+        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.seen.clear()?;
+        let printed = host.docker.run(&LAN, &["sh", "-c", look])?;
+        let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
+        assert!(printed.contains(&format!("inet {}/16 ", ack.yiaddr)), "{printed}");
+        assert!(printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"), "{printed}");
+        assert!(printed.contains("default via 10.7.0.1 dev eth0"), "{printed}");
+        assert!(printed.contains("192.0.2.0/24 via 10.7.0.9 dev eth0"), "{printed}");
+        server.wait_until_free()?;
+        host.only_links(&before)?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+        host.lab.daemon().wait_until_empty()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_chosen_ethernet_address_and_a_host_name_are_in_the_first_discover() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    for form in FORMS {
+        host.wire_as(form, "lan", &["-o", "grace=0", "-o", "hostname=printer"])?;
+        host.seen.clear()?;
+        host.docker.keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
+        let first = host.seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
+        assert_eq!((mac_text(first.chaddr), first.option(12).as_deref()), (MAC.to_owned(), Some(&b"printer"[..])));
+        only(&server, &[host.address("web")?])?;
+        host.docker.docker(&["rm", "--force", "web"])?;
+        server.wait_until_free()?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_network_of_ours_reserves_or_leaves_out_is_nobodys_address() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let parent = format!("parent={}", Lan::IFNAME);
+    let named = ["--subnet", "10.7.0.0/16", "--ipam-opt", &parent, "--ipam-opt", "grace=0"];
+    host.keeps_to_its_addresses(|options| host.wire_as("leasehold", "lan", &[&named[..], options].concat()))
+}
+
+#[test]
+fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    for form in FORMS {
+        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.ten_come_and_go(&server)?;
+        host.only_links(&before)?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let own = Ipv4Addr::new(10, 7, 0, 3);
+    let server = Dnsmasq::start_in(&host.lab.lan.sibling("beside", own)?, Grants::default())?;
+    let before = host.links()?;
+    for form in FORMS {
+        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.docker.keep("web", &LAN)?;
+        let address = host.address("web")?;
+        host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &own.to_string()])?;
+        only(&server, &[address])?;
+        host.docker.docker(&["rm", "--force", "web"])?;
+        server.wait_until_free()?;
+        host.lab.daemon().wait_until_empty()?;
+        host.only_links(&before)?;
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -120,28 +197,29 @@ fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    let before = host.links()?;
-    host.wire("lan", &[])?;
-    host.wire("same", &[])?;
     host.docker.docker(&["network", "create", "--internal", "--subnet", "172.20.0.0/24", "inner"])?;
-    let with_inner = host.links()?;
-    host.docker.keep("web", &["--network", "inner"])?;
-    host.docker.keep("db", &["--network", "same"])?;
-    host.docker.docker(&["network", "connect", "lan", "web"])?;
-    let (web, db) = (host.docker.address("web", "lan")?, host.docker.address("db", "same")?);
-    assert_ne!(web, db);
-    let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
-    assert!(inside.contains(&format!("inet {web}/16 ")), "{inside}");
-    host.pings("web")?;
-    host.pings("db")?;
-    only(&server, &[web, db])?;
-    host.docker.docker(&["network", "disconnect", "lan", "web"])?;
-    only(&server, &[db])?;
-    host.docker.docker(&["rm", "--force", "db", "web"])?;
-    server.wait_until_free()?;
-    host.only_links(&with_inner)?;
-    host.docker.docker(&["network", "rm", "lan", "same", "inner"])?;
-    host.only_links(&before)
+    let before = host.links()?;
+    for form in FORMS {
+        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.wire_as(form, "same", &["-o", "grace=0"])?;
+        host.docker.keep("web", &["--network", "inner"])?;
+        host.docker.keep("db", &["--network", "same"])?;
+        host.docker.docker(&["network", "connect", "lan", "web"])?;
+        let (web, db) = (host.docker.address("web", "lan")?, host.docker.address("db", "same")?);
+        assert_ne!(web, db);
+        let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", "eth1"])?;
+        assert!(inside.contains(&format!("inet {web}/16 ")), "{inside}");
+        host.pings("web")?;
+        host.pings("db")?;
+        only(&server, &[web, db])?;
+        host.docker.docker(&["network", "disconnect", "lan", "web"])?;
+        only(&server, &[db])?;
+        host.docker.docker(&["rm", "--force", "db", "web"])?;
+        server.wait_until_free()?;
+        host.only_links(&before)?;
+        host.docker.docker(&["network", "rm", "lan", "same"])?;
+    }
+    Ok(())
 }
 
 #[test]

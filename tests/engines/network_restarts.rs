@@ -1,15 +1,17 @@
 //! dockerd and our daemon end in all ways under containers on our own network driver, and no link is left.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use netns_fixtures::model::Kind;
+use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
+use crate::network::FORMS;
 
 /// For how long Docker may leave what it has forgotten without a word of it.
-const UNSAID: Duration = Duration::from_secs(60);
+pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
 fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), Error> {
@@ -123,4 +125,73 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     host.docker.keep("again", &LAN)?;
     host.address("again")?;
     host.pings("again")
+}
+
+/// Names a network of each form.
+const BOTH: [(&str, &str); 2] = [("lan", FORMS[0]), ("other", FORMS[1])];
+
+/// Starts a container that Docker restarts and whose identity is its own, and returns its address.
+fn stays(host: &Host, name: &str, network: &str, mac: &str) -> Result<Ipv4Addr, Error> {
+    host.docker.keep(name, &["--network", network, "--restart", "always", "--mac-address", mac])?;
+    host.docker.address(name, network)
+}
+
+#[test]
+fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lost_power() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let before = host.links()?;
+    let mut containers = Vec::new();
+    for (n, (network, form)) in BOTH.into_iter().enumerate() {
+        host.wire_as(form, network, &["-o", "grace=20"])?;
+        let name = format!("web-{n}");
+        let address = stays(&host, &name, network, &format!("02:42:c0:ff:ee:{n:02x}"))?;
+        containers.push((name, network, address));
+    }
+    host.docker.lose_power()?;
+    host.lab.lose_power()?;
+    host.seen.clear()?;
+    host.lab.start_daemon()?;
+    host.docker.launch(&[])?;
+    for (name, network, address) in &containers {
+        assert_eq!(host.docker.address(name, network)?, *address, "{network}");
+        host.pings(name)?;
+        host.seen.rewind().wait_for_dhcp(Kind::Request, DEADLINE, |m| {
+            // INIT-REBOOT
+            m.address_option(code::REQUESTED) == Some(*address) && m.option(code::SERVER).is_none()
+        })?;
+    }
+    only(&server, &containers.iter().map(|(.., address)| *address).collect::<Vec<_>>())?;
+    host.docker.docker(&["rm", "--force", "web-0", "web-1"])?;
+    server.wait_until_free()?;
+    host.only_links(&before)
+}
+
+/// dockerd waits for all of them before it serves, and tries none again.
+#[test]
+fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_server_answers() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    let mut before = Vec::new();
+    for (network, form) in BOTH {
+        host.wire_as(form, network, &["-o", "grace=3600"])?;
+        for n in 0..5 {
+            let name = format!("{network}-{n}");
+            let mac = format!("02:42:c0:ff:{:02x}:{n:02x}", network.len());
+            before.push((stays(&host, &name, network, &mac)?, name, network));
+        }
+    }
+    host.docker.stop()?;
+    server.stop()?;
+    // Each takes the four seconds after which a server counts as silent.
+    host.docker.launch_within(Duration::from_secs(60) + DEADLINE, &[])?;
+    for (address, name, network) in &before {
+        assert_eq!(host.docker.address(name, network)?, *address, "{name}");
+        let inside = host.docker.exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
+        assert!(inside.contains(&format!("inet {address}/16 ")), "{inside}");
+    }
+    server.restart(None)?;
+    only(&server, &before.iter().map(|(address, ..)| *address).collect::<Vec<_>>())
 }
