@@ -66,7 +66,7 @@ impl Netns {
     }
 
     /// Opens a namespace that an engine has made. It lives on until the last clone is dropped.
-    pub(crate) fn open(sandbox: &Sandbox, path: PathBuf) -> Result<Self, Error> {
+    pub fn open(sandbox: &Sandbox, path: PathBuf) -> Result<Self, Error> {
         let name = path.display().to_string();
         let fd = File::open(&path).map(OwnedFd::from).doing(|| format!("open {name}"))?;
         Ok(Self { inner: Arc::new(Inner { name, path, fd, ours: false }), sandbox: sandbox.clone() })

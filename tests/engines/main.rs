@@ -5,6 +5,7 @@ mod dockerd;
 mod documents;
 mod journeys;
 mod network;
+mod network_faults;
 mod network_restarts;
 mod plugin;
 mod restarts;

@@ -1,6 +1,7 @@
 //! Container engines, which call plugins in ways that nobody imagined. They see their sandbox's own `/etc/cni`,
 //! `/usr/lib/cni` and `/var/lib`; Docker, which has no CNI, its own `/run/docker`.
 
+pub mod between;
 mod containerd;
 mod dockerd;
 pub mod played;
