@@ -191,6 +191,9 @@ impl World {
         let by = self.requests.get(&id).and_then(|asked| asked.by).filter(|(index, _)| *index < self.actors.len());
         let asks = by.and_then(|(index, _)| self.who(&self.actors[index]));
         self.claims.heard.retain(|(who, _), _| Some(who) != asks.as_ref());
+        if let Some(who) = asks {
+            self.claims.declines.remove(&who);
+        }
     }
 
     /// The core ends an ADD: not with an address that a station was heard to use. What is heard while the answer is on its way
