@@ -155,6 +155,8 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     let web = docker.run_wired(&network, "web", None)?;
     docker.delete_endpoint(&web)?;
     docker.ask_join(&web).expect_err("it is gone");
+    // A RELEASE that still waits for the server's Ethernet address goes with the link.
+    host.server.wait_until_free()?;
     docker.leave_wired(&web)?;
     host.is_as_before()?;
     // The end of one that was never joined, and then what should have come before.
