@@ -74,6 +74,8 @@ pub struct Config {
     pub answer_time: Duration,
     /// Whether it answers an extension with only the lease's times, as MikroTik's does.
     pub terse: bool,
+    /// The option whose value lacks its last byte in its answers to an extension.
+    pub cut: Option<u8>,
     /// Whether it refuses every REQUEST, as after a change of configuration. It drops the lease of what it refuses.
     pub refuses: bool,
     /// How long an offered address is kept for its client.
@@ -108,6 +110,7 @@ impl Config {
             extend_delay: Duration::ZERO,
             answer_time: Duration::ZERO,
             terse: false,
+            cut: None,
             refuses: false,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
@@ -135,6 +138,10 @@ impl Config {
         more.extend(self.extra.iter().cloned());
         let wanted = request.option(code::PARAMETERS);
         more.retain(|(code, value)| !value.is_empty() && wanted.is_none_or(|list| list.contains(code)));
+        let cut = self.cut.filter(|_| !request.ciaddr.is_unspecified());
+        for (_, value) in more.iter_mut().filter(|(code, _)| Some(*code) == cut) {
+            value.pop();
+        }
         answer.options.append(&mut more);
     }
 }

@@ -48,6 +48,19 @@ fn an_answer_holds_what_the_client_asked_for_and_no_more() {
 }
 
 #[test]
+fn an_option_is_cut_short_in_answers_to_an_extension_alone() {
+    let mut server = Server::new(Config { cut: Some(code::ROUTERS), ..config() });
+    let client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    let routers = |handled: Handled| {
+        let ack = Message::decode(&handled.reply.unwrap().payload).unwrap();
+        (ack.option(code::ROUTERS).map(<[u8]>::len), ack.option(code::DNS).map(<[u8]>::len))
+    };
+    assert_eq!(routers(broadcast(&mut server, at(1), &client.reboot(address))), (Some(4), Some(4)));
+    assert_eq!(routers(unicast(&mut server, at(1800), &client.extend(address))), (Some(3), Some(4)));
+}
+
+#[test]
 fn two_clients_never_share_an_address_and_a_released_one_comes_back_last() {
     let mut server = Server::new(Config { pool: (ip(10), ip(12)), ..config() });
     let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) });

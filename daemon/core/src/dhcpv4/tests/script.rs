@@ -116,6 +116,8 @@ pub(super) struct Reply {
     pub(super) siaddr: Ipv4Addr,
     pub(super) giaddr: Ipv4Addr,
     pub(super) options: Vec<(u8, Vec<u8>)>,
+    /// How many bytes are missing at its end.
+    pub(super) cut: usize,
 }
 
 pub(super) const OFFER: u8 = 2;
@@ -128,7 +130,7 @@ impl Reply {
         let options =
             vec![(54, SERVER.octets().to_vec()), (1, vec![255, 255, 255, 0]), (51, lease_time.to_be_bytes().to_vec())];
         let (siaddr, giaddr) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
-        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, siaddr, giaddr, options }
+        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, siaddr, giaddr, options, cut: 0 }
     }
 
     pub(super) fn nak(xid: u32) -> Self {
@@ -162,6 +164,7 @@ impl Reply {
             bytes.extend(value);
         }
         bytes.push(255);
+        bytes.truncate(bytes.len() - self.cut);
         bytes
     }
 }
