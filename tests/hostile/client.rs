@@ -206,7 +206,7 @@ impl<'a> Life<'a> {
         }
         self.turned(&out);
         // The sockets of a lost lease are closed: the next exchange has others.
-        if matches!(out.verdict, Some(Verdict::Lost(..))) {
+        if out.anew || matches!(out.verdict, Some(Verdict::Lost(..))) {
             self.line = Line::Closed;
         }
         self.line = match (out.listen, self.line) {

@@ -82,6 +82,8 @@ pub struct Output {
     pub refused: Option<Refused>,
     /// What was dropped of the ACK that a verdict comes of.
     pub dropped: Vec<DroppedOption>,
+    /// The sockets that are open are to be closed first: what comes next goes over others.
+    pub anew: bool,
 }
 
 impl Output {
@@ -469,8 +471,11 @@ impl Client {
                 (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
                     self.state = State::Renewing { lease, extension: Extension::due(now) };
                 }
+                // What goes to all servers may leave by another link than what went to one, and at its turn.
                 (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
+                    out.anew = self.line != Line::Closed;
+                    self.line = Line::Closed;
                     self.state = State::Rebinding { lease, extension };
                 }
                 // It was asked for before its time, in vain: T1 comes.

@@ -101,7 +101,8 @@ pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
 }
 
 /// Returns when an extension is asked for again after a REQUEST at `now`, in the phase (RENEWING or REBINDING) that
-/// began at `began` and ends at `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5).
+/// began at `began` and ends at `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5). No try leaves
+/// in the last second of a phase, where the answer would come too late.
 ///
 /// Servers grant leases of seconds and minutes, where 60 s would leave one try or none. There the floor is an eighth
 /// of the phase, and one second at least.
@@ -109,7 +110,8 @@ pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Inst
     let phase = end.saturating_since(began);
     let floor = (phase / 8).clamp(Duration::from_secs(1), Duration::from_secs(60));
     let half = end.saturating_since(now) / 2;
-    (now + half.max(floor)).min(end)
+    let next = now + half.max(floor);
+    if next + Duration::from_secs(1) > end { end } else { next }
 }
 
 /// Returns how long an answer to the `sent`-th try to extend a lease (1 is the first) is listened for: it doubles with each
@@ -229,15 +231,18 @@ mod tests {
         assert_eq!(next_extension(t1, t1, t2), at(19_800.0));
         assert_eq!(next_extension(at(25_000.0), t1, t2), at(25_100.0));
         assert_eq!(next_extension(at(25_120.0), t1, t2), at(25_180.0), "the floor of 60 s");
-        assert_eq!(next_extension(at(25_180.0), t1, t2), t2, "never past the phase");
+        assert_eq!(next_extension(at(25_139.0), t1, t2), at(25_199.0));
+        for late in [25_139.1, 25_139.9, 25_180.0] {
+            assert_eq!(next_extension(at(late), t1, t2), t2, "none in the last second of the phase");
+        }
     }
 
     #[test]
     fn a_lease_of_ten_seconds_still_gets_tries() {
         let (t1, t2) = (at(5.0), at(8.75));
         assert_eq!(next_extension(t1, t1, t2), at(6.875));
-        assert_eq!(next_extension(at(6.875), t1, t2), at(7.875), "the floor of one second");
-        assert_eq!(next_extension(at(7.875), t1, t2), t2);
+        assert_eq!(next_extension(at(6.75), t1, t2), at(7.75), "the floor of one second");
+        assert_eq!(next_extension(at(6.875), t1, t2), t2, "REBIND follows in less than a second");
     }
 
     #[test]

@@ -217,7 +217,10 @@ impl Hold {
 
     /// Goes on with what the client put out but its frames.
     fn on_output(&mut self, common: &mut Common, before: Before, output: Output, cx: &mut Cx<'_>) -> Next {
-        let Output { verdict, listen, .. } = output;
+        let Output { verdict, listen, anew, .. } = output;
+        if anew {
+            common.end_exchange(cx);
+        }
         if let Some(verdict) = verdict {
             self.on_verdict(common, before, verdict, cx)?;
         }

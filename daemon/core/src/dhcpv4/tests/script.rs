@@ -205,17 +205,18 @@ impl Stage {
 
     pub(super) fn event(&mut self, now: Instant, event: Event<'_>) -> Output {
         let output = self.client.handle(now, event);
-        if !output.listen || !matches!(output.verdict, Some(Verdict::Lost(..))) {
+        let closes = output.anew || matches!(output.verdict, Some(Verdict::Lost(..)));
+        if !output.listen || !closes {
             return output;
         }
         // The sockets of a lease that is lost are closed; those of the next exchange open at once.
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
-        assert!(declines, "sent over the sockets of the lost lease");
+        assert!(declines, "sent over the sockets of before");
         self.listening = true;
-        let Output { mut frames, verdict, refused, dropped, .. } = output;
+        let Output { mut frames, verdict, refused, dropped, anew, .. } = output;
         let opened = self.client.handle(now, Event::Opened);
         frames.extend(opened.frames);
-        Output { frames, verdict, refused, dropped, listen: opened.listen }
+        Output { frames, verdict, refused, dropped, anew, listen: opened.listen }
     }
 
     /// Lets an answer come in.

@@ -151,11 +151,35 @@ fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
     stage.arp(at(5.0), SERVER_MAC);
     assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(6.5), "the window is open all along");
     stage.arp(at(6.5), SERVER_MAC);
-    assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(7.5));
-    stage.arp(at(7.5), SERVER_MAC);
     assert_eq!(stage.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
     assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
     assert_eq!(stage.next(Timer::Expire, &["DISCOVER"]).0, at(10.0));
+}
+
+#[test]
+fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
+    for lease in (10..400).chain([600, 3600, 86_400]) {
+        let mut stage = Stage::bound(lease / 2, lease - lease / 8, lease);
+        let held = stage.client.shared().expect("a lease");
+        let (t2, end) = (held.t2().expect("it has an end"), held.expires().expect("it has an end"));
+        let mut rebinds = 0;
+        while stage.client.lease().is_some() {
+            let (now, _) = stage.deadline();
+            let output = stage.clock(now);
+            match (output.frames.is_empty(), stage.client.state()) {
+                (false, StateName::Renewing) => {
+                    assert!(now + Duration::from_secs(1) <= t2, "{lease}: {now:?}");
+                    stage.arp(now, SERVER_MAC);
+                }
+                (false, StateName::Rebinding) => {
+                    assert!(now == t2 || now + Duration::from_secs(1) <= end, "{lease}: {now:?}");
+                    rebinds += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(rebinds > 0, "{lease}");
+    }
 }
 
 #[test]

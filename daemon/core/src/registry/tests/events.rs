@@ -237,10 +237,10 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
     rig.disk = Disk::Full;
     let mut at = 1050.5;
     // Each renewal says something new, or the last would stand for all.
-    let mut other = "192.0.2.77".parse().unwrap();
+    let mut other = Some("192.0.2.53".parse().unwrap());
     while rig.reg.events_dropped() == 0 {
         at += 50.0;
-        std::mem::swap(&mut rig.give, &mut other);
+        std::mem::swap(&mut rig.dns, &mut other);
         rig.run_until(at);
         assert!(at < 1_000_000.0, "{} wait", rig.persists.last().map_or(0, Vec::len));
     }
