@@ -499,6 +499,7 @@ impl<'a> Life<'a> {
             kept: (address.addr().octets()[2] % 2 == 1).then_some(t1),
             former,
             taken_off: address.addr().octets()[1] % 2 == 1,
+            unconfirmed: address.addr().octets()[1] % 3 == 1,
             told: (address.addr().octets()[1] % 4 > 1).then_some(address),
         }
     }

@@ -51,6 +51,10 @@ pub struct Record {
     /// Somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later leases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_off: bool,
+    /// The lease is used although no server has confirmed it since its link may have come to another network, or since servers
+    /// were silent when its identity came back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unconfirmed: bool,
     /// What Docker was told, which hears of no later address, and names this one when it is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,

@@ -32,6 +32,7 @@ fn record(n: u64) -> Record {
         kept: None,
         former: None,
         taken_off: false,
+        unconfirmed: false,
         told: None,
         link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
         lease: Lease {

@@ -36,6 +36,7 @@ fn store_half(path: &Path) {
         kept: None,
         former: None,
         taken_off: false,
+        unconfirmed: false,
         told: None,
     };
     let database = redb::Database::open(path).unwrap();

@@ -100,7 +100,8 @@ impl World {
             // A mutation may have added to its name.
             let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", self.boot));
             // What was leased for an endpoint that is not known goes back at once.
-            if record.state == RecordState::Bound && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
+            let is_good = record.state == RecordState::Bound && !record.unconfirmed;
+            if is_good && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
                 self.watch.hush(record.link.mac(), t1);
             } else {

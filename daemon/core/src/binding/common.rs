@@ -322,6 +322,7 @@ impl Common {
             kept: None,
             former: None,
             taken_off: false,
+            unconfirmed: false,
             told: self.answered,
         }
     }

@@ -74,11 +74,11 @@ impl Binding {
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
-    /// Returns a binding that goes on with a lease where it stands.
+    /// Returns a binding that goes on with a lease where it stands. `lease`: with whether it is still to be confirmed.
     pub(crate) fn resumed(
         id: BindingId,
         holder: Holder,
-        lease: Lease,
+        lease: (Lease, bool),
         left: (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {

@@ -233,20 +233,26 @@ impl Client {
         begins
     }
 
-    /// Returns a client that confirms an earlier lease, soon, and uses it meanwhile.
-    pub fn confirm(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
-        if lease.expired(now) {
-            return Self::resume(sender, lease, now, rng);
-        }
-        let at = now + timing::overdue_delay(now, lease.expires(), &mut rng);
-        Self::new(sender, State::InitReboot { at, lease, silence: Silence::Keep }, false, rng)
+    /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers it is used (RFC 2131 §3.2)
+    /// and asked for again and again: a port of a switch may not forward yet, and a server may be away. That it has ended is the
+    /// clock's.
+    pub fn confirm(&mut self, now: Instant) {
+        let Some(lease) = self.state.lease().filter(|lease| !lease.expired(now)).cloned() else { return };
+        let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
+        (self.line, self.tally) = (Line::Closed, None);
+        self.state = State::InitReboot { at, lease, silence: Silence::Keep };
     }
 
-    /// Returns a client that uses an earlier lease although no server answers (RFC 2131 §3.2), and goes on asking until one does
-    /// or the lease ends.
-    pub fn trust(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
-        let at = now + timing::acquisition_wait(3, false, &mut rng);
-        Self::new(sender, State::InitReboot { at, lease, silence: Silence::Ask }, false, rng)
+    /// Uses this lease although no server answers (RFC 2131 §3.2), and goes on asking for it over other sockets.
+    pub fn trust(&mut self, lease: Arc<Lease>, now: Instant) {
+        let at = now + timing::acquisition_wait(3, false, &mut self.rng);
+        (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
+        self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+    }
+
+    /// Returns whether the lease is used although no server has confirmed it yet.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.state.lease().is_some() && self.acquires()
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
@@ -569,10 +575,12 @@ impl Client {
         if before.is_some_and(|tx| tx.sent >= timing::MAX_REBOOTS) {
             match silence {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
-                Silence::Keep => self.state = State::Bound { lease },
-                Silence::Ask => {
+                Silence::Keep => {
                     let pause = timing::acquisition_wait(3 + self.tried_in_vain(), false, &mut self.rng);
-                    self.state = State::InitReboot { at: now + pause, lease, silence };
+                    // A short lease does not end in a pause.
+                    let left = lease.expires().map(|end| end.saturating_since(now) / 2);
+                    let at = now + left.map_or(pause, |left| pause.min(left));
+                    self.state = State::InitReboot { at, lease, silence };
                 }
             }
             return;

@@ -97,10 +97,8 @@ impl UsedBy {
 pub enum Silence {
     /// Goes back to INIT: a caller waits for an address that is certain.
     Discover,
-    /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4).
+    /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4), and goes on asking.
     Keep,
-    /// Does the same, and goes on asking: its servers were silent before.
-    Ask,
 }
 
 /// One message and its retransmissions, under one xid.
@@ -139,7 +137,7 @@ impl State {
         match self {
             Self::Init { .. } | Self::Selecting { .. } | Self::Requesting { .. } => None,
             Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
-                matches!(silence, Silence::Keep | Silence::Ask).then_some(lease)
+                (*silence == Silence::Keep).then_some(lease)
             }
             Self::Bound { lease } | Self::Renewing { lease, .. } | Self::Rebinding { lease, .. } => Some(lease),
         }

@@ -73,7 +73,8 @@ impl Registry {
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
         record.rebase(&self.boot, now);
-        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, told, .. } = record;
+        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
+        let (unconfirmed, told) = (record.unconfirmed, record.told);
         let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile))));
         let left = (former, taken_off);
         let attachment = Arc::new(attachment);
@@ -89,7 +90,7 @@ impl Registry {
         interfaces.enter(&holder.link, id);
         let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, left, &mut cx),
+            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),
             (RecordState::Bound, false) => {
                 // No container can come back before there is a daemon.

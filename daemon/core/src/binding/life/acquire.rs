@@ -419,7 +419,8 @@ impl Living for Acquire {
         let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile));
         let former = (!common.is_on_host() && (mtu_due || routes_due))
             .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
-        Some(Record { former, taken_off: self.taken_off, ..common.record(lease, RecordState::Bound, cx) })
+        let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
+        Some(Record { former, taken_off, unconfirmed, ..common.record(lease, RecordState::Bound, cx) })
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {

@@ -420,6 +420,7 @@ impl Living for Hold {
         Some(Record {
             former: carry::former(common, cx),
             taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
+            unconfirmed: self.client.is_unconfirmed(),
             ..record
         })
     }

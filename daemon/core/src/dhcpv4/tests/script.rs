@@ -191,6 +191,13 @@ impl Stage {
         Self::new(Client::resume(plain(), Arc::new(timed(t1, t2, end)), at(0.0), Rng::with_seed(7)))
     }
 
+    /// A client that is to confirm a lease without end.
+    pub(super) fn confirming() -> Self {
+        let mut client = Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7));
+        client.confirm(at(0.0));
+        Self::new(client)
+    }
+
     /// Lets the time be `now`; sockets that are wanted open at once.
     pub(super) fn clock(&mut self, now: Instant) -> Output {
         let mut output = self.event(now, Event::Clock);
@@ -209,7 +216,7 @@ impl Stage {
         if !output.listen || !closes {
             return output;
         }
-        // The sockets of a lease that is lost are closed; those of the next exchange open at once.
+        // The sockets that are open are closed; those of the next exchange open at once.
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
         assert!(declines, "sent over the sockets of before");
         self.listening = true;

@@ -58,14 +58,24 @@ fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
 }
 
 #[test]
-fn a_lease_being_confirmed_is_kept_when_nobody_answers() {
-    let mut stage = Stage::new(Client::confirm(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
-    assert!(stage.client.lease().is_some(), "used meanwhile");
-    let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
-    assert!(when <= at(10.0));
-    stage.next(Timer::Retransmit, &["REQUEST"]);
-    let (_, output) = stage.next(Timer::Retransmit, &[]);
-    assert_eq!((stage.client.state(), output.listen), (StateName::Bound, false));
+fn a_lease_being_confirmed_is_used_and_asked_for_until_somebody_answers() {
+    let mut stage = Stage::confirming();
+    let (mut last, mut xid) = (at(0.0), 0);
+    for (least, most) in [(0.0, 10.0), (7.0, 9.0), (14.0, 18.0), (28.0, 36.0), (52.5, 67.5), (52.5, 67.5)] {
+        let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
+        between(when.saturating_since(last), least, most);
+        let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        xid = sent(&output.frames[0]).xid();
+        let (given_up, output) = stage.next(Timer::Retransmit, &[]);
+        assert_eq!((stage.client.state(), output.listen), (StateName::InitReboot, false));
+        assert!(stage.client.lease().is_some() && stage.client.is_unconfirmed());
+        last = given_up;
+    }
+    assert!(stage.answer(last, &Reply::new(ACK, xid, 600)).verdict.is_none(), "nobody listens");
+    let xid = sent(&stage.next(Timer::Discover, &["REQUEST"]).1.frames[0]).xid();
+    let answered = stage.deadline().0 - Duration::from_millis(1);
+    assert!(stage.answer(answered, &Reply::new(ACK, xid, 600)).verdict.is_some());
+    assert_eq!((stage.client.state(), stage.client.is_unconfirmed()), (StateName::Bound, false));
 }
 
 #[test]

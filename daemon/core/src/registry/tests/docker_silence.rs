@@ -130,6 +130,18 @@ fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
 }
 
 #[test]
+fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
+    let mut rig = kept(4000);
+    let add = rig.endpoint(1);
+    rig.run_until(1010.0);
+    assert!(rig.is_leased(add));
+    rig.restart();
+    rig.sent.clear();
+    rig.run_until(1040.0);
+    assert!(rig.count_sent(3) > 1);
+}
+
+#[test]
 fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     let mut rig = kept(1000);
     rig.endpoint(1);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
-use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::time::Instant;
 
@@ -33,9 +32,7 @@ impl Acquire {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: the lease is used as it is");
         common.exchange.close(cx);
         self.trusted = true;
-        let (now, rng) = (cx.now.boot, cx.rng.fork());
-        self.client = Client::trust(common.sender(), lease, now, rng);
-        self.client.set_mtu(self.mtu);
+        self.client.trust(lease, cx.now.boot);
         self.make_durable(common, cx)
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{CONFIGURED, Hold, REMOVALS};
 use crate::binding::{Common, Cx, Leave, Living, Next, SAME};
-use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
 use crate::interface::{Interfaces, Presence, Seat, Work};
@@ -33,25 +32,27 @@ impl Hold {
         }
     }
 
-    /// Goes on when the link's carrier is back. Away for long, the lease is confirmed by INIT-REBOOT, or another looked for soon.
+    /// Goes on when the link's carrier is back. Away for long, the lease is confirmed, or another looked for soon.
     pub(super) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
         if lost <= CARRIER_LOSS {
             return;
         }
-        let Some(lease) = self.client.shared() else {
-            if self.client.seek_anew(cx.now.boot) {
-                common.end_exchange(cx);
-            }
-            return;
-        };
-        if lease.expired(cx.now.boot) {
-            // The clock's.
-            return;
+        if self.client.lease().is_some() {
+            return self.confirm(common, "carrier is back", cx);
         }
-        tracing::info!(attachment = %common.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
-        let (rng, sender) = (cx.rng.fork(), common.sender());
-        self.client = Client::confirm(sender, lease, cx.now.boot, rng);
+        if self.client.seek_anew(cx.now.boot) {
+            common.end_exchange(cx);
+        }
+    }
+
+    /// Has the lease confirmed by INIT-REBOOT, soon: `why` it may not be good any more.
+    pub(in crate::binding) fn confirm(&mut self, common: &mut Common, why: &str, cx: &mut Cx<'_>) {
+        // That it has ended is the clock's.
+        let Some(lease) = self.client.lease().filter(|lease| !lease.expired(cx.now.boot)) else { return };
+        tracing::info!(attachment = %common.attachment, address = %lease.address, "{why}, confirming the lease");
+        self.client.confirm(cx.now.boot);
         common.end_exchange(cx);
+        self.record_again();
         // What was heard on the previous network says nothing of this one.
         if !common.is_probing() {
             common.close_guard(cx);

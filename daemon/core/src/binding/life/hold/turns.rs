@@ -18,13 +18,16 @@ impl Hold {
     /// Goes on with a lease where it stands.
     pub(in crate::binding) fn resumed(
         common: &mut Common,
-        lease: Lease,
+        (lease, unconfirmed): (Lease, bool),
         left: (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
         let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
         hold.recall(common, left, cx);
+        if unconfirmed {
+            hold.client.confirm(cx.now.boot);
+        }
         common.persistence = Persistence::recovered(lease.clone());
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
@@ -59,17 +62,14 @@ impl Hold {
         probing: Option<Before>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let sender = common.sender();
         let lease = self.client.shared();
         match &lease {
             // That it has ended is the clock's.
             Some(lease) if lease.expired(cx.now.boot) => {}
-            Some(lease) if self.client.acquires() => {
-                self.client = Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork());
-            }
+            Some(_) if self.client.acquires() => self.client.confirm(cx.now.boot),
             // A server may answer yet what it was asked before.
             Some(_) => self.client.begin_again(cx.now.boot),
-            None => self.client = seek(sender, cx),
+            None => self.client = seek(common.sender(), cx),
         }
         match (probing, lease) {
             (Some(before), Some(lease)) => self.on_verdict(common, before, Verdict::Won(lease), cx),

@@ -34,6 +34,7 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
         kept: None,
         former: None,
         taken_off: false,
+        unconfirmed: false,
         told: None,
     }
 }
