@@ -353,8 +353,13 @@ impl Driver {
             // The clock is read after every wake.
             Wake::Due => {}
             Wake::Hungry => service::feed(),
-            Wake::Look if matches!(self.phase, Phase::Running) => self.look(),
-            Wake::Look => {}
+            Wake::Look => {
+                // The wall clock may have been set.
+                self.registry.handle_timeout(Clock::now());
+                if matches!(self.phase, Phase::Running) {
+                    self.look();
+                }
+            }
             Wake::Stop(signal) => self.stop(signal),
             Wake::GraceOver => self.phase = Phase::Stopped,
             Wake::Net(NetEvent::Ended(task)) => self.ended(task),

@@ -114,6 +114,11 @@ impl Former {
 }
 
 impl Record {
+    /// Returns what the wall clock reads at an instant of its boot, if it was not set since the record was written.
+    pub fn wall_at(&self, instant: Instant) -> WallTime {
+        WallTime::from_epoch(self.since.since_epoch() + instant.saturating_since(self.lease.start))
+    }
+
     /// Moves the lease's instants onto this boot's clock.
     ///
     /// After a reboot only the wall clock tells how much of the lease has passed. A wall clock that went back makes

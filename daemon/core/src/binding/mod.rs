@@ -187,6 +187,18 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_clock(common, cx));
     }
 
+    /// Has its record written anew, which says by the wall clock how old its lease is: that clock was set. `may_be_late`: time may
+    /// have passed that the boot clock has not counted.
+    pub(crate) fn on_wall_set(&mut self, may_be_late: bool, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| {
+            hold.record_again();
+            if may_be_late {
+                hold.confirm(common, "the wall clock was set forward", cx);
+            }
+        });
+        self.gives_back(cx, |release, common, cx| release.record_again(common, cx));
+    }
+
     /// Goes on with the outcome of an effect.
     pub(crate) fn on_done(&mut self, task: Task, outcome: Outcome, cx: &mut Cx<'_>) {
         match (task, outcome) {

@@ -9,13 +9,14 @@
 //!   `departed` whose interface is on its way out, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
 //!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver, `strays` has the links made for them; `adopt` takes over what ran before.
-//! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
+//! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
 mod calls;
 mod check;
+mod clocks;
 mod collect;
 mod delete;
 mod departed;
@@ -108,6 +109,8 @@ impl Default for Config {
 pub struct Registry {
     config: Config,
     boot: BootId,
+    /// The last reading of both clocks.
+    clocks: Option<Now>,
     rng: Rng,
     out: Outbox,
     bindings: Index,
@@ -152,6 +155,7 @@ impl Registry {
         Self {
             config,
             boot: BootId(String::new()),
+            clocks: None,
             rng: Rng::with_seed(seed),
             out: Outbox::default(),
             bindings: Index::default(),
@@ -189,6 +193,7 @@ impl Registry {
 
     /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.read_clocks(now);
         match input {
             Input::Start { boot, records, docker, spooled, adoptees } => {
                 self.start(now, boot, records, docker, spooled, adoptees);
@@ -204,8 +209,10 @@ impl Registry {
         self.settle(now);
     }
 
-    /// Goes on as the clock says: to be called when the time of [`Registry::poll_timeout`] has come.
+    /// Goes on as the clock says: to be called when the time of [`Registry::poll_timeout`] has come, and now and then else, so that
+    /// a wall clock that was set is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.read_clocks(now);
         for key in self.timers.due(now.boot) {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),

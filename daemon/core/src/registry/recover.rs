@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Registry;
+use super::clocks::is_off;
 use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
@@ -72,6 +73,7 @@ impl Registry {
 
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
+        let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
         record.rebase(&self.boot, now);
         let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
         let (unconfirmed, told) = (record.unconfirmed, record.told);
@@ -109,6 +111,9 @@ impl Registry {
             self.resuming.waiting.push_back(id);
         }
         self.insert(now, binding);
+        if was_set {
+            self.with(now, id, |binding, cx| binding.on_wall_set(false, cx));
+        }
     }
 
     /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Returns whether it was.

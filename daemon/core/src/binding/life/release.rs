@@ -261,6 +261,13 @@ impl Release {
         }
     }
 
+    /// Has the record written again of a lease that waits to be given back: what is under way is soon over.
+    pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.told && matches!(self.stage, Stage::Waiting(_)) {
+            self.persist(common, Want::Releasing, cx);
+        }
+    }
+
     /// Gives back at once what is kept.
     pub(in crate::binding) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let waits = self.waits_until().is_some();
