@@ -270,6 +270,11 @@ impl Kernel {
         Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
+    /// Lets the port that a link is at forward nothing until then.
+    pub(crate) fn block(&mut self, at: At, until: u64) {
+        self.link_mut(at).into_iter().for_each(|wire| wire.blocked = until);
+    }
+
     /// Sets a link down.
     pub(crate) fn lower(&mut self, at: At) -> Vec<KernelEvent> {
         let Some(wire) = self.link_mut(at) else { return Vec::new() };

@@ -25,6 +25,8 @@ pub(crate) struct Wire {
     pub(crate) up: bool,
     /// Whether it has carrier.
     pub(crate) carrier: bool,
+    /// Until when the port that it is at forwards nothing.
+    pub(crate) blocked: u64,
     /// The addresses on it, in their order; each with whether it is another one's secondary.
     addresses: Vec<(Ipv4Net, bool)>,
     /// The routes over it, but for those that the kernel makes for addresses.
@@ -66,7 +68,7 @@ impl Wire {
     pub(crate) fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
         let (addresses, routes) = (Vec::new(), Vec::new());
         let (bridge, own) = (false, None);
-        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, addresses, routes, lan, bridge, own }
+        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, blocked: 0, addresses, routes, lan, bridge, own }
     }
 
     /// Returns the addresses on it.

@@ -204,6 +204,7 @@ fn must_have_happened(stats: &Stats) {
         "nonsense of rogues",
         "partitions of all servers",
         "partitions of one of two",
+        "ports that forward late",
         "pools that were asked for again",
         "refusals of rogues",
         "released",

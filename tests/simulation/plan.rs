@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
-use netns_fixtures::model::Knows;
+use netns_fixtures::model::{Knows, code};
 
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
@@ -170,6 +170,10 @@ pub(crate) struct Plan {
     pub(crate) late_routes: bool,
     /// Servers answer an extension with the lease's times alone.
     pub(crate) terse: bool,
+    /// The option whose value is cut short in answers to an extension.
+    pub(crate) cut: Option<u8>,
+    /// From carrier to the moment at which a port forwards, where spanning tree keeps it.
+    pub(crate) forward_delay: Option<Duration>,
     /// An operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
     /// A transaction fails.
@@ -264,6 +268,8 @@ impl Plan {
             metric: pick(rng, &[None, None, Some(77)]),
             late_routes: false,
             terse: false,
+            cut: None,
+            forward_delay: None,
             link_faults: 0,
             store_faults: 0,
             store_full: None,
@@ -288,8 +294,18 @@ impl Plan {
         let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
         let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
         let plan = Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan };
+        let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
         plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265))
+    }
+
+    /// Every second seed with flapping links has ports that forward late, and one in six servers that cut an option short.
+    fn with_ports(mut self, rng: &mut Rng) -> Self {
+        let delay = Duration::from_secs(rng.u64(15..=30));
+        self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
+        self.cut = pick(rng, &[None, None, None, None, Some(code::ROUTERS), Some(code::DNS)]);
+        self.cut = self.cut.filter(|_| rng.bool());
+        self
     }
 
     /// One seed in six has containers of Docker's: leases for them are got over the host's link, for a container's Ethernet
@@ -450,6 +466,13 @@ impl Plan {
         self.missed == 0 && self.crashes.is_empty()
     }
 
+    /// Returns whether a client can be asked to say something to its server within a minute or two of its link's return.
+    pub(crate) fn is_heard_soon(&self) -> bool {
+        let host = self.link_faults > 10_000 || self.suspends.is_some() || self.blindness > 0;
+        let strangers = self.proxy || self.claimer > 0 || !self.squatters.is_empty();
+        self.hears_all() && !self.may_lose_leases() && !host && !strangers && !self.overlap
+    }
+
     /// Returns whether the network keeps a client from its server.
     pub(crate) fn may_lose_leases(&self) -> bool {
         let wire = self.loss > 0 || self.duplicates > 0 || self.late.is_some();
@@ -469,7 +492,7 @@ impl Plan {
     pub(crate) fn heal(&mut self) {
         (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
         (self.missed, self.reboots, self.flapping, self.damages, self.blindness) = (0, 0, 0, 0, 0);
-        self.dies_declining = false;
+        (self.dies_declining, self.forward_delay) = (false, None);
         (self.elsewhere, self.claimer) = (0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);

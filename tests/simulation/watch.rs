@@ -63,6 +63,10 @@ pub(crate) enum Rule {
     Twice,
     /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
     Timing,
+    /// A client whose link was away for long was not heard by a server soon after.
+    Unconfirmed,
+    /// A message leaves by another link than it should.
+    WrongLink,
     /// A lease stays at its server without a holder.
     Stranded,
     /// An attachment goes on with an address that a neighbour uses, of which it could hear.
@@ -188,6 +192,11 @@ impl Watch {
     /// Demands silence of an Ethernet address until a time, the first where several clients have it.
     pub(crate) fn hush(&mut self, mac: Mac, until: u64) {
         self.silent.entry(mac).and_modify(|before| *before = until.min(*before)).or_insert(until);
+    }
+
+    /// Ends that demand of all.
+    pub(crate) fn unhush_all(&mut self) {
+        self.silent.clear();
     }
 
     /// Ends that demand: there is a cause to send.

@@ -196,9 +196,7 @@ impl World {
         self.stats.reboots += 1;
         self.boot += 1;
         self.booted_at = self.now;
-        if self.plan.wall_jumps.is_some() {
-            self.leave_all(Excuse::WallClock, false);
-        }
+        self.excuse_outdated_clock();
         self.kernel = Kernel::booted(self.plan.lans, self.plan.wires == Some(Wires::Bridge));
         self.wired.rebooted();
         self.watch.holders.clear();
@@ -234,7 +232,7 @@ impl World {
         self.drain();
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         let mut left = MOST_EFFECTS;
         self.spins = 0;
         while let Some(effect) = self.daemon.as_mut().and_then(|daemon| daemon.subject.poll_effect()) {

@@ -54,6 +54,7 @@ impl Segment {
             t2: plan.times.map(|(_, t2)| t2),
             mtu: plan.mtu,
             terse: plan.terse,
+            cut: plan.cut,
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,
             // On a wire that loses frames too nobody could say which answer a client has heard.
@@ -121,9 +122,11 @@ impl World {
             (sock.speaks, sock.client) = (true, Some(message.key()));
         }
         let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else { return };
-        if !(wire.up && wire.carrier) {
+        if !(wire.up && wire.carrier && self.now >= wire.blocked) {
             return;
         }
+        self.judge_link(exchange, &frame);
+        let Some(sock) = self.socks.get(&exchange) else { return };
         let (lan, in_reach) = (sock.lan, !(self.plan.beside && is_direct(&sock.link)));
         self.digest.frame(self.now, lan, &frame);
         self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
@@ -213,6 +216,7 @@ impl World {
             self.note(|| format!("    server {lan}.{station}: {served:?}"));
             if let Some(message) = message_of(frame) {
                 self.server_took(lan, station, &message);
+                self.ports.taken.insert((lan, message.key()), self.now);
                 if let Served::Granted(address, purpose) = served {
                     let grant = (lan, self.server_id(lan, station), address, message.key());
                     self.server_granted(grant, message.xid, purpose);
@@ -313,7 +317,7 @@ impl World {
     }
 
     fn carries(&self, at: At) -> bool {
-        self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier)
+        self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier && self.now >= wire.blocked)
     }
 
     fn reach_stations(&mut self, lan: usize, frame: Vec<u8>) {
@@ -344,6 +348,10 @@ impl World {
     pub(super) fn carrier(&mut self, at: At, carrier: bool) {
         let event = self.kernel.set_carrier(at, carrier);
         self.tell(event);
+        match carrier {
+            true => self.plugged_in(at),
+            false => self.unplugged(at),
+        }
         if !carrier {
             self.after(SECOND, 30 * SECOND, Event::Carrier(at, true));
         }
@@ -352,6 +360,7 @@ impl World {
     /// Sets a link down, with which the kernel takes its routes, and lets it come up again.
     pub(super) fn lower(&mut self, at: At) {
         self.kernel.lower(at).into_iter().for_each(|told| self.tell(Some(told)));
+        self.unplugged(at);
         self.after(SECOND, 30 * SECOND, Event::Raised(at));
     }
 
