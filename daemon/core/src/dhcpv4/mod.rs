@@ -462,37 +462,6 @@ impl Client {
         }
     }
 
-    /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
-    fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
-        loop {
-            let Some(lease) = self.state.lease() else { return };
-            let phase = timing::phase(lease, now);
-            let lease = lease.clone();
-            match (&mut self.state, phase) {
-                (_, Phase::Over) => {
-                    let reason = self.tally().reason();
-                    self.lose(now, lease, Loss::Expired { reason }, out);
-                    return;
-                }
-                (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
-                    self.state = State::Renewing { lease, extension: Extension::due(now) };
-                }
-                // What goes to all servers may leave by another link than what went to one, and at its turn.
-                (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
-                    let extension = extension.rebinding(now);
-                    out.anew = self.line != Line::Closed;
-                    self.line = Line::Closed;
-                    self.state = State::Rebinding { lease, extension };
-                }
-                // It was asked for before its time, in vain: T1 comes.
-                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
-                    self.state = State::Bound { lease };
-                }
-                _ => return,
-            }
-        }
-    }
-
     /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
