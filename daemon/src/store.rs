@@ -8,8 +8,10 @@ mod docker;
 mod file;
 pub(crate) mod journal;
 mod lock;
+mod on_disk;
 mod writer;
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -57,10 +59,12 @@ pub(crate) enum StoreError {
         source: LockError,
     },
     /// The file was written by a later leasehold.
-    #[error("{} has format {found}, this leasehold knows {known} at most: run the newer one, or move the file away", .path.display())]
+    #[error("{} has {of} {found}, this leasehold knows {known} at most: run the newer one, or move the file away", .path.display())]
     NewerFormat {
         /// The file.
         path: PathBuf,
+        /// Whose format.
+        of: FormatOf,
         /// Its format.
         found: u64,
         /// The latest known here.
@@ -74,6 +78,24 @@ pub(crate) enum StoreError {
         /// The reason.
         source: Box<redb::Error>,
     },
+}
+
+/// Whose format it is that a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormatOf {
+    /// Ours, of the records.
+    Leasehold,
+    /// The database's.
+    Redb,
+}
+
+impl fmt::Display for FormatOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leasehold => "format",
+            Self::Redb => "redb's format",
+        })
+    }
 }
 
 /// A job for the writer.

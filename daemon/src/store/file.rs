@@ -3,11 +3,11 @@
 use std::any::Any;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
@@ -17,7 +17,8 @@ use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, Stora
 
 use super::docker::{self, DockerTable};
 use super::journal::{self, Reading, Runs};
-use super::{StoreError, Stored};
+use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
+use super::{FormatOf, StoreError, Stored};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
@@ -31,6 +32,14 @@ const FORMAT_KEY: &str = "format";
 const ID_KEY: &str = "id";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
+/// How a file of redb's begins, in each of its formats so far.
+const REDB_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
+/// Where its two commit slots have the version of their format.
+const REDB_VERSIONS: [usize; 2] = [64, 192];
+/// So many bytes of a file have both.
+const REDB_HEAD: usize = 193;
+/// The version that our redb writes.
+const REDB_FORMAT: u8 = 3;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
 const CACHE: usize = 128 << 10;
 /// The size of a record that is only written as a trial: twice that of a usual one.
@@ -91,6 +100,8 @@ pub(super) struct LeaseFile {
     path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     database: Option<Database>,
+    /// What keeps the file's contents should somebody delete it.
+    on_disk: OnDisk,
     /// The last commit, if it failed.
     failure: Option<Failure>,
     id: u64,
@@ -112,8 +123,8 @@ struct Failure {
 enum Unusable {
     /// Its contents are wrong: it is set aside.
     Damaged(String),
-    /// It was written by a later leasehold.
-    Newer(u64),
+    /// It was written by a later leasehold, in a later format of this kind.
+    Newer(FormatOf, u64),
     /// The file may be intact, but cannot be used now.
     Failed(Box<redb::Error>),
 }
@@ -152,8 +163,8 @@ impl LeaseFile {
         };
         let Contents { stored, unreadable, id, last_event } = contents;
         let (is_whole, is_missing) = (unreadable.is_empty(), database.is_none() && !path.exists());
-        let runs = Runs::default();
-        let mut file = Self { path, database, failure: None, id, last_event, runs, is_whole, is_missing };
+        let (on_disk, runs) = (OnDisk::of(&path), Runs::default());
+        let mut file = Self { path, database, on_disk, failure: None, id, last_event, runs, is_whole, is_missing };
         file.keep_aside(unreadable)?;
         Ok((file, stored))
     }
@@ -201,7 +212,7 @@ impl LeaseFile {
         // The runs of a failed commit are forgotten.
         let mut runs = std::mem::take(&mut self.runs);
         let write = |database: &Database| guarded(|| transact(database, changes, &mut runs)).map_err(|e| cause(&e));
-        match self.database().and_then(write) {
+        match self.put_back().and_then(|()| self.database()).and_then(write) {
             Ok(last_event) => {
                 (self.failure, self.runs) = (None, runs);
                 self.last_event = last_event.unwrap_or(self.last_event);
@@ -217,13 +228,24 @@ impl LeaseFile {
         }
     }
 
+    /// Writes the file anew if somebody has deleted it, moved it or put another in its place since it was opened.
+    fn put_back(&mut self) -> Result<(), StoreCause> {
+        if self.on_disk.is_of(&self.path) {
+            return Ok(());
+        }
+        tracing::error!(file = %self.path.display(), "lease file was deleted or replaced while in use: writing it anew");
+        // Closed first: what it has in memory is then in the file that lost its name.
+        self.database = None;
+        self.on_disk.put_back(&self.path).map_err(|error| StoreCause::Failed(crate::log::chain(&error)))
+    }
+
     /// Returns the database, opened again if it failed before.
     fn database(&mut self) -> Result<&Database, StoreCause> {
         let database = match self.database.take() {
             Some(database) => database,
             None if self.is_missing => {
                 let database = make(&self.path, self.id)?;
-                self.is_missing = false;
+                (self.on_disk, self.is_missing) = (OnDisk::of(&self.path), false);
                 database
             }
             // Never created here: a file that vanished is a failure, not an empty store.
@@ -273,6 +295,12 @@ struct Contents {
 /// Opens or creates, checks and reads the file. Leaves no file that could not be created whole.
 fn open_checked(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusable> {
     let was_there = path.exists();
+    if fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+        return Err(Unusable::Damaged("it is empty".to_owned()));
+    }
+    if let Some(format) = later_redb(path) {
+        return Err(Unusable::Newer(FormatOf::Redb, format));
+    }
     let opened = checked(path, new_id, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
@@ -283,6 +311,14 @@ fn open_checked(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusab
         let _ = fs::remove_file(path);
     }
     opened
+}
+
+/// Returns the format of a file that a later redb wrote. Both of its commit slots say so; a damaged byte is in one of them.
+fn later_redb(path: &Path) -> Option<u64> {
+    let mut head = [0; REDB_HEAD];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    let [one, other] = REDB_VERSIONS.map(|at| head[at]);
+    (head.starts_with(&REDB_MAGIC) && one == other && one > REDB_FORMAT).then_some(one.into())
 }
 
 /// Creates the file that could not be created at the start. Fails if somebody has put one there since.
@@ -333,7 +369,7 @@ fn checked(
         }
         let format = agree_on_format(&database).map_err(judge)?;
         if format > FORMAT {
-            return Err(Unusable::Newer(format));
+            return Err(Unusable::Newer(FormatOf::Leasehold, format));
         }
         let id = agree_on_id(&database, new_id).map_err(judge)?;
         let contents = read(&database, id).map_err(judge)?;
@@ -430,11 +466,9 @@ fn judge(error: impl Into<redb::Error>) -> Unusable {
         redb::Error::Io(e) if !matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
             Unusable::Failed(Box::new(error))
         }
-        // A file of another redb version is intact, only not for us; `DatabaseAlreadyOpen` means somebody else has it
-        // open.
-        redb::Error::UpgradeRequired(_) | redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => {
-            Unusable::Failed(Box::new(error))
-        }
+        // Somebody else has it open, or the device failed before.
+        redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => Unusable::Failed(Box::new(error)),
+        // Among them an earlier format of redb's (`UpgradeRequired`), which no leasehold ever wrote.
         _ => Unusable::Damaged(error.to_string()),
     }
 }
@@ -442,7 +476,10 @@ fn judge(error: impl Into<redb::Error>) -> Unusable {
 fn refuse(path: &Path, why: Unusable) -> StoreError {
     let path = path.to_owned();
     match why {
-        Unusable::Newer(found) => StoreError::NewerFormat { path, found, known: FORMAT },
+        Unusable::Newer(of @ FormatOf::Leasehold, found) => StoreError::NewerFormat { path, of, found, known: FORMAT },
+        Unusable::Newer(of @ FormatOf::Redb, found) => {
+            StoreError::NewerFormat { path, of, found, known: REDB_FORMAT.into() }
+        }
         Unusable::Failed(source) => StoreError::File { path, source },
         Unusable::Damaged(reason) => StoreError::File { path, source: Box::new(redb::Error::Corrupted(reason)) },
     }
@@ -455,32 +492,7 @@ fn cause(error: &redb::Error) -> StoreCause {
     }
 }
 
-/// Renames the file to an unused name that says what it is.
-fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
-    let seconds = unix_seconds();
-    let aside = (seconds..)
-        .map(|n| path.with_extension(format!("redb.damaged-{n}")))
-        .find(|name| !name.exists())
-        .expect("a directory holds fewer names than there are numbers");
-    fs::rename(path, &aside).map_err(|e| directory("set aside", path, e))?;
-    sync_dir(path)?;
-    Ok(aside)
-}
-
-fn sync_dir(path: &Path) -> Result<(), StoreError> {
-    let dir = path.parent().expect("the file was joined to its directory");
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| directory("sync", dir, e))
-}
-
-fn directory(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Directory { doing, path: path.to_owned(), source }
-}
-
 fn said(panic: &Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("panic without a message").to_owned()
-}
-
-fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -12,6 +12,9 @@ use tracing::{error, info, warn};
 use super::StoreError;
 use crate::lock::{Lock, LockError};
 
+/// The lock's file in the state directory.
+pub(super) const FILE: &str = "leases.lock";
+
 /// The pause between two tries for a directory that another daemon has.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -35,7 +38,7 @@ impl DirLock {
             Err(error) if has_no_room(&error) => {}
             made => made.map_err(|source| StoreError::Directory { doing: "create", path: dir.to_owned(), source })?,
         }
-        let path = dir.join("leases.lock");
+        let path = dir.join(FILE);
         let mut named = None;
         loop {
             match Lock::try_take(&path) {

@@ -324,6 +324,78 @@ fn a_file_that_is_no_database_is_set_aside() {
     assert_eq!(fs::read(&damaged_files(dir.path())[0]).unwrap(), b"not a database");
 }
 
+#[test]
+fn an_empty_file_is_set_aside() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("leases.redb"), "").unwrap();
+    assert_eq!(held(dir.path()), [] as [u64; 0]);
+    assert_eq!(damaged_files(dir.path()).len(), 1);
+}
+
+/// Returns a directory with a store that holds one record, and its file's path and bytes.
+fn with_one_record() -> (TempDir, PathBuf, Vec<u8>) {
+    let dir = TempDir::new().unwrap();
+    let (store, ..) = open(dir.path());
+    store.persist(OpId(1), vec![put(7, 7)]);
+    store.close();
+    let path = dir.path().join("leases.redb");
+    let bytes = fs::read(&path).unwrap();
+    (dir, path, bytes)
+}
+
+#[test]
+fn no_flipped_bit_of_the_header_keeps_the_daemon_down() {
+    let (dir, path, whole) = with_one_record();
+    // Which of its two commit slots counts, and the versions of both.
+    let places = [9, 64, 192];
+    for bit in places.into_iter().flat_map(|at| at * 8..at * 8 + 8) {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).unwrap();
+        let records = held(dir.path());
+        let aside = damaged_files(dir.path());
+        assert!(records == [7] || !aside.is_empty(), "bit {bit}: lost without a word");
+        aside.iter().for_each(|aside| fs::remove_file(aside).unwrap());
+    }
+}
+
+#[test]
+fn a_file_of_a_later_redb_is_refused_with_both_versions_and_left_alone() {
+    let (dir, path, mut bytes) = with_one_record();
+    (bytes[64], bytes[192]) = (4, 4);
+    fs::write(&path, &bytes).unwrap();
+    let (events, _ends) = unbounded_channel();
+    let refused = Store::open(dir.path(), events).err().unwrap().to_string();
+    let said = "has redb's format 4, this leasehold knows 3 at most: run the newer one, or move the file away";
+    assert!(refused.ends_with(said), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_file_that_goes_while_the_daemon_runs_is_written_anew() {
+    let dir = TempDir::new().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let path = state.join("leases.redb");
+    let (store, _, mut ends) = open(&state);
+    let mut written = |id| {
+        store.persist(OpId(id), vec![put(id, id)]);
+        assert_eq!(ends.blocking_recv().unwrap().result, Ok(()), "{id}");
+    };
+    written(1);
+    fs::remove_file(&path).unwrap();
+    written(2);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::remove_dir_all(&state).unwrap();
+    written(3);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "another").unwrap();
+    written(4);
+    assert_eq!(fs::read(&damaged_files(&state)[0]).unwrap(), b"another");
+    store.close();
+    assert_eq!(held(&state), [1, 2, 3, 4]);
+}
+
 /// Runs one ignored test of this program as a process of its own, by `how`.
 fn child(mut how: Command, test: &str, dir: &Path) -> Child {
     how.args([&format!("store::tests::{test}"), "--exact", "--ignored", "--nocapture"])

@@ -1,0 +1,91 @@
+//! Where the file is, and what keeps its contents should somebody delete it or its directory while the daemon runs.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Seek};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::StoreError;
+use super::lock::FILE as LOCK;
+use crate::lock::Lock;
+
+/// The file, and whether its name is still its own.
+pub(super) struct OnDisk {
+    /// The file itself, whatever name it has: `None` where there was none.
+    file: Option<File>,
+    /// The lock on a directory that was made anew.
+    lock: Option<Lock>,
+}
+
+impl OnDisk {
+    /// Returns the file that is at `path` now.
+    pub(super) fn of(path: &Path) -> Self {
+        Self { file: File::open(path).ok(), lock: None }
+    }
+
+    /// Returns whether the file is still the one at `path`. What cannot be asked counts as yes.
+    pub(super) fn is_of(&self, path: &Path) -> bool {
+        let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return true };
+        match fs::metadata(path) {
+            Ok(found) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Writes the file to `path` again, and sets aside what is there instead. Its database must be closed.
+    pub(super) fn put_back(&mut self, path: &Path) -> Result<(), StoreError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let dir = path.parent().expect("the file was joined to its directory");
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| directory("create", dir, e))?;
+        let lock = dir.join(LOCK);
+        // While the lock's file is there, it is this daemon's.
+        if !lock.exists() {
+            let taken = Lock::try_take(&lock).map_err(|source| StoreError::Lock { path: lock, source })?;
+            self.lock = Some(taken);
+        }
+        if path.exists() {
+            let kept = set_aside(path)?;
+            tracing::error!(kept = %kept.display(), "what was in the lease file's place is set aside");
+        }
+        let new = path.with_extension("redb.new");
+        let mut copied = || -> io::Result<()> {
+            let mut copy = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.rewind()?;
+            io::copy(file, &mut copy)?;
+            copy.sync_all()?;
+            fs::rename(&new, path)
+        };
+        copied().map_err(|error| directory("write", &new, error))?;
+        sync_dir(path)?;
+        self.file = File::open(path).ok();
+        Ok(())
+    }
+}
+
+/// Renames the file to an unused name that says what it is.
+pub(super) fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+    let seconds = unix_seconds();
+    let aside = (seconds..)
+        .map(|n| path.with_extension(format!("redb.damaged-{n}")))
+        .find(|name| !name.exists())
+        .expect("a directory holds fewer names than there are numbers");
+    fs::rename(path, &aside).map_err(|e| directory("set aside", path, e))?;
+    sync_dir(path)?;
+    Ok(aside)
+}
+
+/// Makes the names in the file's directory durable.
+pub(super) fn sync_dir(path: &Path) -> Result<(), StoreError> {
+    let dir = path.parent().expect("the file was joined to its directory");
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| directory("sync", dir, e))
+}
+
+fn directory(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Directory { doing, path: path.to_owned(), source }
+}
+
+/// Returns the time of day, in seconds since 1970.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
