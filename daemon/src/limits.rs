@@ -4,6 +4,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::warn;
 
 use crate::http::MAX_OPEN;
+use crate::listen::Protocol;
 
 /// Descriptors for the daemon itself: store, log, timers, the watch, and what threads open in namespaces for a moment.
 const OWN_DESCRIPTORS: usize = 64;
@@ -14,20 +15,21 @@ const USUAL_LIMIT: u64 = 1024;
 /// How the descriptors are divided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
-    /// Connections of callers.
+    /// Connections of callers at each socket.
     pub(crate) callers: usize,
     /// Sockets of exchanges.
     pub(crate) sockets: usize,
 }
 
 impl Shares {
-    /// Divides `limit`: a quarter goes to callers, each of whom needs one descriptor itself and up to three sockets for
+    /// Divides `limit`: three eighths go to callers, each of whom needs one descriptor itself and up to three sockets for
     /// its exchange; the daemon's own share is set apart. Whoever finds none left waits: callers in the backlog,
     /// exchanges for others to close.
     pub(crate) fn of(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let callers = (limit / 4).clamp(1, MAX_OPEN);
-        Self { callers, sockets: limit.saturating_sub(callers + OWN_DESCRIPTORS) }
+        let callers = (limit / 8).clamp(1, MAX_OPEN);
+        let all_callers = Protocol::ALL.len() * callers;
+        Self { callers, sockets: limit.saturating_sub(all_callers + OWN_DESCRIPTORS) }
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
+    /// All there are.
+    pub(crate) const ALL: [Self; 3] = [Self::Control, Self::Docker, Self::DockerIpvlan];
+
     /// Returns whether it is Docker's.
     pub(crate) fn is_docker(self) -> bool {
         match self {

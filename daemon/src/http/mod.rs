@@ -36,6 +36,7 @@ mod spool;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,10 +53,10 @@ pub(crate) use spool::Spool;
 use crate::listen::Protocol;
 use crate::store::journal::Journal;
 
-/// The most connections served at once; further ones wait in the socket's backlog.
+/// The most connections served at once at one socket; further ones wait in its backlog.
 pub(crate) const MAX_OPEN: usize = 1024;
 
-/// The most bytes of requests read at once; further requests wait in their sockets.
+/// The most bytes of requests read at once at one socket; further requests wait in their connections.
 const MAX_READING: usize = 8 * MAX_BODY;
 
 /// The most readers of the journal that wait for events: each holds a place.
@@ -104,21 +105,36 @@ impl Reply {
 pub(crate) struct Doors {
     site: Site,
     events: mpsc::UnboundedSender<Event>,
-    places: Arc<Semaphore>,
-    reading: Arc<Semaphore>,
+    /// What the callers of each protocol may have at once: slow ones at one socket hold nobody up at another.
+    shares: Arc<BTreeMap<Protocol, Share>>,
     journal: Journal,
     waiting: Arc<Semaphore>,
     next: Arc<AtomicU64>,
 }
 
+/// What the callers at one socket may have at once.
+#[derive(Debug)]
+struct Share {
+    /// Connections.
+    places: Arc<Semaphore>,
+    /// Bytes of requests that are being read.
+    reading: Arc<Semaphore>,
+}
+
 impl Doors {
-    /// Returns the front doors' end, for `places` connections at once, and the driver's end.
+    /// Returns the front doors' end, for `places` connections at once at each socket, and the driver's end.
     pub(crate) fn new(site: Site, journal: Journal, places: usize) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
-        let (places, reading) = (of(places.clamp(1, MAX_OPEN)), of(MAX_READING));
-        let doors = Self { site, events, places, reading, journal, waiting: of(MAX_WAITING), next: Arc::default() };
+        let share = |protocol| (protocol, Share { places: of(places.clamp(1, MAX_OPEN)), reading: of(MAX_READING) });
+        let shares = Arc::new(Protocol::ALL.map(share).into());
+        let doors = Self { site, events, shares, journal, waiting: of(MAX_WAITING), next: Arc::default() };
         (doors, driver)
+    }
+
+    /// Returns what the callers of a protocol may have at once.
+    fn share(&self, protocol: Protocol) -> &Share {
+        &self.shares[&protocol]
     }
 
     /// Returns a new id, for spooled calls too.

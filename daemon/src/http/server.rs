@@ -2,11 +2,9 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -22,7 +20,7 @@ use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, NetworkAnswer, RequestId};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -64,72 +62,66 @@ pub(crate) enum Listening {
 /// calls are beside it.
 ///
 /// Callers that wait at a listener when that ends are served: it may be that nobody can find it any more. Those that wait
-/// at the end of all are cut off, and ask again.
+/// at the end of all are left to the next daemon, or cut off, and ask again.
 pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: PathBuf, doors: Doors) {
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
+    let mut serving = JoinSet::new();
+    // A listener ends when its sender is dropped.
+    let mut open: Vec<(Protocol, oneshot::Sender<Infallible>)> = Vec::new();
+    while let Some(said) = news.recv().await {
+        match said {
+            Listening::Begin(protocol, listener) => {
+                let (sender, ended) = oneshot::channel();
+                open.retain(|(other, _)| *other != protocol);
+                open.push((protocol, sender));
+                let door = Door { doors: doors.clone(), protocol, socket: socket.clone() };
+                serving.spawn(serve_one(listener, door, ended, stopping.clone()));
+            }
+            Listening::EndDocker => open.retain(|(protocol, _)| !protocol.is_docker()),
+        }
+        while serving.try_join_next().is_some() {}
+    }
+    drop(stop);
+    drop(open);
+    while serving.join_next().await.is_some() {}
+}
+
+/// Serves one listener, until it has ended or the daemon stops (`stopping` closes), and its connections to their end.
+async fn serve_one(
+    listener: UnixListener,
+    door: Door,
+    mut ended: oneshot::Receiver<Infallible>,
+    stopping: watch::Receiver<()>,
+) {
     let mut connections = JoinSet::new();
-    let mut listeners = Vec::new();
-    let serve_one = |connections: &mut JoinSet<()>, Accepted { protocol, stream, place }| {
-        let caller = Caller { doors: doors.clone(), protocol, socket: socket.clone(), place: Arc::new(place) };
+    let mut stopped = stopping.clone();
+    let places = &door.doors.share(door.protocol).places;
+    let serve = |connections: &mut JoinSet<()>, (stream, place)| {
+        let caller = Caller { door: door.clone(), place: Arc::new(place) };
         connections.spawn(connection(stream, caller, stopping.clone()));
     };
     loop {
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            said = news.recv() => match said {
-                Some(Listening::Begin(protocol, listener)) => {
-                    let ended = take(&mut listeners, |other| other == protocol);
-                    listeners.push((protocol, listener));
-                    ended
-                }
-                Some(Listening::EndDocker) => take(&mut listeners, Protocol::is_docker),
-                None => break,
-            },
-            Some(_) = connections.join_next() => continue,
-            accepted = accept(&mut listeners, &doors) => {
-                serve_one(&mut connections, accepted);
-                continue;
+            _ = stopped.changed() => break,
+            _ = &mut ended => {
+                waiting(listener, places).for_each(|accepted| serve(&mut connections, accepted));
+                break;
             }
-        };
-        for (protocol, listener) in ended {
-            waiting(protocol, listener, &doors).for_each(|accepted| serve_one(&mut connections, accepted));
+            Some(_) = connections.join_next() => {}
+            accepted = accept(&listener, places) => serve(&mut connections, accepted),
         }
     }
-    drop((listeners, stop));
     while connections.join_next().await.is_some() {}
 }
 
-/// Takes out the listeners with such a protocol.
-fn take(
-    listeners: &mut Vec<(Protocol, UnixListener)>,
-    such: impl Fn(Protocol) -> bool,
-) -> Vec<(Protocol, UnixListener)> {
-    listeners.extract_if(.., |(protocol, _)| such(*protocol)).collect()
-}
-
-/// A connection that was accepted, in its place.
-struct Accepted {
-    protocol: Protocol,
-    stream: UnixStream,
-    place: OwnedSemaphorePermit,
-}
-
-/// Waits for a place, then for a connection at any of the listeners. The one that had the last is asked last.
-async fn accept(listeners: &mut [(Protocol, UnixListener)], doors: &Doors) -> Accepted {
-    let place = doors.places.clone().acquire_owned().await.expect("the places are never closed");
+/// Waits for a place, then for a connection.
+async fn accept(listener: &UnixListener, places: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
+    let place = places.clone().acquire_owned().await.expect("the places are never closed");
     loop {
-        let (at, accepted) = poll_fn(|cx| {
-            let mut ready = listeners.iter().enumerate().map(|(at, (_, listener))| (at, listener.poll_accept(cx)));
-            ready
-                .find_map(|(at, poll)| if let Poll::Ready(accepted) = poll { Some((at, accepted)) } else { None })
-                .map_or(Poll::Pending, Poll::Ready)
-        })
-        .await;
-        let protocol = listeners[at].0;
-        listeners[at..].rotate_left(1);
-        match accepted {
-            Ok((stream, _)) => return Accepted { protocol, stream, place },
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
@@ -139,23 +131,32 @@ async fn accept(listeners: &mut [(Protocol, UnixListener)], doors: &Doors) -> Ac
 }
 
 /// Ends a listener, and returns those who wait there, as far as there are places.
-fn waiting(protocol: Protocol, listener: UnixListener, doors: &Doors) -> impl Iterator<Item = Accepted> {
+fn waiting(
+    listener: UnixListener,
+    places: &Arc<Semaphore>,
+) -> impl Iterator<Item = (UnixStream, OwnedSemaphorePermit)> {
     // The runtime may not have heard of them yet: the kernel itself is asked.
     let listener = listener.into_std().ok();
     std::iter::from_fn(move || {
-        let place = doors.places.clone().try_acquire_owned().ok()?;
+        let place = places.clone().try_acquire_owned().ok()?;
         let (stream, _) = listener.as_ref()?.accept().ok()?;
         stream.set_nonblocking(true).ok()?;
-        Some(Accepted { protocol, stream: UnixStream::from_std(stream).ok()?, place })
+        Some((UnixStream::from_std(stream).ok()?, place))
     })
+}
+
+/// What is known about a listener.
+#[derive(Clone)]
+struct Door {
+    doors: Doors,
+    protocol: Protocol,
+    socket: Arc<Path>,
 }
 
 /// What is known about a connection before it speaks.
 #[derive(Clone)]
 struct Caller {
-    doors: Doors,
-    protocol: Protocol,
-    socket: Arc<Path>,
+    door: Door,
     place: Arc<OwnedSemaphorePermit>,
 }
 
@@ -178,7 +179,7 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
         tokio::select! {
             biased;
             () = answered.notified() => sleep(WRITE_LIMIT).await,
-            _ = stopping.changed(), if !caller.protocol.is_docker() => {}
+            _ = stopping.changed(), if !caller.door.protocol.is_docker() => {}
         }
     };
     tokio::select! {
@@ -192,7 +193,7 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
 }
 
 async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
-    match caller.protocol {
+    match caller.door.protocol {
         Protocol::Control => respond_control(request, caller).await,
         Protocol::Docker => respond_docker(request, false, caller).await,
         Protocol::DockerIpvlan => respond_docker(request, true, caller).await,
@@ -252,7 +253,7 @@ async fn understand_docker(
     caller: &Caller,
     read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused> + Send + 'static,
 ) -> Result<docker::Asked, Refused> {
-    let site = caller.doors.site;
+    let site = caller.door.doors.site;
     let number = RandomState::new().build_hasher().finish();
     if let Some(understood) = read_blind(&read, (site, ipvlan), number) {
         return understood;
@@ -319,8 +320,8 @@ async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (Stat
     let understood = serde_json::from_slice(&body)
         .map_err(|e| undecodable("the request (is it from leasehold's dhcp plugin?)", &e))
         .and_then(|request: wire::Request| {
-            let asked = Asked::parse(&request, &caller.doors.site)?;
-            Ok(Understood { asked, spooled: spool::path(&caller.socket, &request) })
+            let asked = Asked::parse(&request, &caller.door.doors.site)?;
+            Ok(Understood { asked, spooled: spool::path(&caller.door.socket, &request) })
         });
     drop((body, room));
     understood.map_err(|error| (status(error.code), error))
@@ -361,7 +362,15 @@ impl Unread {
 /// wait in their sockets. Whoever has a share gives it back within [`BODY_LIMIT`].
 async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemaphorePermit), Unread> {
     let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
-    let room = caller.doors.reading.clone().acquire_many_owned(length as u32).await.expect("nobody closes it");
+    let room = caller
+        .door
+        .doors
+        .share(caller.door.protocol)
+        .reading
+        .clone()
+        .acquire_many_owned(length as u32)
+        .await
+        .expect("nobody closes it");
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(Unread::TooLong);
     }
@@ -412,11 +421,11 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
     // A waiting reader must not take the last place from an ADD.
-    let _waits = match question.waits().then(|| caller.doors.waiting.try_acquire()).transpose() {
+    let _waits = match question.waits().then(|| caller.door.doors.waiting.try_acquire()).transpose() {
         Ok(permit) => permit,
         Err(_) => return sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for events: try again later"),
     };
-    match question.answer(caller.doors.journal.clone()).await {
+    match question.answer(caller.door.doors.journal.clone()).await {
         Ok(events) => json(StatusCode::OK, to_json(&events)),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
@@ -424,11 +433,11 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
 
 /// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.
 async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
-    let id = caller.doors.mint();
+    let id = caller.door.doors.mint();
     let (answer, waiting) = oneshot::channel();
-    let reply = Reply { answer, protocol: caller.protocol, _place: caller.place.clone() };
-    caller.doors.events.send(Event::Asked { id, call, reply }).ok()?;
-    let mut hang_up = HangUp { id, events: Some(&caller.doors.events) };
+    let reply = Reply { answer, protocol: caller.door.protocol, _place: caller.place.clone() };
+    caller.door.doors.events.send(Event::Asked { id, call, reply }).ok()?;
+    let mut hang_up = HangUp { id, events: Some(&caller.door.doors.events) };
     let answer = waiting.await;
     hang_up.events = None;
     answer.ok()

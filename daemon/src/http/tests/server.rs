@@ -317,6 +317,29 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     assert_eq!(response(late).await.status, "HTTP/1.1 200 OK");
 }
 
+#[tokio::test(start_paused = true)]
+async fn slow_callers_at_docker_s_socket_hold_no_add_up() {
+    let mut server = Server::start();
+    let docker = server.socket.with_file_name("leasehold.sock");
+    server.listeners.send(Listening::Begin(Protocol::Docker, UnixListener::bind(&docker).unwrap())).unwrap();
+    let mut slow = Vec::new();
+    for _ in 0..24 {
+        let mut stream = UnixStream::connect(&docker).await.unwrap();
+        let head = "POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: \r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let began = tokio::time::Instant::now();
+    let add = server.say(post(&body(&request("ADD")))).await;
+    let (_, call, reply) = server.asked().await;
+    reply.send(leased(&call));
+    assert_eq!(response(add).await.status, "HTTP/1.1 200 OK");
+    assert!(began.elapsed() < Duration::from_secs(1), "it waited {:?} for others' bodies", began.elapsed());
+}
+
 #[tokio::test]
 async fn an_add_or_a_finished_del_removes_the_spooled_del_of_its_attachment() {
     let mut server = Server::start();
