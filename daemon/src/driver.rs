@@ -119,8 +119,8 @@ impl StartError {
 /// Runs the daemon until it is told to stop.
 ///
 /// The state directory comes first: while another daemon has it, nothing is bound, written or removed. Then it listens,
-/// so that callers wait in the backlog, and accepts last, when the core knows every lease. At the end the socket goes
-/// first, and the state directory last.
+/// so that shims wait in the backlog, and accepts last, when the core knows every lease; only then does dockerd find its
+/// sockets. At the end the sockets go first, and the state directory last.
 pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
     // Nothing of the host can be seen through it: neither its containers, nor that they are gone.
     if !settings.host_prefix.is_dir() {
@@ -144,14 +144,9 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
 async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: DirLock) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
-    let sockets = listen::listen(&settings.socket, settings.plugin_dir.as_ref(), inherited)?;
-    let mut listening = Vec::new();
-    for (listener, place) in sockets {
-        let listener = UnixListener::from_std(listener).map_err(StartError::io("listen"))?;
-        info!(socket = %place.path().display(), protocol = ?place.protocol(), "listening");
-        listening.push((listener, place));
-    }
-    let (listeners, places): (Vec<_>, Vec<_>) = listening.into_iter().unzip();
+    let (control, places) = listen::listen(&settings.socket, settings.plugin_dir.as_ref(), inherited)?;
+    let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
+    info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
     let (store, Stored { records, docker }) = Store::open(&settings.state_dir, persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
@@ -172,7 +167,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, listeners, Known { records, docker, adoptees }).await;
+    let ran = driver.run(sources, control, Known { records, docker, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -243,8 +238,7 @@ impl Driver {
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let (doors, door_events) = Doors::new(site(settings), store.journal(), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
-        let control = places.iter().find(|place| place.protocol() == Protocol::Control);
-        let control = control.expect("the control socket is always listened on").path().to_owned();
+        let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
         let spool = Spool::new(control);
         let sources = Sources {
@@ -267,22 +261,15 @@ impl Driver {
 
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers are
     /// still to be adopted.
-    async fn run(
-        mut self,
-        mut sources: Sources,
-        listeners: Vec<UnixListener>,
-        known: Known,
-    ) -> Result<usize, StartError> {
+    async fn run(mut self, mut sources: Sources, control: UnixListener, known: Known) -> Result<usize, StartError> {
         let Known { records, docker, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Start { boot, records, docker, spooled, adoptees });
         self.drain().await;
         self.publisher.sweep();
-        for (listener, protocol) in listeners.into_iter().zip(self.places.iter().map(Place::protocol)) {
-            self.listen(protocol, listener);
-        }
-        // Reports what is wrong with systemd's sockets before it reports ready.
+        self.listen(Protocol::Control, control);
+        // Binds Docker's sockets, and reports what is wrong with any before it reports ready.
         self.look();
         service::ready();
         info!("ready");
@@ -369,7 +356,7 @@ impl Driver {
 
     /// Begins to stop; a second signal cuts the time for open requests short.
     ///
-    /// Docker's sockets go first. What finds none waits for the next daemon with all that it asks, as it does at systemd's.
+    /// Docker's sockets go first: dockerd tries one that is missing again, with all that it asks.
     fn stop(&mut self, signal: &'static str) {
         info!(signal, open = self.open.len(), "stopping");
         self.phase = match self.phase {

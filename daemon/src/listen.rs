@@ -3,11 +3,13 @@
 //! A socket's mode decides who may connect, so it is 0600 from the first moment. A path has at most one daemon: a
 //! live socket there is never touched, and a lock beside it, which nobody else can open, keeps two daemons apart.
 //!
-//! The paths are checked every second, and bound again if they are gone ([`Place::tend`]). That costs a system call each.
+//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not:
+//! dockerd asks a socket that accepts without a time limit, and does not start as long as nobody answers there. It tries
+//! one that is missing for 15 s. So the daemon binds them when it is ready, and never listens on one of systemd's.
+//!
+//! The paths are checked every second, and bound if they are not there ([`Place::tend`]). That costs a system call each.
 //! inotify would be exact, but does not notice a directory that was replaced or mounted over.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -55,15 +57,6 @@ impl Protocol {
             "docker" => Self::Docker,
             "docker-ipvlan" => Self::DockerIpvlan,
             _ => Self::Control,
-        }
-    }
-
-    /// Returns the unit of the socket.
-    fn unit(self) -> &'static str {
-        match self {
-            Self::Control => "leasehold.socket",
-            Self::Docker => "leasehold-docker.socket",
-            Self::DockerIpvlan => "leasehold-docker-ipvlan.socket",
         }
     }
 
@@ -118,9 +111,9 @@ pub(crate) enum ListenError {
         /// The flag that says where.
         flag: &'static str,
     },
-    /// systemd passed two for one protocol.
-    #[error("systemd passed more than one socket: {0} has one ListenStream=")]
-    Twice(&'static str),
+    /// systemd passed two control sockets.
+    #[error("systemd passed more than one socket: leasehold.socket has one ListenStream=")]
+    Twice,
     /// A step failed.
     #[error("cannot {doing} {}", .path.display())]
     Failed {
@@ -144,30 +137,52 @@ pub(crate) enum ListenError {
     Activation(#[source] io::Error),
 }
 
-/// Returns the sockets to serve, non-blocking, each with the place where callers find it.
+/// Returns the control socket, which listens already and does not block, and the places of all sockets, its own first.
+/// Nobody finds Docker's before [`Place::tend`] has bound them.
 ///
-/// What systemd passed (`inherited`, by name) comes first; what it did not is bound at `socket`, and, if there is one, in
-/// Docker's directory of plugins.
+/// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. Docker's sockets are
+/// in its directory of plugins, if there is one, and where units of an earlier leasehold had systemd listen.
 pub(crate) fn listen(
     socket: &Path,
     plugin_dir: Option<&PluginDir>,
     inherited: Vec<(String, OwnedFd)>,
-) -> Result<Vec<(UnixListener, Place)>, ListenError> {
-    let mut sockets = BTreeMap::new();
+) -> Result<(UnixListener, Vec<Place>), ListenError> {
+    let mut control = None;
+    let mut docker = plugin_dir.map(PluginDir::sockets).unwrap_or_default();
     for (name, fd) in inherited {
         let protocol = Protocol::of_name(&name);
-        let activated = activated(protocol, fd).map_err(ListenError::Activation)?;
-        if sockets.insert(protocol, activated).is_some() {
-            return Err(ListenError::Twice(protocol.unit()));
+        let (listener, path) = activated(fd).map_err(ListenError::Activation)?;
+        if protocol.is_docker() {
+            take_over(&path);
+            docker.retain(|(other, at)| *other != protocol && *at != path);
+            docker.push((protocol, path));
+        } else if control.replace((listener, Place::of_systemd(path))).is_some() {
+            return Err(ListenError::Twice);
         }
     }
-    let plugins = plugin_dir.map(PluginDir::sockets).unwrap_or_default();
-    for (protocol, path) in [(Protocol::Control, socket.to_owned())].into_iter().chain(plugins) {
-        if let Entry::Vacant(missing) = sockets.entry(protocol) {
-            missing.insert(bind(protocol, &path)?);
+    let (listener, control) = match control {
+        Some(activated) => activated,
+        None => {
+            let mut place = Place::new(Protocol::Control, socket.to_owned());
+            (place.bind()?, place)
         }
-    }
-    Ok(sockets.into_values().collect())
+    };
+    let docker = docker.into_iter().map(|(protocol, path)| Place::new(protocol, path));
+    Ok((listener, std::iter::once(control).chain(docker).collect()))
+}
+
+/// Removes Docker's socket on which systemd listens, for this daemon to bind its own there: systemd's would accept while the
+/// daemon fails.
+fn take_over(path: &Path) {
+    tracing::warn!(
+        "systemd listens at {}, and dockerd would hang there whenever this daemon fails: the daemon binds its own socket in its \
+         place. Remove the units: `systemctl disable --now leasehold-docker.socket leasehold-docker-ipvlan.socket`, and put \
+         LEASEHOLD_DOCKER_PLUGIN_DIR={} into /etc/default/leasehold",
+        path.display(),
+        parent(path).display(),
+    );
+    // If it stays, what stands in the way is logged when the socket is bound.
+    let _ = fs::remove_file(path);
 }
 
 /// Where callers find a listening socket. Dropping it removes the socket from its directory, if it is still the one
@@ -176,15 +191,34 @@ pub(crate) fn listen(
 pub(crate) struct Place {
     protocol: Protocol,
     path: PathBuf,
-    /// Device and inode of the path; `None` if nothing was there.
+    /// Device and inode of the path when it was last bound, or passed; `None` if nothing was there.
     seen: Option<(u64, u64)>,
-    /// The lock, if the path was bound here; `None` if it is systemd's.
-    lock: Option<Lock>,
+    /// Who binds the path.
+    bound_by: BoundBy,
     /// What is wrong with the path, as logged.
     trouble: Option<String>,
 }
 
+/// Who binds the path of a socket.
+#[derive(Debug)]
+enum BoundBy {
+    /// systemd.
+    Systemd,
+    /// This daemon, once it has the lock.
+    Us(Option<Lock>),
+}
+
 impl Place {
+    fn new(protocol: Protocol, path: PathBuf) -> Self {
+        Self { protocol, path, seen: None, bound_by: BoundBy::Us(None), trouble: None }
+    }
+
+    /// Returns the place of the control socket that systemd passed.
+    fn of_systemd(path: PathBuf) -> Self {
+        let seen = identity(&path).ok();
+        Self { protocol: Protocol::Control, path, seen, bound_by: BoundBy::Systemd, trouble: None }
+    }
+
     /// Returns what is spoken there.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
@@ -195,27 +229,33 @@ impl Place {
         &self.path
     }
 
-    /// Checks whether callers still find the socket. If not, binds it again and returns it; systemd's is left to
-    /// systemd. What stands in the way is logged once.
+    /// Checks whether callers find the socket. If not, binds it and returns it; systemd's is left to systemd. What stands in
+    /// the way is logged once, and tried again at the next check.
     pub(crate) fn tend(&mut self) -> Option<UnixListener> {
-        let (path, found) = (self.path.display(), identity(&self.path).ok());
+        let found = identity(&self.path).ok();
         if found.is_some() && found == self.seen {
             self.trouble = None;
             return None;
         }
-        let trouble = match self.lock.as_ref().map(|_ours| bind_at(self.protocol, &self.path)) {
-            Some(Ok((listener, bound))) => {
-                tracing::warn!("{path} was no longer the socket that was bound there: bound again");
-                self.seen = Some(bound);
-                self.trouble = None;
-                return Some(listener);
-            }
-            Some(Err(error)) => format!("callers cannot find this daemon: {}", crate::log::chain(&error)),
-            None => format!(
+        let was_bound = self.seen.is_some();
+        let path = self.path.display();
+        let trouble = match self.bound_by {
+            BoundBy::Systemd => format!(
                 "callers cannot find this daemon: {path} is not the socket that systemd passed: \
-                 `systemctl restart {}`",
-                self.protocol.unit()
+                 `systemctl restart leasehold.socket`"
             ),
+            BoundBy::Us(_) => match self.bind() {
+                Ok(listener) => {
+                    let path = self.path.display();
+                    match was_bound {
+                        true => tracing::warn!("{path} was no longer the socket that was bound there: bound again"),
+                        false => tracing::info!(socket = %path, protocol = ?self.protocol, "listening"),
+                    }
+                    self.trouble = None;
+                    return Some(listener);
+                }
+                Err(error) => format!("callers cannot find this daemon: {}", crate::log::chain(&error)),
+            },
         };
         if self.trouble.as_ref() != Some(&trouble) {
             tracing::error!("{trouble}");
@@ -223,11 +263,23 @@ impl Place {
         }
         None
     }
+
+    /// Locks the path, unless that is done, and binds the socket.
+    fn bind(&mut self) -> Result<UnixListener, ListenError> {
+        make_dir(&self.path)?;
+        if let BoundBy::Us(lock @ None) = &mut self.bound_by {
+            *lock = Some(lock_of(self.protocol, &self.path)?);
+        }
+        clear(self.protocol, &self.path)?;
+        let (listener, bound) = bind_at(&self.path)?;
+        self.seen = Some(bound);
+        Ok(listener)
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.lock.is_some()
+        if matches!(self.bound_by, BoundBy::Us(_))
             && self.seen.is_some_and(|bound| identity(&self.path).is_ok_and(|found| found == bound))
             && let Err(error) = fs::remove_file(&self.path)
         {
@@ -236,8 +288,8 @@ impl Drop for Place {
     }
 }
 
-/// Checks that systemd passed a listening Unix stream socket with a path.
-fn activated(protocol: Protocol, fd: OwnedFd) -> io::Result<(UnixListener, Place)> {
+/// Checks that systemd passed a listening Unix stream socket, and returns it with its path.
+fn activated(fd: OwnedFd) -> io::Result<(UnixListener, PathBuf)> {
     let socket = Socket::from(fd);
     if socket.domain()? != Domain::UNIX || socket.r#type()? != Type::STREAM || !socket.is_listener()? {
         return Err(io::Error::other("not a listening Unix stream socket (ListenStream=)"));
@@ -245,31 +297,23 @@ fn activated(protocol: Protocol, fd: OwnedFd) -> io::Result<(UnixListener, Place
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from(OwnedFd::from(socket));
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
-    let path = path.ok_or_else(|| io::Error::other("the socket has no path"))?;
-    let seen = identity(&path).ok();
-    Ok((listener, Place { protocol, path, seen, lock: None, trouble: None }))
+    path.map(|path| (listener, path)).ok_or_else(|| io::Error::other("the socket has no path"))
 }
 
-fn bind(protocol: Protocol, path: &Path) -> Result<(UnixListener, Place), ListenError> {
-    make_dir(path)?;
+/// Takes the lock of a socket's path.
+fn lock_of(protocol: Protocol, path: &Path) -> Result<Lock, ListenError> {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
     let lock = PathBuf::from(lock);
-    let lock = match Lock::try_take(&lock) {
+    Lock::try_take(&lock).map_err(|error| match error {
         // Another daemon, with another store.
-        Err(LockError::Held(owner)) => {
-            return Err(ListenError::Live { path: path.to_owned(), owner, flag: protocol.flag() });
-        }
-        taken => taken.map_err(|source| ListenError::Lock { path: lock, source })?,
-    };
-    let (listener, bound) = bind_at(protocol, path)?;
-    Ok((listener, Place { protocol, path: path.to_owned(), seen: Some(bound), lock: Some(lock), trouble: None }))
+        LockError::Held(owner) => ListenError::Live { path: path.to_owned(), owner, flag: protocol.flag() },
+        source => ListenError::Lock { path: lock, source },
+    })
 }
 
-/// Binds a socket at `path`, which is locked, and returns it with the path's device and inode.
-fn bind_at(protocol: Protocol, path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
-    make_dir(path)?;
-    clear(protocol, path)?;
+/// Binds a socket at `path`, which is locked and clear, and returns it with the path's device and inode.
+fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
     let socket = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         // Linux creates the path with the mode of the socket's own inode: there is no moment with a wider mode, and no
@@ -340,250 +384,4 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> ListenError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::net::UnixStream;
-
-    use tempfile::TempDir;
-
-    use super::*;
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o7777
-    }
-
-    #[test]
-    fn the_socket_is_private_and_a_missing_directory_is_made_private() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("cni/dhcp.sock");
-        let (_listener, place) = bind(Protocol::Control, &path).unwrap();
-        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        UnixStream::connect(&path).unwrap();
-        drop(place);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn an_existing_directory_keeps_its_mode() {
-        let dir = TempDir::new().unwrap();
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o751)).unwrap();
-        let (_listener, place) = bind(Protocol::Control, &dir.path().join("s")).unwrap();
-        assert_eq!(mode(dir.path()), 0o751);
-        drop(place);
-    }
-
-    #[test]
-    fn another_user_s_lock_on_the_directory_holds_nothing_up() {
-        let dir = TempDir::new().unwrap();
-        let theirs = fs::File::open(dir.path()).unwrap();
-        theirs.lock_shared().unwrap();
-        let (_listener, place) = bind(Protocol::Control, &dir.path().join("s")).unwrap();
-        drop(place);
-        assert!(!dir.path().join("s").exists());
-    }
-
-    #[test]
-    fn a_socket_whose_file_is_gone_is_bound_again_and_removed_at_the_end() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("cni/s");
-        let (_listener, mut place) = bind(Protocol::Control, &path).unwrap();
-        assert!(place.tend().is_none());
-        fs::remove_dir_all(path.parent().unwrap()).unwrap();
-        let _again = place.tend().unwrap();
-        UnixStream::connect(&path).unwrap();
-        assert_eq!(mode(&path), 0o600);
-        assert!(place.tend().is_none());
-        drop(place);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn what_took_the_socket_s_place_stays_until_it_is_dead() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        let (_listener, mut place) = bind(Protocol::Control, &path).unwrap();
-        fs::remove_file(&path).unwrap();
-        let other = UnixListener::bind(&path).unwrap();
-        assert!(place.tend().is_none());
-        assert!(place.trouble.as_ref().unwrap().contains("is served by process"), "{place:?}");
-        drop(other);
-        assert!(place.tend().is_some());
-        assert_eq!(place.trouble, None);
-    }
-
-    #[test]
-    fn a_stale_socket_is_replaced() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        drop(UnixListener::bind(&path).unwrap());
-        assert_eq!(connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        let _listening = bind(Protocol::Control, &path).unwrap();
-        UnixStream::connect(&path).unwrap();
-    }
-
-    #[test]
-    fn a_live_socket_is_refused_with_its_owner() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        let _live = UnixListener::bind(&path).unwrap();
-        let error = bind(Protocol::Control, &path).unwrap_err();
-        let me = format!("is served by process {} (", std::process::id());
-        assert!(error.to_string().contains(&me), "{error}");
-    }
-
-    #[test]
-    fn a_live_socket_with_a_full_backlog_is_refused() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        let live = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
-        live.bind(&SockAddr::unix(&path).unwrap()).unwrap();
-        live.listen(0).unwrap();
-        let _waiting: Vec<_> = std::iter::from_fn(|| connect(&path).ok()).collect();
-        assert!(matches!(bind(Protocol::Control, &path), Err(ListenError::Live { .. })));
-    }
-
-    #[test]
-    fn what_is_not_a_socket_is_left_alone() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        fs::write(&path, "precious").unwrap();
-        assert!(matches!(bind(Protocol::Control, &path), Err(ListenError::NotASocket { .. })));
-        assert_eq!(fs::read(&path).unwrap(), b"precious");
-    }
-
-    #[test]
-    fn a_socket_that_took_the_place_of_ours_is_not_removed() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        let (_listener, ours) = bind(Protocol::Control, &path).unwrap();
-        fs::remove_file(&path).unwrap();
-        let _other = UnixListener::bind(&path).unwrap();
-        drop(ours);
-        assert!(path.exists());
-    }
-
-    #[test]
-    fn of_many_daemons_that_start_at_once_one_listens() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        for _ in 0..50 {
-            // A stale socket to compete for.
-            drop(UnixListener::bind(&path).unwrap());
-            let started: Vec<_> = std::thread::scope(|scope| {
-                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| bind(Protocol::Control, &path))).collect();
-                starts.into_iter().map(|start| start.join().unwrap()).collect()
-            });
-            assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
-            assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
-            started.into_iter().flatten().for_each(|(_listener, place)| drop(place));
-        }
-    }
-
-    /// Returns the place of a socket that systemd passes.
-    fn place_of(path: &Path) -> Place {
-        let given = UnixListener::bind(path).unwrap();
-        let sockets = listen(Path::new("/elsewhere"), None, vec![("leasehold.socket".into(), given.into())]);
-        sockets.unwrap().pop().unwrap().1
-    }
-
-    #[test]
-    fn an_inherited_socket_is_checked_and_never_removed() {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        let place = place_of(&path);
-        assert_eq!(place.path(), path);
-        drop(place);
-        assert!(path.exists());
-        let mut place = place_of(&dir.path().join("t"));
-        assert!(place.tend().is_none() && place.trouble.is_none());
-        fs::remove_file(dir.path().join("t")).unwrap();
-        assert!(place.tend().is_none());
-        assert!(place.trouble.as_ref().unwrap().contains("systemctl restart leasehold.socket"));
-
-        let (wrong, _peer) = UnixStream::pair().unwrap();
-        let error = listen(&path, None, vec![("docker".into(), wrong.into())]).unwrap_err();
-        assert!(matches!(error, ListenError::Activation(_)), "{error}");
-    }
-
-    fn with_mac(path: &Path) -> PluginDir {
-        PluginDir { path: path.to_owned(), requires_mac: true }
-    }
-
-    #[test]
-    fn where_there_is_one_socket_it_may_be_for_ipvlan() {
-        let dir = TempDir::new().unwrap();
-        let plugins = PluginDir { path: dir.path().join("plugins"), requires_mac: false };
-        let sockets = listen(&dir.path().join("s"), Some(&plugins), Vec::new()).unwrap();
-        let docker = sockets.iter().map(|(_, place)| place).filter(|place| place.protocol().is_docker());
-        let found: Vec<_> = docker.map(|place| (place.protocol(), place.path().to_owned())).collect();
-        assert_eq!(found, [(Protocol::DockerIpvlan, plugins.path.join("leasehold.sock"))]);
-    }
-
-    #[test]
-    fn docker_finds_a_plugin_for_each_way_of_addressing_only_where_a_directory_is_named() {
-        let dir = TempDir::new().unwrap();
-        let (socket, plugins) = (dir.path().join("s"), dir.path().join("docker/plugins"));
-        let sockets = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap();
-        let found = |(_, place): &(UnixListener, Place)| (place.protocol(), place.path().to_owned());
-        let expected = [
-            (Protocol::Control, socket.clone()),
-            (Protocol::Docker, plugins.join("leasehold.sock")),
-            (Protocol::DockerIpvlan, plugins.join("leasehold-ipvlan.sock")),
-        ];
-        assert_eq!(sockets.iter().map(found).collect::<Vec<_>>(), expected);
-        for (_, path) in expected {
-            assert_eq!(mode(&path), 0o600);
-            UnixStream::connect(path).unwrap();
-        }
-        drop(sockets);
-        assert!(!plugins.join("leasehold.sock").exists());
-        let control = listen(&socket, None, Vec::new()).unwrap();
-        assert_eq!(control.len(), 1);
-    }
-
-    #[test]
-    fn what_systemd_passes_is_told_apart_by_its_name_and_the_rest_is_bound() {
-        let dir = TempDir::new().unwrap();
-        let given = |name: &str| {
-            let path = dir.path().join(name);
-            let _ = fs::remove_file(&path);
-            UnixListener::bind(path).unwrap().into()
-        };
-        let named = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), given(name))).collect();
-        let plugins = dir.path().join("plugins");
-        let sockets =
-            listen(&dir.path().join("s"), Some(&with_mac(&plugins)), named(&["docker-ipvlan", "unknown"])).unwrap();
-        let paths: Vec<_> = sockets.iter().map(|(_, place)| (place.protocol(), place.path().to_owned())).collect();
-        let expected = [
-            (Protocol::Control, dir.path().join("unknown")),
-            (Protocol::Docker, plugins.join("leasehold.sock")),
-            (Protocol::DockerIpvlan, dir.path().join("docker-ipvlan")),
-        ];
-        assert_eq!(paths, expected);
-        drop(sockets);
-        let mut twice: Vec<(String, OwnedFd)> = named(&["docker"]);
-        twice.extend(named(&["docker"]));
-        let error = listen(&dir.path().join("s"), None, twice).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "systemd passed more than one socket: leasehold-docker.socket has one ListenStream="
-        );
-    }
-
-    #[test]
-    fn a_directory_of_plugins_that_cannot_be_had_is_named_with_the_flag_or_the_reason() {
-        let dir = TempDir::new().unwrap();
-        let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));
-        fs::write(&plugins, "").unwrap();
-        let error = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap_err();
-        let said = crate::log::chain(&error);
-        assert!(said.starts_with(&format!("cannot create {}: ", plugins.display())), "{said}");
-        assert!(!socket.exists(), "what was bound before is removed");
-        fs::remove_file(&plugins).unwrap();
-        fs::create_dir(&plugins).unwrap();
-        let _live = UnixListener::bind(plugins.join("leasehold.sock")).unwrap();
-        let error = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap_err().to_string();
-        assert!(error.ends_with("stop it, or choose another path with --docker-plugin-dir"), "{error}");
-    }
-}
+mod tests;

@@ -48,4 +48,4 @@ pub use process::{DEADLINE, Log, Process};
 pub use sandbox::Sandbox;
 pub use shim::{CallError, CniError, Shim, ShimCall};
 pub use systemd::Systemd;
-pub use wait::{until_file, until_link};
+pub use wait::{until_file, until_found, until_link};

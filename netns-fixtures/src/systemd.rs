@@ -5,9 +5,13 @@
 //! write nowhere else. Dropping it ends it, its services and its control group.
 
 use std::fs;
+use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::cgroup;
 use crate::daemon::{listen, until_ready};
@@ -83,6 +87,27 @@ impl Systemd {
             groups.lines().any(|line| line == group)
         };
         ids.filter(is_of_it).collect()
+    }
+
+    /// Kills the first process of a service, and returns its number.
+    pub fn kill(&self, service: &str) -> Result<u32, Error> {
+        self.signal(service, Signal::SIGKILL)
+    }
+
+    /// Stops the first process of a service in its tracks, and returns its number.
+    pub fn freeze(&self, service: &str) -> Result<u32, Error> {
+        self.signal(service, Signal::SIGSTOP)
+    }
+
+    fn signal(&self, service: &str, signal: Signal) -> Result<u32, Error> {
+        let processes = self.processes(service);
+        let first = *processes
+            .first()
+            .ok_or(io::ErrorKind::NotFound)
+            .map_err(io::Error::from)
+            .doing(|| format!("find {service}"))?;
+        kill(Pid::from_raw(first as i32), signal).doing(|| format!("send {signal} to {service}"))?;
+        Ok(first)
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), Error> {

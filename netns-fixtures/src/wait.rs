@@ -39,7 +39,7 @@ pub fn until_file<T>(
 ///
 /// # Errors
 /// [`Error::TimedOut`] after `limit`, with `awaited` in its text; or what `look` fails with.
-pub(crate) fn until_found<T>(
+pub fn until_found<T>(
     awaited: &str,
     limit: Duration,
     mut look: impl FnMut() -> Result<Option<T>, Error>,

@@ -1,19 +1,24 @@
 //! The systemd units, as systemd itself judges them.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Error, Lan, Need, Sandbox, Shim, Systemd, binary, sandbox};
+use netns_fixtures::{CallError, DEADLINE, Error, Lan, Need, Sandbox, Shim, Systemd, binary, sandbox, until_found};
 
 /// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
 
-const UNITS: [&str; 4] =
-    ["leasehold.service", "leasehold.socket", "leasehold-docker.socket", "leasehold-docker-ipvlan.socket"];
+const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
+
+/// A unit that earlier versions brought, which has systemd listen for Docker.
+const OLD_DOCKER_UNIT: (&str, &str) = (
+    "leasehold-docker.socket",
+    "[Socket]\nListenStream=/run/docker/plugins/leasehold.sock\nFileDescriptorName=docker\nService=leasehold.service\n",
+);
 
 /// Returns the text of a unit as it is installed.
 fn unit(name: &str) -> String {
@@ -26,6 +31,12 @@ fn unit_here(name: &str) -> Result<String, Error> {
     Ok(unit(name).replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
 }
 
+/// Returns the text of the service for that daemon, where Docker's plugins are used.
+fn service_for_docker() -> Result<String, Error> {
+    let setting = "[Service]\nEnvironment=LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins";
+    Ok(unit_here(UNITS[0])?.replace("[Service]", setting))
+}
+
 /// Writes the units into their own directory, for the daemon built here.
 fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
     let dir = sandbox.dir("units")?;
@@ -36,10 +47,8 @@ fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
 }
 
 #[test]
-fn docker_finds_its_drivers_when_it_starts() {
-    for name in UNITS.into_iter().filter(|name| *name != "leasehold.socket") {
-        assert!(unit(name).lines().any(|line| line == "Before=docker.service"), "{name}");
-    }
+fn the_service_starts_before_docker() {
+    assert!(unit(UNITS[0]).lines().any(|line| line == "Before=docker.service"));
 }
 
 /// What root can do, and the daemon cannot. Each is a command of bash.
@@ -77,14 +86,23 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
 }
 
-/// Returns what a plugin of Docker's says of itself.
-fn capabilities(plugin: &str) -> String {
-    let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock")).expect("systemd listens");
-    let said = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
-    caller.write_all(said.as_bytes()).expect("a call fits");
+/// Asks a plugin of Docker's what it says of itself. Fails where there is no socket, or nobody behind it; a caller that is
+/// kept waiting panics, as it would keep dockerd from starting.
+fn capabilities(plugin: &str) -> io::Result<String> {
+    let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock"))?;
+    caller.set_read_timeout(Some(DEADLINE))?;
+    caller.write_all(b"POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n")?;
     let mut answer = String::new();
-    caller.read_to_string(&mut answer).expect("the daemon answers");
-    answer
+    match caller.read_to_string(&mut answer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("dockerd would hang at {plugin}"),
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => read.map(|_| answer),
+    }
+}
+
+/// Waits until the plugin answers.
+fn wait_for_docker() -> Result<(), Error> {
+    until_found("answer to Docker", DEADLINE, || Ok(capabilities("leasehold").ok())).map(drop)
 }
 
 fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
@@ -133,16 +151,20 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
     prepare_tries(&dir).expect("an empty /run takes files");
     let lan = Lan::new(&sandbox)?;
     let server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
-    let service = unit_here(UNITS[0])?;
-    let mut units =
-        vec![("confined.service", tries("confined", &service)), ("free.service", tries("free", "[Service]\n"))];
-    for name in UNITS {
-        units.push((name, unit_here(name)?));
-    }
+    let service = service_for_docker()?;
+    let units = [
+        ("confined.service", tries("confined", &service)),
+        ("free.service", tries("free", "[Service]\n")),
+        (UNITS[0], service),
+        (UNITS[1], unit_here(UNITS[1])?),
+    ];
     let systemd = Systemd::start(&lan.host, &units)?;
     let [daemon] = systemd.processes(UNITS[0])[..] else { panic!("no daemon, or several") };
     for (plugin, requires_mac) in [("leasehold", true), ("leasehold-ipvlan", false)] {
-        assert!(capabilities(plugin).contains(&format!(r#""RequiresMACAddress":{requires_mac}"#)), "{plugin}");
+        assert!(
+            capabilities(plugin).expect("it is ready").contains(&format!(r#""RequiresMACAddress":{requires_mac}"#)),
+            "{plugin}"
+        );
     }
 
     // Of their namespaces, which are younger than it, one dies with its lease: that goes back from a namespace that it makes.
@@ -165,5 +187,59 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
         "without the unit's filters"
     );
     assert_eq!(read("confined"), "end\n");
+    Ok(())
+}
+
+#[test]
+fn docker_is_never_kept_waiting_by_a_daemon_that_is_killed_or_hangs() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let service = service_for_docker()?.replace("WatchdogSec=30s", "WatchdogSec=1s");
+    // The one with an earlier version's unit finds systemd at its path.
+    for old in [None, Some(OLD_DOCKER_UNIT)] {
+        let mut units = vec![(UNITS[0], service.clone()), (UNITS[1], unit_here(UNITS[1])?)];
+        units.extend(old.map(|(name, text)| (name, text.to_owned())));
+        let systemd = Systemd::start(&lan.host, &units)?;
+        for end in [Systemd::kill, Systemd::freeze, Systemd::kill] {
+            wait_for_docker()?;
+            let daemon = end(&systemd, UNITS[0])?;
+            // Answered by the next, refused, or cut off.
+            let _ = capabilities("leasehold");
+            until_found("end of the daemon", DEADLINE, || {
+                Ok((!systemd.processes(UNITS[0]).contains(&daemon)).then_some(()))
+            })?;
+        }
+        wait_for_docker()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("systemd"), Need::RealRoot]) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let (starts, file) = (sandbox.dir("starts")?.join("starts"), sandbox.dir("state")?.join("file"));
+    fs::write(&file, "").expect("an empty directory takes a file");
+    let counted = format!("ExecStartPre=/bin/sh -c 'echo >> {}'\nExecStart=", starts.display());
+    let service = service_for_docker()?.replace("ExecStart=", &counted);
+    let unreadable = format!("leasehold daemon --state-dir {}/no", file.display());
+    let blind = ("CapabilityBoundingSet=CAP_SYS_ADMIN CAP_NET_ADMIN CAP_NET_RAW", "CapabilityBoundingSet=CAP_NET_RAW");
+    for (from, to) in
+        [("leasehold daemon", "leasehold daemon --no-such-flag"), ("leasehold daemon", &unreadable), blind]
+    {
+        for old in [None, Some(OLD_DOCKER_UNIT)] {
+            let _ = fs::remove_file(&starts);
+            let mut units = vec![(UNITS[0], service.replace(from, to)), (UNITS[1], unit_here(UNITS[1])?)];
+            units.extend(old.map(|(name, text)| (name, text.to_owned())));
+            let _systemd = Systemd::start(&lan.host, &units)?;
+            until_found("third start, or an answer", DEADLINE, || {
+                let tried = fs::read_to_string(&starts).unwrap_or_default().lines().count();
+                Ok((tried > 2 || capabilities("leasehold").is_ok()).then_some(()))
+            })?;
+            // A daemon that lacks a right may run all the same, and then it answers.
+            let socket = UnixStream::connect("/run/docker/plugins/leasehold.sock");
+            assert!(socket.is_err() || capabilities("leasehold").is_ok(), "{to}");
+        }
+    }
     Ok(())
 }

@@ -1,0 +1,261 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Binds the control socket at a path.
+fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
+    listen(path, None, Vec::new()).map(|(listener, mut places)| (listener, places.remove(0)))
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn the_socket_is_private_and_a_missing_directory_is_made_private() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("cni/dhcp.sock");
+    let (_listener, place) = bind(&path).unwrap();
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    UnixStream::connect(&path).unwrap();
+    drop(place);
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_existing_directory_keeps_its_mode() {
+    let dir = TempDir::new().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o751)).unwrap();
+    let (_listener, place) = bind(&dir.path().join("s")).unwrap();
+    assert_eq!(mode(dir.path()), 0o751);
+    drop(place);
+}
+
+#[test]
+fn another_user_s_lock_on_the_directory_holds_nothing_up() {
+    let dir = TempDir::new().unwrap();
+    let theirs = fs::File::open(dir.path()).unwrap();
+    theirs.lock_shared().unwrap();
+    let (_listener, place) = bind(&dir.path().join("s")).unwrap();
+    drop(place);
+    assert!(!dir.path().join("s").exists());
+}
+
+#[test]
+fn a_socket_whose_file_is_gone_is_bound_again_and_removed_at_the_end() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("cni/s");
+    let (_listener, mut place) = bind(&path).unwrap();
+    assert!(place.tend().is_none());
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let _again = place.tend().unwrap();
+    UnixStream::connect(&path).unwrap();
+    assert_eq!(mode(&path), 0o600);
+    assert!(place.tend().is_none());
+    drop(place);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_took_the_socket_s_place_stays_until_it_is_dead() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let (_listener, mut place) = bind(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    assert!(place.tend().is_none());
+    assert!(place.trouble.as_ref().unwrap().contains("is served by process"), "{place:?}");
+    drop(other);
+    assert!(place.tend().is_some());
+    assert_eq!(place.trouble, None);
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    drop(UnixListener::bind(&path).unwrap());
+    assert_eq!(connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let _listening = bind(&path).unwrap();
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn a_live_socket_is_refused_with_its_owner() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let _live = UnixListener::bind(&path).unwrap();
+    let error = bind(&path).unwrap_err();
+    let me = format!("is served by process {} (", std::process::id());
+    assert!(error.to_string().contains(&me), "{error}");
+}
+
+#[test]
+fn a_live_socket_with_a_full_backlog_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let live = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    live.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+    live.listen(0).unwrap();
+    let _waiting: Vec<_> = std::iter::from_fn(|| connect(&path).ok()).collect();
+    assert!(matches!(bind(&path), Err(ListenError::Live { .. })));
+}
+
+#[test]
+fn what_is_not_a_socket_is_left_alone() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    fs::write(&path, "precious").unwrap();
+    assert!(matches!(bind(&path), Err(ListenError::NotASocket { .. })));
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn a_socket_that_took_the_place_of_ours_is_not_removed() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let (_listener, ours) = bind(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    drop(ours);
+    assert!(path.exists());
+}
+
+#[test]
+fn of_many_daemons_that_start_at_once_one_listens() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    for _ in 0..50 {
+        // A stale socket to compete for.
+        drop(UnixListener::bind(&path).unwrap());
+        let started: Vec<_> = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| bind(&path))).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        assert_eq!(started.iter().filter(|start| start.is_ok()).count(), 1);
+        assert!(started.iter().all(|s| matches!(s, Ok(_) | Err(ListenError::Live { .. }))), "{started:?}");
+        started.into_iter().flatten().for_each(|(_listener, place)| drop(place));
+    }
+}
+
+/// Returns the place of a socket that systemd passes.
+fn place_of(path: &Path) -> Place {
+    let given = UnixListener::bind(path).unwrap();
+    let sockets = listen(Path::new("/elsewhere"), None, vec![("leasehold.socket".into(), given.into())]);
+    sockets.unwrap().1.remove(0)
+}
+
+#[test]
+fn an_inherited_socket_is_checked_and_never_removed() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let place = place_of(&path);
+    assert_eq!(place.path(), path);
+    drop(place);
+    assert!(path.exists());
+    let mut place = place_of(&dir.path().join("t"));
+    assert!(place.tend().is_none() && place.trouble.is_none());
+    fs::remove_file(dir.path().join("t")).unwrap();
+    assert!(place.tend().is_none());
+    assert!(place.trouble.as_ref().unwrap().contains("systemctl restart leasehold.socket"));
+
+    let (wrong, _peer) = UnixStream::pair().unwrap();
+    let error = listen(&path, None, vec![("docker".into(), wrong.into())]).unwrap_err();
+    assert!(matches!(error, ListenError::Activation(_)), "{error}");
+    let given = |name: &str| (name.to_owned(), UnixListener::bind(dir.path().join(name)).unwrap().into());
+    let error = listen(&path, None, vec![given("one"), given("two")]).unwrap_err().to_string();
+    assert_eq!(error, "systemd passed more than one socket: leasehold.socket has one ListenStream=");
+}
+
+fn with_mac(path: &Path) -> PluginDir {
+    PluginDir { path: path.to_owned(), requires_mac: true }
+}
+
+/// Returns what is spoken at which path.
+fn paths(places: &[Place]) -> Vec<(Protocol, PathBuf)> {
+    places.iter().map(|place| (place.protocol(), place.path().to_owned())).collect()
+}
+
+#[test]
+fn where_there_is_one_socket_it_may_be_for_ipvlan() {
+    let dir = TempDir::new().unwrap();
+    let (socket, path) = (dir.path().join("s"), dir.path().join("plugins"));
+    let plugins = PluginDir { path: path.clone(), requires_mac: false };
+    let (_control, places) = listen(&socket, Some(&plugins), Vec::new()).unwrap();
+    assert_eq!(paths(&places[1..]), [(Protocol::DockerIpvlan, path.join("leasehold.sock"))]);
+}
+
+#[test]
+fn docker_finds_no_socket_before_the_daemon_is_ready_and_none_without_a_directory() {
+    let dir = TempDir::new().unwrap();
+    let (socket, plugins) = (dir.path().join("s"), dir.path().join("docker/plugins"));
+    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap();
+    let expected = [
+        (Protocol::Control, socket.clone()),
+        (Protocol::Docker, plugins.join("leasehold.sock")),
+        (Protocol::DockerIpvlan, plugins.join("leasehold-ipvlan.sock")),
+    ];
+    assert_eq!(paths(&places), expected);
+    UnixStream::connect(&socket).unwrap();
+    assert!(!plugins.exists());
+    let bound: Vec<_> = places.iter_mut().map(Place::tend).collect();
+    assert!(bound[0].is_none());
+    for (_, path) in expected {
+        assert_eq!(mode(&path), 0o600);
+        UnixStream::connect(path).unwrap();
+    }
+    drop(places);
+    assert!(!plugins.join("leasehold.sock").exists());
+    let (_control, places) = listen(&socket, None, Vec::new()).unwrap();
+    assert_eq!(places.len(), 1);
+}
+
+#[test]
+fn a_docker_socket_of_systemd_s_is_replaced_by_one_that_goes_with_the_daemon() {
+    let dir = TempDir::new().unwrap();
+    let plugins = dir.path().join("plugins");
+    fs::create_dir(&plugins).unwrap();
+    let path = plugins.join("leasehold.sock");
+    let systemd = UnixListener::bind(&path).unwrap();
+    let passed = vec![("docker".to_owned(), systemd.try_clone().unwrap().into())];
+    let (_control, mut places) = listen(&dir.path().join("s"), Some(&with_mac(&plugins)), passed).unwrap();
+    assert!(!path.exists(), "nobody waits there until the daemon is ready");
+    let mut found = paths(&places[1..]);
+    found.sort();
+    let ipvlan = plugins.join("leasehold-ipvlan.sock");
+    assert_eq!(found, [(Protocol::Docker, path.clone()), (Protocol::DockerIpvlan, ipvlan)]);
+    let _ours: Vec<_> = places.iter_mut().filter_map(Place::tend).collect();
+    UnixStream::connect(&path).unwrap();
+    drop(places);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
+    let dir = TempDir::new().unwrap();
+    let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));
+    let path = plugins.join("leasehold.sock");
+    fs::write(&plugins, "").unwrap();
+    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap();
+    let place = &mut places[1];
+    let mut trouble = |what: &str| {
+        assert!(place.tend().is_none(), "{what}");
+        let said = place.trouble.clone().unwrap();
+        assert!(said.contains(what), "{said}");
+    };
+    trouble(&format!("cannot create {}: ", plugins.display()));
+    fs::remove_file(&plugins).unwrap();
+    fs::create_dir_all(&path).unwrap();
+    trouble(&format!("{} exists and is not a socket: move it away", path.display()));
+    fs::remove_dir(&path).unwrap();
+    let live = UnixListener::bind(&path).unwrap();
+    trouble("stop it, or choose another path with --docker-plugin-dir");
+    drop(live);
+    let _ours = place.tend().unwrap();
+    UnixStream::connect(&path).unwrap();
+    assert_eq!(place.trouble, None);
+}
