@@ -196,30 +196,37 @@ impl Netlink {
         }
     }
 
-    /// Returns the index of the one link on a wire that has this Ethernet address: the one of that name, if it has.
+    /// Returns the index of the interface that a server knows by this Ethernet address, mostly the one of that name.
+    ///
+    /// Others may have the address too: a stand-in under the interface's name, or the bridge that the interface was made a port
+    /// of. The one whose other end is outside is it, else a bridge's port. What is neither has no way to a server.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);
         let asked = self.each_link(|link| {
-            let is_it = link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER;
-            is_named |= link.name == name;
-            stands_in |= link.dummy && link.name == name;
-            stations.extend((is_it && !link.dummy).then_some((link.name, link.index)));
+            let is_own = link.name == name;
+            is_named |= is_own;
+            if link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER {
+                stands_in |= is_own && !link.leads_out() && !link.is_port();
+                stations.extend((link.leads_out() || link.is_port()).then_some((link.leads_out(), is_own, link.index)));
+            }
         });
         asked.map_err(|error| LinkCause::refused("look for the container's interface", error))?;
         if stations.is_empty() && !is_named {
             return Err(LinkCause::NoLink(name.to_owned()));
         }
-        let found = match &stations[..] {
-            [(_, index)] => Some(*index),
-            several => several.iter().find(|(other, _)| other == name).map(|(_, index)| *index),
-        };
-        let stand_in = if stands_in { format!("; {name} is a dummy that stands in for it") } else { String::new() };
-        found.ok_or_else(|| {
-            let reason =
-                format!("{} links on a wire have {mac}, by which the server knows it{stand_in}", stations.len());
-            LinkCause::refused("tell the container's interface", reason)
-        })
+        stations.sort_unstable();
+        match &stations[..] {
+            [.., (out, own, _), (leads_out, is_own, index)] if (out, own) < (leads_out, is_own) => Ok(*index),
+            [(.., index)] => Ok(*index),
+            several => {
+                let stand_in = if stands_in { format!("; {name} only stands in for it") } else { String::new() };
+                let number = several.len();
+                let reason =
+                    format!("{number} links with a way out have {mac}, by which the server knows it{stand_in}");
+                Err(LinkCause::refused("tell the container's interface", reason))
+            }
+        }
     }
 
     /// Looks at a link alone.

@@ -33,6 +33,10 @@ pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) macvlan: bool,
     /// Whether it is on no wire.
     pub(super) dummy: bool,
+    /// Whether it is of a kind that software makes.
+    soft: bool,
+    /// Whether its other end, or what it is made on, is in another namespace.
+    elsewhere: bool,
     /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
     pub(super) received: u64,
@@ -49,6 +53,7 @@ impl LinkAnswer {
     const PORT: u16 = libc::IFLA_PROTINFO;
     const LINK: u16 = libc::IFLA_LINK;
     const MASTER: u16 = libc::IFLA_MASTER;
+    const LINK_NETNSID: u16 = libc::IFLA_LINK_NETNSID;
     /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
     const PORT_STATE: u16 = 1;
     /// In `INFO`: what is said about a bridge's port, in any other family.
@@ -79,6 +84,8 @@ impl LinkAnswer {
             bridge: false,
             macvlan: false,
             dummy: false,
+            soft: false,
+            elsewhere: false,
             port_state: None,
             received: 0,
         };
@@ -92,6 +99,7 @@ impl LinkAnswer {
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::MASTER => link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::LINK_NETNSID => link.elsewhere = true,
                 Self::INFO => link.read_info(value),
                 Self::PORT => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
@@ -112,6 +120,7 @@ impl LinkAnswer {
         for attribute in NlasIterator::new(info).flatten() {
             match attribute.kind() {
                 Self::INFO_KIND => {
+                    self.soft = true;
                     self.bridge = attribute.value().starts_with(b"bridge\0");
                     self.macvlan = attribute.value().starts_with(b"macvlan\0");
                     self.dummy = attribute.value().starts_with(b"dummy\0");
@@ -132,6 +141,16 @@ impl LinkAnswer {
     pub(in crate::net) fn forwards(&self) -> bool {
         const BR_STATE_FORWARDING: u8 = 3;
         self.port_state == Some(BR_STATE_FORWARDING)
+    }
+
+    /// Returns whether it leads out of its namespace: its other end is elsewhere, or it is hardware.
+    pub(super) fn leads_out(&self) -> bool {
+        self.elsewhere || !self.soft
+    }
+
+    /// Returns whether it is a port of a bridge.
+    pub(super) fn is_port(&self) -> bool {
+        self.master != 0
     }
 
     pub(in crate::net) fn is_up(&self) -> bool {
