@@ -55,7 +55,18 @@ impl Netlink {
             Step::RemoveRoute(route) => self.remove_route(index, route),
             Step::ReplaceDefault { from, to } => self.replace_default(index, *from, *to),
         };
-        done.map_err(|error| error.at(Which::Index(index), step.doing()))
+        done.map_err(|error| match (step, error) {
+            // A macvlan whose Ethernet address another one on the same parent has.
+            (Step::Up, NetlinkError::Kernel { errno: libc::EADDRINUSE, .. }) => self.mac_taken(index),
+            (_, error) => error.at(Which::Index(index), step.doing()),
+        })
+    }
+
+    fn mac_taken(&mut self, index: u32) -> LinkCause {
+        match self.ethernet(Which::Index(index)) {
+            Ok((_, mac)) => LinkCause::MacTaken(mac),
+            Err(cause) => cause,
+        }
     }
 
     /// Sets a link administratively up.

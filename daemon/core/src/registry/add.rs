@@ -13,7 +13,7 @@ use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
+use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, OpId, RequestId, Why};
 use crate::grant::Dns;
 use crate::identity::{Attachment, Identity};
 use crate::interface::At;
@@ -25,6 +25,10 @@ use crate::time::{Instant, Now};
 /// How long a call waits before it looks again whether a link of the host has carrier.
 pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long an ADD waits before it sets its link up again, where another link has the Ethernet address. Mostly that is the one
+/// of a namespace that died, which the kernel is taking down.
+const TAKEN_PAUSE: Duration = Duration::from_millis(50);
+
 /// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
 pub(super) struct Spare {
@@ -35,19 +39,40 @@ pub(super) struct Spare {
 impl Registry {
     pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
         let attachment = add.attachment.clone();
-        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-        let op = match &add.place {
+        let step = Ready::Preparing(self.prepare(&add));
+        let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
+        self.begin(&attachment, Operation::Adding(Box::new(admission)));
+    }
+
+    /// Sets the link of an ADD up, and looks at it.
+    fn prepare(&mut self, add: &Add) -> OpId {
+        let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
+        match &add.place {
             // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
             place if add.opens_at_once() && self.pacing.has_room(&add.lan) => {
-                self.out.prepare(attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
+                self.out.prepare(add.attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
             }
             Place::InNetns(at) => self.out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
             // The host's link is not ours to change.
             Place::Parent { .. } => self.out.inspect(waiter, add.place.target()),
-        };
-        let step = Ready::Preparing(op);
-        let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
-        self.begin(&attachment, Operation::Adding(Box::new(admission)));
+        }
+    }
+
+    /// Sets the links up again of the ADDs that wait because another link has the Ethernet address.
+    pub(super) fn set_up_again(&mut self) {
+        self.timers.set(Key::Taken, None);
+        let waiting = self.slots.iter().filter_map(|(_, slot)| match &slot.operation {
+            Some(Operation::Adding(admission)) if matches!(admission.step, Ready::AwaitingAddress(_)) => {
+                Some(admission.add.clone())
+            }
+            _ => None,
+        });
+        for add in waiting.collect::<Vec<_>>() {
+            let op = self.prepare(&add);
+            if let Some(Operation::Adding(admission)) = self.operation(&add.attachment) {
+                admission.step = Ready::Preparing(op);
+            }
+        }
     }
 
     /// Begins the ADD of a container that runs already: its link is looked at, not changed.
@@ -65,6 +90,10 @@ impl Registry {
     pub(super) fn prepared(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         match view {
+            Err(cause @ LinkCause::MacTaken(_)) => {
+                admission.step = Ready::AwaitingAddress(cause);
+                self.timers.set(Key::Taken, Some((now.boot + TAKEN_PAUSE, Why::Call)));
+            }
             Err(cause) => {
                 let failure = admission.link_failure(cause);
                 self.refuse(now, attachment, failure);
@@ -142,6 +171,7 @@ impl Registry {
             Some(Operation::Adding(admission)) => match &admission.step {
                 Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
                 Ready::Preparing(_)
+                | Ready::AwaitingAddress(_)
                 | Ready::AwaitingRival(..)
                 | Ready::AwaitingSearch(..)
                 | Ready::AwaitingChange(_) => None,

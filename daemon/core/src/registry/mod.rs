@@ -220,6 +220,7 @@ impl Registry {
                 Key::Audit(id) => self.audit_again(id),
                 Key::Adoption(id) => self.adopt_again(now, id),
                 Key::Carrier => self.look_for_carrier_on_host(),
+                Key::Taken => self.set_up_again(),
                 Key::Orphans => {}
                 Key::Seek => self.seek_on_clock(now),
                 Key::Strays => self.end_strays(now),

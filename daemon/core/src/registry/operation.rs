@@ -54,6 +54,8 @@ pub(super) struct Admission {
 pub(super) enum Ready {
     /// It is being set up and looked at.
     Preparing(OpId),
+    /// It could not be set up: another interface has its Ethernet address, perhaps one that is on its way out.
+    AwaitingAddress(LinkCause),
     /// It is up, without carrier; perhaps it is looked at once more.
     AwaitingCarrier(LinkView, Option<OpId>),
     /// A rival's link is looked at: does it live?
@@ -70,7 +72,7 @@ impl Admission {
         match &self.step {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
             Ready::AwaitingCarrier(_, op) => *op,
-            Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
+            Ready::AwaitingAddress(_) | Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
         }
     }
 
@@ -99,6 +101,7 @@ impl Admission {
         let waited = whole_millis(now.saturating_since(self.began));
         match &self.step {
             Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Ready::AwaitingAddress(cause) => self.link_failure(cause.clone()),
             Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
             Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => {
                 Failure::TimedOut { waiting_for: "a look at the identity's holder", waited }

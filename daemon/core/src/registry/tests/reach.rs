@@ -104,6 +104,16 @@ fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
 }
 
 #[test]
+fn a_release_leaves_its_clients_ethernet_address_to_a_successor() {
+    let rig = dead(Rig::new(8), 0);
+    let [Link::Parent { mac, port: true, .. }] = rig.opened[..] else { panic!("{:?}", rig.opened) };
+    assert!(
+        mac != Mac([2, 0, 0, 0, 1, 1]) && rig.releases() == 1,
+        "a macvlan of that address would keep its interface from coming up"
+    );
+}
+
+#[test]
 fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
     let mut rig = Rig::new(8);
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));

@@ -22,8 +22,8 @@ use crate::wire::frame::Frame;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long the container's link may take to go: the kernel tells that a namespace is dead before it takes down the links in
-/// it, and takes down those of many at once. Until then no macvlan can have its Ethernet address, and it answers ARP.
+/// How long a link may take to go. The kernel tells that a namespace is dead before it takes down the links in it, and takes down
+/// those of many at once: until then the container's answers ARP, and no other macvlan can have the address of one of ours.
 const GOES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The first pause of that wait; it doubles.
@@ -43,16 +43,18 @@ impl Way {
 
     /// Returns the Ethernet address that hears ARP.
     ///
-    /// A port may have any. For an identity that can return it is nobody's: where its successor on another host has the
-    /// client's, that would take a question from there for its own, and be silent.
+    /// That of a macvlan is nobody's: with the client's it would keep a successor's interface from coming up. So is that of any port
+    /// for an identity that can return: a successor on another host would take a question from there for its own, and be silent.
     fn asker(self, common: &Common) -> Mac {
-        let by_port = matches!(self, Self::BridgePort | Self::Macvlan(_));
-        if !by_port || !common.profile.returns() {
-            return self.station(common);
+        match self {
+            Self::Inside | Self::Parent => self.station(common),
+            Self::BridgePort if !common.profile.returns() => self.station(common),
+            Self::BridgePort | Self::Macvlan(_) => {
+                let [a, b, c, d, e, f] = common.identity.chaddr.0;
+                // Locally administered (IEEE 802 §8.4).
+                Mac([a ^ 0x40 | 2, b, c, d, e, f])
+            }
         }
-        let [a, b, c, d, e, f] = common.identity.chaddr.0;
-        // Locally administered (IEEE 802 §8.4).
-        Mac([a ^ 0x40 | 2, b, c, d, e, f])
     }
 }
 
