@@ -213,8 +213,8 @@ impl Watch {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
-            Call::RequestPool(_) | Call::Reserve { .. } | Call::Network(_) => PATIENCE,
-            Call::List | Call::ReleasePool { .. } | Call::ReleaseAddress { .. } => SLACK,
+            Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
+            Call::List | Call::ReleasePool { .. } => SLACK,
         };
         if let Call::Del { attachment } = call {
             self.holders.remove(attachment);

@@ -283,6 +283,12 @@ impl Played {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }
 
+    /// Disconnects a container after live-restore whose interface has another address by then than Docker knows: it gives that back,
+    /// and leaves the interface inside.
+    pub fn disconnect_astray(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
+        self.release_address(&endpoint.network, endpoint.address.addr())
+    }
+
     /// Stops a container.
     pub fn stop(&self, endpoint: PlayedContainer) -> Result<(), Error> {
         self.leave(&endpoint)?;

@@ -313,6 +313,9 @@ impl World {
         match answer {
             Answer::Deleted | Answer::Released => {
                 self.stats.count(if answer == Answer::Deleted { "DEL done" } else { "addresses released" });
+                if answer == Answer::Released {
+                    self.judge_released(index);
+                }
                 self.lease_is_back(index, true);
             }
             Answer::Failed(failure) => {

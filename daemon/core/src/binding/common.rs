@@ -98,7 +98,7 @@ pub(crate) enum Leave {
     LinkGone,
     /// An ADD of the same attachment has another identity.
     Displaced,
-    /// Docker gave its address back, and waits for nothing.
+    /// Docker gave its address back, and waits until that is durable.
     Released,
     /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
     Yielded,

@@ -446,6 +446,11 @@ impl Binding {
         self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
     }
 
+    /// Has the interface carry nothing of the lease any more, before that is given back.
+    pub(crate) fn vacate(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| hold.vacate(common, cx));
+    }
+
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));

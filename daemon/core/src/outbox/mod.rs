@@ -118,6 +118,8 @@ pub(crate) enum Report {
     NotGivenBack(StoreCause),
     /// The namespace of a held binding was not seen: whether it is gone, a look decides.
     Unseen,
+    /// The interface carries nothing of the lease any more, which is about to be given back.
+    Vacated,
     /// The link of a held binding is gone: an event where no DEL follows.
     Orphaned(Box<Event>),
     /// The link of a binding that is held again went while it was not.

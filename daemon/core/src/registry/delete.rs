@@ -81,6 +81,7 @@ impl Registry {
 
     /// A binding has no more to do with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
+        self.lease_left(id, Ok(()));
         let Some(slot) = self.slots.get_mut(attachment) else { return };
         slot.holder.take_if(|holder| *holder == id);
         match &slot.operation {
@@ -99,6 +100,7 @@ impl Registry {
     /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
     /// held as before; another goes on trying, and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
+        self.lease_left(id, Err(cause.clone()));
         let Some(binding) = self.bindings.get(id) else { return };
         let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
         if binding.is_live() {

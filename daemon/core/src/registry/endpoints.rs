@@ -402,7 +402,7 @@ impl Registry {
             && self.endpoints.leased_by(&attachment).next().is_none()
             && let Some(holder) = self.slots.holder(&attachment)
         {
-            self.give_back(now, holder);
+            self.leave(now, holder, None);
         }
     }
 

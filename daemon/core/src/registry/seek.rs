@@ -95,6 +95,9 @@ impl Registry {
             return self.orphans.add(id, event, now.boot);
         };
         self.audit_no_more(id);
+        if self.left_inside(now, id) {
+            return;
+        }
         let (looks, pause) = (LOOKS.len() - 1, LOOKS[1]);
         let awaited = Awaited { next: now.boot + DEL_WAIT, looks, pause, is_last: false, went: Some(event) };
         self.seeking.awaited.insert(id, awaited);

@@ -213,6 +213,6 @@ impl Registry {
                 && self.endpoints.leased_by(&binding.attachment).next().is_none()
         };
         let found: Vec<_> = self.bindings.iter().filter(is_one).map(|binding| binding.id).collect();
-        found.into_iter().for_each(|id| self.give_back(now, id));
+        found.into_iter().for_each(|id| self.leave(now, id, None));
     }
 }

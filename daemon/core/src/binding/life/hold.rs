@@ -58,6 +58,8 @@ pub(crate) struct Hold {
 struct Rare {
     /// When it was last told that the leased address was taken off.
     removal_told: Option<Instant>,
+    /// It is about to be given back: the interface is to carry nothing of it.
+    vacates: bool,
     /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
     /// route by it.
     router: Option<IpAddr>,
@@ -84,6 +86,10 @@ impl Hold {
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
         let (came, joined, rare, after) = (None, None, None, After::default());
         Self { client, last: last.into(), came, joined, rare, after }
+    }
+
+    fn vacates(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.vacates)
     }
 
     fn rare(&mut self) -> &mut Rare {

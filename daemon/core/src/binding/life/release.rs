@@ -339,7 +339,8 @@ impl Release {
                 self.held = None;
                 common.has_done(cx);
                 self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
-                if self.kept.is_some() {
+                // Docker waits for no more than that.
+                if self.kept.is_some() || self.why == Leave::Released {
                     self.tell(common, cx);
                 }
                 // The store may have taken longer than the lease lasts.

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use super::Hold;
-use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter};
+use crate::binding::{Common, Cx, Living, Next, Report, SAME, Task, Waiter};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
@@ -22,6 +22,18 @@ use crate::record::Former;
 use crate::time::Instant;
 
 impl Hold {
+    /// Has the interface carry nothing of the lease any more, before that is given back. Reports when it does.
+    pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        self.rare().vacates = true;
+        let told = common.answered.into_iter().map(Into::into).collect();
+        let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
+        common.due(cx, |work| {
+            left.into_iter().for_each(|grant| work.leave_behind(grant, false));
+            work.route_no_more();
+        });
+        self.has_work();
+    }
+
     /// Records that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
     pub(super) fn changed(&mut self, common: &Common, was: &Lease, cx: &mut Cx<'_>) {
         let presence = common.presence(cx.interfaces);
@@ -98,6 +110,9 @@ impl Hold {
         let carry = |grant: Grant| Wish::Carry(Box::new(grant));
         let is_durable = |next: &Lease| common.persistence.holds(|held| is_same(held, next, common));
         let usable = |next: &Lease| !common.is_probing() && is_durable(next);
+        if self.vacates() {
+            return Wish::Nothing;
+        }
         match self.client.lease().filter(|_| common.presence(interfaces) != Presence::TakenOff) {
             None if common.profile.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
@@ -161,8 +176,11 @@ impl Hold {
         let wish = self.wish(common, cx.interfaces);
         let kept = self.client.lease().filter(|_| self.keeps_changed(common, cx.interfaces) && !common.is_probing());
         let kept = kept.map(|lease| common.grant(lease));
-        if work.is_settled(&wish, kept.as_ref(), self.client.lease().is_some()) {
+        if work.is_settled(&wish, kept.as_ref(), self.client.lease().is_some() && !self.vacates()) {
             common.has_done(cx);
+            if self.vacates() {
+                cx.out.report(common.id, Report::Vacated);
+            }
             return self.record_again();
         }
         let wish = by_now(wish, common, cx.interfaces);
@@ -221,7 +239,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Next {
         let mtu = result.as_ref().ok().map(|view| view.mtu);
-        let current = self.client.lease().map(|lease| common.grant(lease));
+        let current = self.client.lease().filter(|_| !self.vacates()).map(|lease| common.grant(lease));
         let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
         let Some(work) = common.work_mut(cx) else { return SAME };
         match work.on_applied(taken, result, current.as_ref()) {
@@ -291,7 +309,11 @@ impl Hold {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
         }
-        self.work_later(common, &cause, None, cx);
+        // Of what is not seen the word of whoever ended it counts.
+        match self.vacates() && cause.is_unseen() {
+            true => cx.out.report(common.id, Report::Vacated),
+            false => self.work_later(common, &cause, None, cx),
+        }
         SAME
     }
 
