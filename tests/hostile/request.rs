@@ -220,6 +220,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
             NetworkCall::Delete(_)
             | NetworkCall::Find(_)
             | NetworkCall::FindByPool
+            | NetworkCall::Started
             | NetworkCall::DeleteEndpoint(_)
             | NetworkCall::Join { .. },
         ) => {}

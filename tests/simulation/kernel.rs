@@ -302,7 +302,7 @@ impl Kernel {
         let host = self.spaces.get_mut(&HOST).ok_or(LinkCause::NoLink(link.on.clone()))?;
         let on = host.links.values().find(|wire| wire.ifname == link.on);
         let on = on.cloned().ok_or(LinkCause::NoLink(link.on.clone()))?;
-        let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now };
+        let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now, moved: false };
         if let Some(there) = host.links.values().find(|wire| wire.ifname == name) {
             let is_own = there.own.as_ref().is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
             // A VLAN's link of another store is what was asked for, from another hand.

@@ -50,6 +50,8 @@ pub(crate) struct Own {
     pub(crate) on: String,
     /// When it came into the namespace that it is in.
     pub(crate) came: u64,
+    /// It was moved there.
+    pub(crate) moved: bool,
 }
 
 /// What a step did.
@@ -104,7 +106,7 @@ impl Wire {
 
     /// Takes it to another namespace, where it has this name: it arrives there down and bare.
     pub(crate) fn moved(self, ifname: &str, now: u64) -> Self {
-        let own = self.own.map(|own| Own { came: now, ..own });
+        let own = self.own.map(|own| Own { came: now, moved: true, ..own });
         let (addresses, routes) = (Vec::new(), Vec::new());
         Self { ifname: ifname.to_owned(), up: false, carrier: false, addresses, routes, own, ..self }
     }

@@ -164,6 +164,7 @@ fn must_have_happened(stats: &Stats) {
         "calls of the network driver that came twice",
         "carrier lost",
         "clients that share a chaddr",
+        "containers that started slowly",
         "crashes at a DECLINE",
         "damaged stores",
         "endpoints created",

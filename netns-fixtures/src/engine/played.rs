@@ -142,6 +142,11 @@ impl Played {
         Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release })
     }
 
+    /// It ends, and the next one asks what the plugin is.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.plugin.call("Plugin.Activate", &Value::Null).map(drop)
+    }
+
     /// Returns the host.
     pub(super) fn host(&self) -> &Netns {
         &self.host

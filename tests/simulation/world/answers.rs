@@ -19,7 +19,7 @@ use crate::watch::Rule;
 const NOTICED: Micros = 20 * SECOND;
 
 /// So much longer Docker is waited for, which may release the address yet, or has not put the link there.
-const DOCKER_WAIT: Micros = 330 * SECOND;
+const DOCKER_WAIT: Micros = 630 * SECOND;
 
 impl World {
     /// Returns within what time a namespace that died is noticed, and what lived there given back.
@@ -146,7 +146,7 @@ impl World {
                 }
                 if self.actors[index].docker {
                     self.actors[index].phase = Phase::Live;
-                    self.act_after(index, 0, 200 * MILLI, Act::Appear);
+                    self.starts(index);
                     return self.stay(index);
                 }
                 let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {

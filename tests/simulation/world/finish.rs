@@ -101,7 +101,7 @@ impl World {
             u32::MAX => 1500,
             lease => u64::from(lease),
         };
-        let end = self.now + (2 * lease + 600) * SECOND;
+        let end = self.now + (2 * lease + 900) * SECOND;
         self.note(|| "QUIET".to_owned());
         self.until(end, |_| false) && self.comes_to_rest() && self.nothing_open()
     }

@@ -110,6 +110,14 @@ impl World {
         }
     }
 
+    /// Docker starts a container that has its address: mostly at once, now and then after minutes, as where it relabels volumes.
+    pub(super) fn starts(&mut self, index: usize) {
+        let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
+        self.stats.count_many("containers that started slowly", usize::from(is_slow));
+        let most = if is_slow { 540 * SECOND } else { 200 * MILLI };
+        self.act_after(index, 0, most, Act::Appear);
+    }
+
     /// Docker moves the link of a container into its namespace, some time after it was told the address.
     fn appear(&mut self, index: usize) {
         let actor = &self.actors[index];

@@ -76,6 +76,8 @@ pub enum Call {
 /// What is asked about a network of Docker's whose driver is this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCall {
+    /// A dockerd has started: it asks what this plugin is once, before all else. No container of the one before it is still to come.
+    Started,
     /// Keep a network, of which dockerd will not tell again.
     Create(Box<NetworkRecord>),
     /// Forget a network. One that is not known is success.
@@ -245,7 +247,7 @@ pub enum Answer {
 /// An answer to a [`NetworkCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkAnswer {
-    /// To `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
+    /// To `Started`; to `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
     Done,
     /// To `Find` and `FindByPool`.
     Found(Box<NetworkRecord>),

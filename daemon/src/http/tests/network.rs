@@ -133,8 +133,15 @@ fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
         }
     }
     assert_eq!(Method::at("/NetworkDriver.Dance"), None);
+    // By the other name, that of our network driver too, the core hears of it: a dockerd has started.
+    let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
     let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
-    assert_eq!(activated, Ok(Asked::Told(r#"{"Implements":["IpamDriver","NetworkDriver"]}"#.to_owned())));
+    assert_eq!(activated, Ok(Asked::Told(manifest.to_owned())));
+    let Ok(Asked::Core { call, form }) = with_host(false, |host| Asked::parse(Method::Activate, b"", host)) else {
+        panic!()
+    };
+    assert_eq!(call, Call::Network(NetworkCall::Started));
+    assert_eq!(form.answer(&Answer::Network(NetworkAnswer::Done)).as_deref(), Ok(manifest));
 }
 
 #[test]

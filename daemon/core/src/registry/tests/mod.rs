@@ -31,6 +31,7 @@ mod networks_anew;
 mod networks_forgotten;
 mod networks_found;
 mod networks_left;
+mod networks_slow;
 mod on_host;
 mod races;
 mod reach;
