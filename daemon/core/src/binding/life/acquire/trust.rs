@@ -1,11 +1,15 @@
 //! A silent server: an ADD that cannot wait for long makes do with the lease that its identity has still (RFC 2131 §3.2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
 use crate::dhcpv4::lease::Lease;
 use crate::time::Instant;
+
+/// How long the store and the macvlan that was asked from may take once a lease is used as it is.
+const SETTLING: Duration = Duration::from_secs(3);
 
 impl Acquire {
     /// Returns when the lease that there is will do, as long as no server says anything.
@@ -32,6 +36,8 @@ impl Acquire {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: the lease is used as it is");
         common.exchange.close(cx);
         self.trusted = true;
+        // It may be that long because no server was expected to answer: what is left to do here has its own time.
+        self.limit = self.limit.max(cx.now.boot + SETTLING);
         self.client.trust(lease, cx.now.boot);
         self.make_durable(common, cx)
     }
