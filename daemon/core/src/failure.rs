@@ -167,6 +167,8 @@ pub enum Failure {
         client_id: ClientId,
         /// Who holds it.
         holder: Attachment,
+        /// Its interface is there; else it may be where the daemon cannot look.
+        seen: bool,
     },
     /// Another live attachment has the address that was to be had, or the last one that was offered.
     #[error("{}", held(*.server, *.address, .holder, *.shared))]

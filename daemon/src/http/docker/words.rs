@@ -15,10 +15,17 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
             };
             format!("there is no link {name} on this host: {option} names that of the LAN")
         }
-        Failure::Held { lan, client_id, holder } => format!(
-            "client identifier {} on {lan} is held by {holder}: stop that container first, or give the network another \
-             {flag} client-id",
-            client_id.readable()
+        Failure::Held { lan, client_id, holder, seen } => format!(
+            "client identifier {} on {lan} is held by {holder}{}; or give the network another {flag} client-id",
+            client_id.readable(),
+            match seen {
+                true =>
+                    ", whose interface is there: stop that container first, or if it was renamed since it was started, restart it",
+                false =>
+                    ", whose interface is not found, and not every namespace of Docker's can be looked through: stop that container \
+                     if it runs; else see that --docker-netns-dir names where Docker keeps them, and that leasehold's log has no \
+                     more warnings of it",
+            }
         ),
         Failure::AddressHeld { server: Some(server), address, holder, shared } => format!(
             "server {server} gives this container {address}, which {holder} has{}",

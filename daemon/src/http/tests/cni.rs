@@ -335,7 +335,15 @@ fn every_failure_has_its_code() {
         (Failure::TooShort { server: a, address: a, lease: second, probing: second * 7 }, 11),
         (Failure::TimedOut { waiting_for: "the store", waited: second }, 11),
         (Failure::Store(StoreCause::Full), 11),
-        (Failure::Held { lan: lan(), client_id: ClientId::new(vec![0, 1]).unwrap(), holder: attachment() }, 11),
+        (
+            Failure::Held {
+                lan: lan(),
+                client_id: ClientId::new(vec![0, 1]).unwrap(),
+                holder: attachment(),
+                seen: true,
+            },
+            11,
+        ),
         (Failure::AddressHeld { server: None, address: a, holder: attachment(), shared: None }, 11),
         (Failure::Cancelled(attachment()), 11),
         (Failure::Attached { attachment: attachment(), netns: Some(p()) }, 11),

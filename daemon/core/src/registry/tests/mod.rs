@@ -10,6 +10,7 @@ mod conflict;
 mod docker;
 mod docker_aside;
 mod docker_fit;
+mod docker_held;
 mod docker_look;
 mod docker_silence;
 mod events;

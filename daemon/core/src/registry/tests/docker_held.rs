@@ -1,0 +1,78 @@
+//! What an endpoint is to have, and somebody else holds: its name, by a container that is gone or not.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::docker::*;
+use super::rig::*;
+use crate::effect::{ClientIdRule, Failure};
+use crate::identity::ClientId;
+use crate::link::KernelEvent;
+
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+
+impl Rig {
+    /// Asks for an address for the container `web`, whose Ethernet address is made up at each start.
+    fn web(&mut self, last: u8) -> u64 {
+        let mut add = self.endpoint_call(last);
+        add.client_id = ClientIdRule::Bytes(ClientId::new(b"\0web".to_vec()).unwrap());
+        self.request(Call::Add(add))
+    }
+
+    fn comes_into(&mut self, last: u8, netns: u64) {
+        self.inside.insert(endpoint_mac(last), netns);
+        self.input(Input::Kernel(KernelEvent::Appeared { number: netns as i32, mac: endpoint_mac(last) }));
+    }
+
+    fn has_first(&self, id: u64) -> bool {
+        matches!(self.answers.get(&id), Some(Answer::Leased { lease, .. }) if lease.ip() == FIRST)
+    }
+}
+
+/// The container `web` runs, in the only namespace.
+fn running() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.lease = 10_000;
+    rig.web(1);
+    rig.comes_into(1, 1);
+    rig.configure("192.0.2.50/24");
+    rig
+}
+
+/// dockerd has ended the host's only container while no daemon ran, and gave up: nobody says that it is gone.
+fn ended_unheard() -> Rig {
+    let mut rig = running();
+    (rig.inside, rig.addresses) = Default::default();
+    rig.live.remove(&1);
+    rig.restart();
+    rig.run_until(1100.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "of what is missing nobody knows whether it is gone");
+    rig
+}
+
+#[test]
+fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
+    let mut rig = ended_unheard();
+    let again = rig.web(2);
+    assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
+    rig.run_until(1200.0);
+    let rows = rig.rows();
+    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.stored.len()), (1, &endpoint(2), 0, 1));
+}
+
+#[test]
+fn a_name_whose_container_may_run_is_not_given_away_and_the_error_says_what_was_seen() {
+    for (sees_part, moved, seen) in [(true, false, false), (false, true, true)] {
+        let mut rig = ended_unheard();
+        rig.sees_part = sees_part;
+        rig.inside.extend(moved.then_some((endpoint_mac(1), 2)));
+        let again = rig.web(2);
+        let Failure::Held { holder, seen: told, .. } = rig.failure(again) else { panic!("{:?}", rig.answers) };
+        assert_eq!((holder, *told), (&endpoint(1), seen));
+        let held = rig.rows().into_iter().map(|row| row.attachment).collect::<Vec<_>>();
+        assert_eq!((held, rig.sends(7)), (vec![endpoint(1)], 0));
+    }
+    let mut rig = running();
+    let again = rig.web(2);
+    assert!(matches!(rig.failure(again), Failure::Held { seen: true, .. }), "{:?}", rig.answers);
+}
