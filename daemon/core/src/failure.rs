@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::dhcpv4::Tally;
-use crate::identity::{Attachment, ClientId, Lan};
+use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
 use crate::pool::{PoolFault, Unfit};
@@ -170,7 +170,7 @@ pub enum Failure {
         /// Its interface is there; else it may be where the daemon cannot look.
         seen: bool,
     },
-    /// Another live attachment has the address that was to be had, or the last one that was offered.
+    /// Another live attachment, or the host itself, has the address that was to be had, or the last one that was offered.
     #[error("{}", held(*.server, *.address, .holder, *.shared))]
     AddressHeld {
         /// The server that would give it; `None`: the container was to be adopted with it.
@@ -178,7 +178,7 @@ pub enum Failure {
         /// The address.
         address: Ipv4Addr,
         /// Who has it.
-        holder: Attachment,
+        holder: AddressHolder,
         /// The Ethernet address, where both have the same.
         shared: Option<Mac>,
     },
@@ -250,13 +250,16 @@ pub enum Failure {
     },
 }
 
-fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &Attachment, shared: Option<Mac>) -> String {
+fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, shared: Option<Mac>) -> String {
     match (server, shared) {
         (Some(server), Some(mac)) => format!(
             "server {server} gives this client {address}, which {holder} has: it seems to know clients by their Ethernet address, \
              and both have {mac}; use macvlan instead of ipvlan, or give this one a MAC of its own, or, where it is to take the \
              other's place, the same `clientId`"
         ),
+        (Some(server), None) if matches!(holder, AddressHolder::Host(_)) => {
+            format!("server {server} offers {address}, which {holder} has: take it out of the server's pool")
+        }
         (Some(server), None) => format!(
             "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; see \
              what it has on record"

@@ -77,6 +77,24 @@ impl fmt::Display for Attachment {
     }
 }
 
+/// Who has an address of a LAN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressHolder {
+    /// An attachment has leased it.
+    Attachment(Arc<Attachment>),
+    /// It is this host's own, on the link of this name.
+    Host(String),
+}
+
+impl fmt::Display for AddressHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attachment(attachment) => attachment.fmt(f),
+            Self::Host(ifname) => write!(f, "this host itself ({ifname})"),
+        }
+    }
+}
+
 /// One broadcast domain as far as this host can tell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -240,7 +240,7 @@ impl Registry {
         let wanted = wanted.filter(|wanted| unfit(wanted.address).is_none());
         let tenant = |address| self.bindings.holders().tenant(&identity.lan, address, BindingId(0), now.boot);
         if let Some((address, tenant)) = adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?))) {
-            let holder = (*tenant.attachment).clone();
+            let holder = tenant.who;
             return self.refuse(now, attachment, Failure::AddressHeld { server: None, address, holder, shared: None });
         }
         let profile = self.profiles.share(profile);

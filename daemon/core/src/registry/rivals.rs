@@ -19,7 +19,10 @@ impl Registry {
     /// Settles with the bindings that stand in an ADD's way: the attachment's own from before, and the holder of its
     /// identity. One that lives fails the ADD; one whose link is gone yields.
     pub(super) fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
+        if admission.add.place.netns().is_none() {
+            self.bindings.note_host(&admission.add.lan, &view);
+        }
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));

@@ -1,6 +1,7 @@
 //! Why a call came to nothing, in Docker's words: networks, containers, and the flags of its commands.
 
 use leasehold_core::effect::Failure;
+use leasehold_core::identity::AddressHolder;
 use leasehold_core::link::LinkCause;
 
 use super::lease::Flag;
@@ -34,6 +35,7 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
                     ": it seems to know clients by their Ethernet address, and both have {mac}: use macvlan instead of ipvlan, \
                      or give this container another --mac-address"
                 ),
+                None if matches!(holder, AddressHolder::Host(_)) => ": take it out of the server's pool".to_owned(),
                 None =>
                     ": it has lost its leases, or gives everybody that address; see what it has on record".to_owned(),
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Request};
 use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
-use leasehold_core::identity::{Attachment, ClientId, Lan};
+use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::wire::Mac;
 
@@ -344,7 +344,10 @@ fn every_failure_has_its_code() {
             },
             11,
         ),
-        (Failure::AddressHeld { server: None, address: a, holder: attachment(), shared: None }, 11),
+        (
+            Failure::AddressHeld { server: None, address: a, holder: AddressHolder::Host("eth0".into()), shared: None },
+            11,
+        ),
         (Failure::Cancelled(attachment()), 11),
         (Failure::Attached { attachment: attachment(), netns: Some(p()) }, 11),
         (Failure::NotWanted { server: a, wanted: a, offered: a }, 11),

@@ -147,7 +147,7 @@ impl Hold {
     pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else { return };
         let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
-        let holder = tenant.attachment;
+        let holder = tenant.who;
         tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have one address on record: this one gives it up, and it is not released");
         let pause = self.client.pause();
         self.client.refuse(cx.now.boot, pause);

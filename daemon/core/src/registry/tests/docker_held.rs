@@ -1,4 +1,4 @@
-//! What an endpoint is to have, and somebody else holds: its name, by a container that is gone or not.
+//! What an endpoint is to have, and somebody else holds: its name, by a container that is gone or not, and an address of the host's.
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,8 @@ use super::super::*;
 use super::docker::*;
 use super::rig::*;
 use crate::effect::{ClientIdRule, Failure};
-use crate::identity::ClientId;
+use crate::event::EventKind;
+use crate::identity::{AddressHolder, ClientId, Lan};
 use crate::link::KernelEvent;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
@@ -75,4 +76,47 @@ fn a_name_whose_container_may_run_is_not_given_away_and_the_error_says_what_was_
     let mut rig = running();
     let again = rig.web(2);
     assert!(matches!(rig.failure(again), Failure::Held { seen: true, .. }), "{:?}", rig.answers);
+}
+
+#[test]
+fn an_address_of_the_host_on_the_lan_is_not_taken_and_the_error_says_whose_it_is() {
+    let mut rig = Rig::new(8);
+    (rig.one_for_all, rig.wired.host_addresses) = (true, vec!["192.0.2.50/24".parse().unwrap()]);
+    let add = rig.endpoint(1);
+    rig.run_until(1031.0);
+    let Failure::AddressHeld { address, holder, .. } = rig.failure(add) else { panic!("{:?}", rig.answers) };
+    assert_eq!((*address, holder), (FIRST, &AddressHolder::Host("eth0".into())));
+    assert_eq!([3, 4, 7].map(|kind| rig.sends(kind)), [0, 0, 0], "no REQUEST, no DECLINE, no RELEASE");
+    // In a VLAN of that link the number is another's.
+    let mut tagged = rig.endpoint_call(2);
+    tagged.lan = Lan::Link { parent: "br0".into(), vlan: 10 };
+    let tagged = rig.request(Call::Add(tagged));
+    assert!(rig.has_first(tagged), "{:?}", rig.answers.get(&tagged));
+}
+
+#[test]
+fn an_address_that_the_host_has_by_now_is_not_given_back() {
+    for grace in [None, Some(60)] {
+        let mut rig = Rig::new(8);
+        (rig.profile.grace, rig.lease) = (grace, 10_000);
+        rig.endpoint(1);
+        rig.wired.host_addresses = vec!["192.0.2.50/24".parse().unwrap()];
+        rig.release(FIRST);
+        rig.run_until(1100.0);
+        let told = rig.events.iter().filter(|event| event.kind == EventKind::AddressHeld).count();
+        assert_eq!((rig.sends(7), rig.rows().len(), told), (0, 0, 1), "{grace:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_was_kept_is_not_taken_up_again_where_the_host_has_its_address() {
+    let mut rig = Rig::new(8);
+    (rig.profile.grace, rig.lease) = (Some(60), 10_000);
+    rig.endpoint(1);
+    rig.release(FIRST);
+    (rig.server, rig.wired.host_addresses) = (Server::Silent, vec!["192.0.2.50/24".parse().unwrap()]);
+    let add = rig.endpoint(1);
+    rig.run_until(1100.0);
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Failed(_))), "{:?}", rig.answers.get(&add));
+    assert_eq!(rig.sends(7), 0);
 }

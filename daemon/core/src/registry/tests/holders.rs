@@ -8,7 +8,7 @@ use super::rig::*;
 use crate::dhcpv4::profile::{Detection, Profile, Wanted};
 use crate::effect::{Add, Adoptee, Failure, StoreCause};
 use crate::event::EventKind;
-use crate::identity::ClientId;
+use crate::identity::{AddressHolder, ClientId};
 use crate::link::Link;
 use crate::record::RecordState;
 use crate::wire::Mac;
@@ -46,9 +46,9 @@ impl Rig {
 
     fn held_by(&self, add: u64) -> (Ipv4Addr, String, Option<Mac>) {
         match &self.answers[&add] {
-            Answer::Failed(Failure::AddressHeld { address, holder, shared, .. }) => {
-                (*address, container(holder), *shared)
-            }
+            Answer::Failed(Failure::AddressHeld {
+                address, holder: AddressHolder::Attachment(holder), shared, ..
+            }) => (*address, container(holder), *shared),
             answer => panic!("{answer:?}"),
         }
     }

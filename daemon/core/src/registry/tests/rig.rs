@@ -310,7 +310,7 @@ impl Rig {
             mtu: self.mtu(),
             up: !self.down,
             carrier: self.carrier,
-            addresses: self.addresses.clone(),
+            addresses: if cookie == 99 { &self.wired.host_addresses } else { &self.addresses }.clone(),
             bridge: cookie == 99 && self.bridge,
             macvlan: false,
             wireless: self.wired.wireless,

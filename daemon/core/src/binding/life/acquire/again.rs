@@ -13,7 +13,7 @@ use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::lans::MAX_CONFLICTS;
 use crate::dhcpv4::Output;
 use crate::effect::Failure;
-use crate::identity::Attachment;
+use crate::identity::AddressHolder;
 use crate::wire::Mac;
 
 /// So many offers are refused, as many as are declined where others use the addresses; the ADD fails at the last.
@@ -41,7 +41,7 @@ pub(crate) struct Refused {
     /// Who would give it.
     pub(crate) server: Ipv4Addr,
     pub(crate) address: Ipv4Addr,
-    pub(crate) holder: Attachment,
+    pub(crate) holder: AddressHolder,
     /// The Ethernet address, where both have the same.
     pub(crate) shared: Option<Mac>,
     /// How often it was in a row.
@@ -87,7 +87,7 @@ impl Acquire {
         let refused = Refused {
             server: taken.lease.server,
             address: taken.lease.ip(),
-            holder: (*taken.tenant.attachment).clone(),
+            holder: taken.tenant.who.clone(),
             shared: shares.then_some(common.identity.chaddr),
             times: 0,
         };
@@ -113,9 +113,10 @@ impl Acquire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Attachment;
 
     fn refused(last: u8, shared: bool) -> Refused {
-        let holder = Attachment::cni("lan", "a", "eth0");
+        let holder = AddressHolder::Attachment(Attachment::cni("lan", "a", "eth0").into());
         let shared = shared.then_some(Mac([2, 0, 0, 0, 0, 9]));
         let [server, address] = [1, last].map(|last| Ipv4Addr::new(192, 0, 2, last));
         Refused { server, address, holder, shared, times: 0 }

@@ -103,6 +103,13 @@ impl Release {
             return;
         }
         match result {
+            Ok(view) if self.is_hosts(common, &view) => {
+                let (attachment, address, ifname) = (&common.attachment, self.lease.ip(), &view.ifname);
+                tracing::warn!(%attachment, %address, %ifname, "no RELEASE: this host has the address itself");
+                let cause = format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
+                self.note_leave(common, EventKind::AddressHeld, cause, cx);
+                self.end_unsaid(common, cx);
+            }
             // A bridge gets carrier by the port that is made.
             Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
                 self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
@@ -122,6 +129,11 @@ impl Release {
             }
             Err(cause) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
         }
+    }
+
+    /// Returns whether its address is the host's own, on the LAN's link, which was looked at.
+    fn is_hosts(&self, common: &Common, view: &LinkView) -> bool {
+        common.identity.lan.vlan() == 0 && view.addresses.iter().any(|own| own.addr() == self.lease.ip())
     }
 
     fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {

@@ -21,6 +21,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) unnamed: BTreeSet<LinkOwner>,
     /// Those that daemons with another store made.
     pub(in super::super) strangers: Vec<String>,
+    /// The host's own addresses, on the LAN's link.
+    pub(in super::super) host_addresses: Vec<IpNet>,
     /// Whether host links are wireless.
     pub(in super::super) wireless: bool,
     /// Why links can neither be made nor deleted.
