@@ -14,6 +14,7 @@
 //! | mask absent | `None`; what to do is decided on acceptance |
 //! | router (3) outside the subnet | passed on: valid with a route on the link |
 //! | 0/8, 127/8, 224/4, 240/4 in a list (3, 6, 42) | that address is dropped, the rest stays |
+//! | an address twice in a list (3, 6, 42) | once, where it came first |
 //! | more than [`MAX_ADDRESSES`] in a list (3, 6, 42) | the first ones stay: it is in order of preference |
 //! | an address list (3, 6, 42) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
 //! | hundreds of routes (33, 121, 249) | up to [`MAX_ROUTES`] are passed on, a longer list is dropped whole |
