@@ -422,7 +422,8 @@ impl<'a> Life<'a> {
     }
 
     fn del(&mut self) -> Call {
-        Call::Del { attachment: self.attachment() }
+        let grace = Some(self.script.u8()).filter(|grace| grace.is_multiple_of(2)).map(u32::from);
+        Call::Del { attachment: self.attachment(), grace }
     }
 
     fn rare_call(&mut self) -> Call {
@@ -500,6 +501,7 @@ impl<'a> Life<'a> {
             former,
             taken_off: address.addr().octets()[1] % 2 == 1,
             unconfirmed: address.addr().octets()[1] % 3 == 1,
+            grace_asked: address.addr().octets()[2] % 3 == 1,
             told: (address.addr().octets()[1] % 4 > 1).then_some(address),
         }
     }

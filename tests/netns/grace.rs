@@ -6,6 +6,7 @@ use std::time::Duration;
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
+use serde_json::json;
 
 /// Makes further ADDs those of a client whose lease is kept for `grace` seconds.
 fn come_as(lab: &mut Lab, client: &str, grace: u32) {
@@ -51,6 +52,26 @@ fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallE
     let mut lab = Lab::new(&sandbox)?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
     keeps_its_address(&mut lab)
+}
+
+#[test]
+fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let _server = Kea::start(&lab.lan, KeaConfig::default())?;
+    // Under an identifier that Kea takes, and under one that would be too long for it.
+    for (network, mac) in [("lan", None), ("lan", Some("02:00:00:00:be:ef")), (&"n".repeat(200), None)] {
+        lab.config["name"] = network.into();
+        lab.config["runtimeConfig"] = mac.map_or(json!({}), |mac| json!({ "mac": mac }));
+        let first = lab.attach("c1")?;
+        let address = first.address;
+        lab.detach(&first)?;
+        drop(first);
+        let again = lab.attach("c1")?;
+        assert_eq!(again.address, address, "{network} {mac:?}");
+        lab.detach(&again)?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -103,6 +103,8 @@ pub(crate) struct Plan {
     pub(crate) lans: usize,
     /// How many actors share a client identifier, at most.
     pub(crate) sharers: u32,
+    /// The actors are of so many clusters, which call their pods the same: the identifier begins with the cluster's name.
+    pub(crate) clusters: usize,
     /// Servers a LAN.
     pub(crate) servers: usize,
     /// Two servers give from the same pool, without knowing of each other.
@@ -229,6 +231,7 @@ impl Plan {
             actors: if big { 200 } else { 1 + rng.usize(..8) },
             lans: if rng.u32(..5) == 0 { 2 } else { 1 },
             sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
+            clusters: if Rng::with_seed(seed ^ 0x636c_7573).u32(..3) == 0 { 2 } else { 1 },
             servers: if rng.u32(..4) == 0 { 2 } else { 1 },
             overlap: false,
             knows: Knows::ClientId,

@@ -200,12 +200,12 @@ impl Subject {
                 self.adds.insert(id, add.attachment.clone());
                 Some(Input::Request { id, call: Call::Add(add) })
             }
-            (Mutation::DelForgotten, Input::Request { id, call: Call::Del { attachment } }) => {
+            (Mutation::DelForgotten, Input::Request { id, call: Call::Del { attachment, grace } }) => {
                 if self.adds.values().any(|adding| *adding == attachment) {
                     self.own.push_back(Effect::Reply { id, answer: Answer::Deleted });
                     return None;
                 }
-                Some(Input::Request { id, call: Call::Del { attachment } })
+                Some(Input::Request { id, call: Call::Del { attachment, grace } })
             }
             (Mutation::NakIgnored, Input::Frame { bytes, .. }) if kind_of(bytes) == Some(Kind::Nak) => None,
             (Mutation::HangUpForgotten, Input::HungUp(id)) => {

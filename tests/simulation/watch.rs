@@ -216,7 +216,7 @@ impl Watch {
             Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
             Call::List | Call::ReleasePool { .. } => SLACK,
         };
-        if let Call::Del { attachment } = call {
+        if let Call::Del { attachment, .. } = call {
             self.holders.remove(attachment);
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);

@@ -31,6 +31,10 @@ pub struct Record {
     /// What its client says and wants.
     #[serde(default)]
     pub profile: Profile,
+    /// Whether the identity can return was asked when the profile was made (`grace`). Daemons before there was such a time did not
+    /// ask.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grace_asked: bool,
     /// Where its packets go.
     pub link: Link,
     /// The lease. Its instants are on the clock of `boot`.
@@ -100,7 +104,7 @@ pub enum RecordState {
     Seeking,
     /// The attachment is gone; the server may not know yet.
     Releasing,
-    /// Nobody holds the lease: it was the last of an identity that can return, which will ask for its address.
+    /// Nobody holds the lease: it was the last of an identity that may return, which will ask for its address.
     Past,
 }
 

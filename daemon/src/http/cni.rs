@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
 use leasehold_core::effect::{Answer, Call};
 
-use super::add::{Site, add};
+use super::add::{Site, add, grace_of_del};
 use super::named::{named, netns, network, standing_parent};
 use super::refusal::{bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
@@ -109,7 +109,7 @@ impl Asked {
             // succeed.
             Verb::Del => {
                 let attachment = named(request, config)?.attachment();
-                (of(&attachment), Call::Del { attachment })
+                (of(&attachment), Call::Del { attachment, grace: grace_of_del(request, config) })
             }
             Verb::Check => {
                 let named = named(request, config)?;

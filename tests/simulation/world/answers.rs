@@ -341,7 +341,7 @@ impl World {
             self.kernel.doom(cookie);
             return;
         }
-        if let Call::Del { attachment } = &asked.call
+        if let Call::Del { attachment, .. } = &asked.call
             && !matches!(asked.role, Role::Spool(_))
         {
             self.stats.count("DEL spooled");
@@ -395,7 +395,7 @@ fn is_without_lease(role: &Role, answer: &Answer) -> bool {
 fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
-        Call::Del { attachment } | Call::Check { attachment, .. } => Some(attachment),
+        Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List => None,
         Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
         Call::Network(_) => None,

@@ -120,7 +120,7 @@ impl World {
                 Some(attachment) => &attachment.clone(),
                 None => return,
             },
-            Call::Del { attachment } => attachment,
+            Call::Del { attachment, .. } => attachment,
             Call::Collect { network, keep } => {
                 let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
                 let stale = self.store.durable.values().filter(stale);
@@ -520,7 +520,7 @@ fn brief_call(call: &Call) -> String {
         Call::Add(add) => {
             format!("ADD {} client {} in {}", add.attachment, add.client_id.resolve(Mac::default()), add.place.target())
         }
-        Call::Del { attachment } => format!("DEL {attachment}"),
+        Call::Del { attachment, .. } => format!("DEL {attachment}"),
         Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),

@@ -168,7 +168,7 @@ impl World {
             self.stats.count("containers whose end nobody can know");
             for row in docker.into_iter().filter(|_| unknown.0) {
                 // As dockerd does at its start.
-                self.inquire(Call::Del { attachment: row.attachment.clone() });
+                self.inquire(Call::Del { attachment: row.attachment.clone(), grace: None });
             }
             return (0..self.segments.len()).filter(|_| unknown.1).for_each(|lan| self.collect(lan));
         }

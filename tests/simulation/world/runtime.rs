@@ -331,7 +331,10 @@ impl World {
                 Call::ReleaseAddress { pool: pool_of(lan), address }
             }
             // What it was not told of went with its call.
-            None => Call::Del { attachment },
+            None => {
+                let grace = self.plan.grace.filter(|_| self.actors[index].returns());
+                Call::Del { attachment, grace }
+            }
         };
         self.ask(index, Role::Del, call.clone(), self.now);
         if matches!(call, Call::ReleaseAddress { .. }) {
@@ -449,7 +452,8 @@ impl World {
         for attachment in attachments {
             let id = RequestId(self.next_request);
             self.next_request += 1;
-            let call = Call::Del { attachment: attachment.clone() };
+            // What is kept of a DEL says nothing else.
+            let call = Call::Del { attachment: attachment.clone(), grace: None };
             let role = Role::Spool(attachment);
             self.requests.insert(id, Asked::by_nobody(role, call.clone()));
             calls.push((id, call));

@@ -73,7 +73,7 @@ impl World {
         let concerned = if let Call::Network(call) = call { self.concerned(call) } else { None };
         let concerns = |attachment: &Attachment| match call {
             Call::Add(add) => add.attachment == *attachment,
-            Call::Del { attachment: deleted } => deleted == attachment,
+            Call::Del { attachment: deleted, .. } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
             Call::ReleaseAddress { address, .. } => is_told(attachment, *address),

@@ -320,6 +320,7 @@ impl Common {
             boot: cx.boot.clone(),
             since: WallTime::from_epoch(since),
             kept: None,
+            grace_asked: true,
             former: None,
             taken_off: false,
             unconfirmed: false,

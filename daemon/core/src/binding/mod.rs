@@ -475,7 +475,7 @@ impl Binding {
         self.releasing_now()?.waits_until()
     }
 
-    /// Returns whether the lease is to be remembered, as the last of an identity that can return.
+    /// Returns whether the lease is to be remembered, as the last of its identity.
     pub(crate) fn is_to_remember(&self) -> bool {
         self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
     }

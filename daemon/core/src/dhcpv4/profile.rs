@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::lease::Lease;
 
+/// For how many seconds the lease of an identity that can return is kept, where its network does not say.
+pub const GRACE: u32 = 60;
+
 /// The choices of one attachment's network configuration. They outlive a restart with the attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -47,8 +50,8 @@ pub struct Profile {
     pub prefix: Option<u8>,
     /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
     pub release: bool,
-    /// For how many seconds the lease is kept when its attachment goes, for its identity, which may return. `None`: that is
-    /// its container's, and ends with it.
+    /// For how many seconds the lease is kept when its attachment goes, for its identity, which may return with another
+    /// container. `None`: that is its container's, and ends with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<u32>,
     /// Whether to probe for other users of the address.

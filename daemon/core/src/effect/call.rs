@@ -26,6 +26,8 @@ pub enum Call {
     Del {
         /// The attachment.
         attachment: Attachment,
+        /// For how many seconds its network keeps the lease of an identity that can return; `None`: as its ADD said.
+        grace: Option<u32>,
     },
     /// Does the attachment still hold what it was told?
     Check {

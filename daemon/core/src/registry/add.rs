@@ -13,9 +13,9 @@ use super::pacing::Urgency;
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, OpId, RequestId, Why};
+use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
 use crate::grant::Dns;
-use crate::identity::{Attachment, Identity};
+use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Look, Waiter};
@@ -37,7 +37,14 @@ pub(super) struct Spare {
 }
 
 impl Registry {
-    pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
+    pub(super) fn begin_add(
+        &mut self,
+        request: RequestId,
+        mut add: Box<Add>,
+        began: Instant,
+        ran_with: Option<Ipv4Net>,
+    ) {
+        self.settle_client_id(&mut add, false);
         let attachment = add.attachment.clone();
         let step = Ready::Preparing(self.prepare(&add));
         let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
@@ -77,7 +84,8 @@ impl Registry {
 
     /// Begins the ADD of a container that runs already: its link is looked at, not changed.
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
-        let Adoptee { add, address, mac: known_by } = adoptee;
+        let Adoptee { mut add, address, mac: known_by } = adoptee;
+        self.settle_client_id(&mut add, true);
         let attachment = add.attachment.clone();
         let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add.place, known_by));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
@@ -85,6 +93,18 @@ impl Registry {
         let admission =
             Admission { request, add, began: now.boot, step, cleared: false, adopts, known_by, ran_with: None };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
+    }
+
+    /// Settles by which client identifier the client of an ADD is known: one that `ran` before this daemon knew of it, or that
+    /// has, had or is to get a lease by the whole of a long name, keeps that.
+    fn settle_client_id(&self, add: &mut Add, ran: bool) {
+        let ClientIdRule::Hashed { sent, known } = &add.client_id else { return };
+        let is_known = |id: &ClientId| {
+            let (key, holders) = ((add.lan.clone(), id.clone()), self.bindings.holders());
+            holders.of(&key).is_some() || !holders.leaving(&key).is_empty() || self.past.of(&key).is_some()
+        };
+        let known = known.as_ref().filter(|known| ran || is_known(known));
+        add.client_id = ClientIdRule::Bytes(known.unwrap_or(sent).clone());
     }
 
     pub(super) fn prepared(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
@@ -257,7 +277,7 @@ impl Registry {
         // What its server may have been told is free is asked for, and never used unasked.
         let lives = replaces.iter().filter_map(|id| Some(&self.bindings.get(*id)?.life));
         let is_out = lives.into_iter().any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
-        let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
+        let last = self.past.of(&holder.identity.key());
         let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
         let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
         let known = Known {

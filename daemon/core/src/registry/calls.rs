@@ -27,7 +27,8 @@ impl Registry {
             | Call::ReleaseAddress { .. }
             | Call::Network(_) => None,
         };
-        if matches!(call, Call::Del { .. }) {
+        if let Call::Del { grace, .. } = call {
+            grace.into_iter().for_each(|grace| self.keep_for(now, &attachment, grace));
             return self.delete(now, attachment, id);
         }
         if let Call::Add(add) = &mut call {

@@ -275,7 +275,7 @@ impl Registry {
             Call::ReleaseAddress { pool, address } => return self.release_address(now, id, pool, *address),
             Call::Network(call) => return self.network_call(now, id, call),
             Call::Add(add) => add.attachment.clone(),
-            Call::Del { attachment } | Call::Check { attachment, .. } => attachment.clone(),
+            Call::Del { attachment, .. } | Call::Check { attachment, .. } => attachment.clone(),
         };
         self.requests.insert(id, attachment.clone());
         self.call(now, attachment, id, call);
@@ -462,7 +462,8 @@ impl Registry {
         if let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_to_remember()) {
             let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
             // A successor writes what it has itself.
-            let last = lease.map(|lease| Last { record: id, address: lease.ip() });
+            let returns = binding.profile.returns();
+            let last = lease.map(|lease| Last { record: id, address: lease.ip(), returns });
             if let Some(last) = last.filter(|_| self.bindings.holders().of(&key).is_none()) {
                 self.remember(key, last);
             }

@@ -13,8 +13,10 @@ use super::Registry;
 use super::clocks::is_off;
 use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
+use crate::dhcpv4::profile::GRACE;
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::grant::Grant;
+use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Work;
 use crate::record::{BindingId, DockerRecord, Record, RecordState};
 use crate::time::{BootId, Now};
@@ -50,7 +52,8 @@ impl Registry {
             records.into_iter().partition(|(_, record)| record.state == RecordState::Past);
         past.sort_unstable_by_key(|(_, record)| record.since);
         for (id, record) in past {
-            self.remember(record.identity.key(), Last { record: id, address: record.lease.ip() });
+            let last = Last { record: id, address: record.lease.ip(), returns: record.profile.returns() };
+            self.remember(record.identity.key(), last);
         }
         self.recover_docker(docker);
         let count = records.len();
@@ -75,6 +78,9 @@ impl Registry {
         let same_boot = record.boot == self.boot;
         let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
         record.rebase(&self.boot, now);
+        if !record.grace_asked && record.profile.grace.is_none() {
+            record.profile.grace = grace_unsaid(&record.attachment, &record.identity);
+        }
         let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
         let (unconfirmed, told) = (record.unconfirmed, record.told);
         let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile))));
@@ -130,4 +136,12 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.take_turn(cx));
         true
     }
+}
+
+/// Returns for how long the lease of a record is kept whose daemon knew no such time. Whether an identity that is made of an
+/// Ethernet address can return, nobody knows before its DEL.
+fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
+    let is_cnis = attachment.container().is_some();
+    let ends = attachment.is_named_by(&identity.client_id) || identity.client_id == ClientId::ethernet(identity.chaddr);
+    (is_cnis && !ends).then_some(GRACE)
 }

@@ -75,7 +75,7 @@ fn the_lan_is_the_parent_link_or_else_the_network() {
 fn a_del_needs_no_namespace() {
     let mut request = request("DEL");
     request.env.netns = None;
-    assert_eq!(parse(&request).unwrap().call, Call::Del { attachment: attachment() });
+    assert_eq!(parse(&request).unwrap().call, Call::Del { attachment: attachment(), grace: None });
 }
 
 #[test]
@@ -239,7 +239,25 @@ fn a_del_succeeds_whatever_made_its_add_fail() {
     let config =
         r#"{"name": "lan", "ipam": {"timeout": "x", "clientId": "pod"}, "args": [], "runtimeConfig": {"mac": 1}}"#;
     assert_eq!(parse(&with_config("ADD", config)).unwrap_err().code, Code::InvalidConfig);
-    assert_eq!(parse(&with_config("DEL", config)).unwrap().call, Call::Del { attachment: attachment() });
+    assert_eq!(parse(&with_config("DEL", config)).unwrap().call, Call::Del { attachment: attachment(), grace: None });
+}
+
+#[test]
+fn a_del_says_for_how_long_the_lease_of_an_identity_that_can_return_is_kept() {
+    let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
+    let table = [
+        (r#"{"clientId": "pod"}"#, "", Some(60)),
+        (r#"{"clientId": "text:{pod}", "grace": 0}"#, "", Some(0)),
+        (r#"{"clientId": "mac", "grace": 7}"#, mac, Some(7)),
+        (r#"{"clientId": "mac", "grace": 7}"#, "", None),
+        (r#"{"grace": 7}"#, mac, None),
+        (r#"{"provide": [{"option": "61", "value": "printer"}]}"#, "", Some(60)),
+    ];
+    for (ipam, also, said) in table {
+        let config = format!(r#"{{"cniVersion": "1.1.0", "name": "lan", "ipam": {ipam}{also}}}"#);
+        let Call::Del { grace, .. } = parse(&with_config("DEL", &config)).unwrap().call else { panic!("a DEL") };
+        assert_eq!(grace, said, "{config}");
+    }
 }
 
 #[test]

@@ -392,9 +392,10 @@ impl Release {
         }
     }
 
-    /// Returns whether the lease is to be remembered, as the last of an identity that can return.
+    /// Returns whether the lease is to be remembered, as the last of an identity that can return, or whose engine may start its
+    /// container again.
     pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {
-        self.good && common.profile.returns()
+        self.good && (common.profile.returns() || common.attachment.is_named_by(&common.identity.client_id))
     }
 
     fn is_held_over(&self, common: &Common, cx: &Cx<'_>) -> bool {

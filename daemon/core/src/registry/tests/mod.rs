@@ -40,6 +40,7 @@ mod recorded;
 mod refused;
 mod remnants;
 mod resolver;
+mod returning;
 mod rig;
 mod routes;
 mod routes_told;

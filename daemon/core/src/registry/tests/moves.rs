@@ -31,7 +31,7 @@ impl Rig {
     }
 
     fn release_endpoint(&mut self, mac: Mac) {
-        let del = self.request(Call::Del { attachment: endpoint(mac) });
+        let del = self.request(Call::Del { attachment: endpoint(mac), grace: None });
         assert_eq!(self.answers[&del], Answer::Deleted);
     }
 

@@ -280,7 +280,7 @@ impl Rig {
     }
 
     pub(super) fn del(&mut self, who: &str) -> u64 {
-        self.request(Call::Del { attachment: attachment(who) })
+        self.request(Call::Del { attachment: attachment(who), grace: None })
     }
     /// Lets the time come that the core waits for; returns how often it woke.
     pub(super) fn run_until(&mut self, seconds: f64) -> u32 {
