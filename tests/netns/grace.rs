@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
+use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig, Program, Server, UdhcpdProgram};
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
 use serde_json::json;
 
@@ -72,6 +72,23 @@ fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Resu
         lab.detach(&again)?;
     }
     Ok(())
+}
+
+#[test]
+fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that_it_insists_on() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let _server = Server::<UdhcpdProgram>::start(&lab.lan, Grants::default())?;
+    come_as(&mut lab, "web-0", 600);
+    let first = lab.attach("c1")?;
+    let address = first.address;
+    lab.detach(&first)?;
+    drop(first);
+    lab.config["runtimeConfig"] = json!({ "ips": [format!("{address}/16")] });
+    let next = lab.attach("c2")?;
+    assert_eq!(next.address, address);
+    lab.detach(&next)
 }
 
 #[test]

@@ -485,6 +485,11 @@ impl Binding {
         self.gives_back(cx, |release, common, cx| release.end_grace(common, cx));
     }
 
+    /// Gives back at once what is kept, whoever has the identity by now.
+    pub(crate) fn make_way(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(cx, |release, common, cx| release.make_way(common, cx));
+    }
+
     /// Goes on at its turn, which may be now.
     pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx));

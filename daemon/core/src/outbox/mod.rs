@@ -95,7 +95,10 @@ pub(crate) enum Report {
         waited_for: bool,
     },
     /// An acquisition has no offer: all addresses of its LAN may be taken.
-    WantsRoom,
+    WantsRoom {
+        /// The only address that will do, where a server has offered another.
+        blocked: Option<Ipv4Addr>,
+    },
     /// This other binding is to extend its lease now: its server has forgotten that.
     WantsRenewed(BindingId),
     /// The lease is durable; the records of these others went with that write.

@@ -5,7 +5,7 @@
 //! per identity and address, permits and turns per LAN.
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `errands` what the core asks of
-//!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
+//!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities, `room` what is kept and goes back for an ADD,
 //!   `departed` whose interface is on its way out, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
 //!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver, `strays` has the links made for them; `adopt` takes over what ran before.
@@ -34,6 +34,7 @@ mod past;
 mod profiles;
 mod recover;
 mod rivals;
+mod room;
 mod seek;
 mod sight;
 mod slots;
@@ -427,7 +428,8 @@ impl Registry {
             Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
-            Report::WantsRoom => self.make_room(now, id),
+            Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
+            Report::WantsRoom { blocked: None } => self.make_room(now, id),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.bindings.get(id) {
@@ -506,26 +508,6 @@ impl Registry {
         let Some(lan) = self.lan(id) else { return };
         if let Some(next) = self.pacing.leave(&lan, id) {
             self.with(now, next, |binding, cx| binding.on_permit(None, cx));
-        }
-    }
-
-    /// Gives back the lease that has been kept longest on a binding's LAN, unless its servers may as well be away: that would help
-    /// nobody, and cost a container its address that returns before they do. A server was there if it has given or extended a
-    /// lease since the host's boot.
-    fn make_room(&mut self, now: Now, id: BindingId) {
-        let Some(lan) = self.lan(id) else { return };
-        let others = || self.bindings.iter().filter(|binding| binding.identity.lan == lan);
-        // What began before the boot is cut to it.
-        let is_fresh = |binding: &Binding| binding.lease(now.boot).is_some_and(|lease| lease.start > Instant::BOOT);
-        if self.is_silent(&lan, now.boot) || !others().any(is_fresh) {
-            return;
-        }
-        let others = others();
-        // Of one network they are kept for equally long.
-        let longest = others.filter_map(|binding| Some((binding.kept_until()?, binding.id))).min();
-        if let Some((_, kept)) = longest {
-            tracing::info!(binding = id.0, kept = kept.0, "no offer: giving back what is kept");
-            self.with(now, kept, |binding, cx| binding.end_grace(cx));
         }
     }
 

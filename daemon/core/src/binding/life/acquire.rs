@@ -195,7 +195,12 @@ impl Acquire {
         common.keep_if_free(&mut self.client, cx);
         self.recall_taken(cx.now.boot);
         let from = told::sender(&event);
+        let was_blocked = self.not_wanted().is_some();
         let mut output = self.client.handle(cx.now.boot, event);
+        if !was_blocked && self.not_wanted().is_some() {
+            // What is kept may be what its server gives to nobody else.
+            self.room_at = self.room_at.map(|_| cx.now.boot);
+        }
         common.tell_refused(from, &output, cx);
         if self.misfits(common, &mut output, cx)?
             || self.refuses(common, &mut output, cx)?
@@ -242,11 +247,12 @@ impl Acquire {
         }
     }
 
-    /// Has a lease go back that is kept, if there is no offer and it is time.
+    /// Has a lease go back that is kept, if there is no offer that will do and it is time.
     fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.room_at().is_some_and(|at| cx.now.boot >= at) {
             self.room_at = Some(cx.now.boot + ROOM_AGAIN);
-            cx.out.report(common.id, Report::WantsRoom);
+            let blocked = self.not_wanted().and(self.insists);
+            cx.out.report(common.id, Report::WantsRoom { blocked });
         }
     }
 

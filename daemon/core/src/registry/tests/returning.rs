@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
+use crate::dhcpv4::profile::{Profile, Wanted};
 use crate::effect::{Adoptee, ClientIdRule};
 use crate::identity::ClientId;
 use crate::record::{Record, RecordState};
@@ -120,4 +120,49 @@ fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
     ran.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
     ran.run_until(1010.0);
     assert_eq!(ran.rows()[0].identity.client_id, id("whole"));
+}
+
+/// The server knows its clients by Ethernet address, and has leased the address that `b` insists on to `a`, whose lease is kept.
+fn blocked(a: &str) -> (Rig, u64) {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.by_chaddr) = (3600, true);
+    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.add("a", 1, a);
+    rig.add("c", 3, "other");
+    rig.del("c");
+    rig.del("a");
+    rig.sent.clear();
+    // What it is asked to confirm it refuses.
+    rig.server = Server::Naks;
+    let mut call = rig.call("b", 2, "pod");
+    call.wanted = Some(Wanted { address: ADDRESS, preferred: false });
+    let add = rig.request(Call::Add(call));
+    rig.server = Server::Up;
+    (rig, add)
+}
+
+#[test]
+fn what_is_kept_goes_back_where_a_successor_insists_on_its_address_and_is_offered_another() {
+    for a in ["pod", "another"] {
+        let (mut rig, add) = blocked(a);
+        rig.run_until(1010.0);
+        assert!(matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip() == ADDRESS), "{a}");
+        assert_eq!((rig.releases(), rig.state("c")), (1, vec!["KEPT"]), "only what is in its way");
+        rig.run_until(1100.0);
+        assert_eq!((rig.releases(), rig.state("b")), (2, vec!["BOUND"]));
+    }
+}
+
+#[test]
+fn what_is_kept_stays_where_a_successor_takes_another_address() {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.by_chaddr) = (3600, true);
+    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.add("a", 1, "another");
+    rig.del("a");
+    rig.sent.clear();
+    let add = rig.add("b", 2, "pod");
+    rig.run_until(1010.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    assert_eq!((rig.releases(), rig.state("a")), (0, vec!["KEPT"]));
 }

@@ -6,7 +6,7 @@ use crate::event::EventKind;
 use crate::time::Instant;
 
 impl Release {
-    /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
+    /// Goes on to a RELEASE, if there is something to be said and nobody else holds the identity.
     pub(super) fn try_release(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             self.stage = Stage::Paused { marked: true };
@@ -19,6 +19,11 @@ impl Release {
         if self.owed.is_nothing() {
             return self.forget(common, cx);
         }
+        self.queue(common, cx);
+    }
+
+    /// Takes its turn among the RELEASEs of its LAN, unless another binding has the address.
+    pub(super) fn queue(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.give_way(common, cx) {
             return;
         }
