@@ -18,12 +18,13 @@
 //! they see, from 0.0.0.0 as RFC 5227 itself asks them to.
 //!
 //! Whoever has one of our own Ethernet addresses is not somebody else; nor is the interface that held the address before
-//! under the same identity: that of a sandbox whose end the kernel is still at work on answers ARP until it is gone. On
+//! ([`departed`]): it answers ARP until it is gone. On
 //! ipvlan all containers of a parent share one, so a conflict between two of them cannot be seen here; one with a host
 //! beyond the parent can, over the parent's link.
 //! On macvlan a conflict with an address of the parent itself cannot be seen: the two do not hear each other.
 
 pub mod control;
+pub mod departed;
 pub mod lans;
 pub mod stations;
 

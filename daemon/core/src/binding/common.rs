@@ -65,8 +65,6 @@ pub(crate) struct Common {
     pub(super) permit: Permit,
     /// The leased address under watch, for a few seconds.
     pub(super) guard: Option<Box<Guard>>,
-    /// The Ethernet addresses of those that held the identity before and that this binding took it over from.
-    pub(super) predecessors: Box<[Mac]>,
     /// What was refused or dropped of answers, as far as it was told.
     pub(super) told: Told,
 }
@@ -110,25 +108,11 @@ impl Common {
         Grant::v4(lease, &self.profile)
     }
 
-    pub(super) fn new(id: BindingId, holder: Holder, predecessors: Box<[Mac]>) -> Self {
+    pub(super) fn new(id: BindingId, holder: Holder) -> Self {
         let Holder { attachment, identity, profile, link, answered } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
         let (parent, guard, told) = (None, None, Told::default());
-        Self {
-            id,
-            attachment,
-            identity,
-            profile,
-            link,
-            answered,
-            parent,
-            exchange,
-            persistence,
-            permit,
-            guard,
-            predecessors,
-            told,
-        }
+        Self { id, attachment, identity, profile, link, answered, parent, exchange, persistence, permit, guard, told }
     }
 
     /// Returns whether the leased address is on the interface, as far as is known.

@@ -60,17 +60,9 @@ impl Deref for Binding {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    ///
-    /// `predecessors`: the Ethernet addresses of those that it takes the identity over from.
-    pub(crate) fn acquiring(
-        id: BindingId,
-        holder: Holder,
-        known: Known<'_>,
-        predecessors: Box<[Mac]>,
-        (now, rng): (Instant, Rng),
-    ) -> Self {
+    pub(crate) fn acquiring(id: BindingId, holder: Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let acquire = Acquire::new(&holder, known, now, rng);
-        let common = Common::new(id, holder, predecessors).found();
+        let common = Common::new(id, holder).found();
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
@@ -82,7 +74,7 @@ impl Binding {
         left: (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
-        let mut common = Common::new(id, holder, Box::default());
+        let mut common = Common::new(id, holder);
         let mut hold = Hold::resumed(&mut common, lease, left, cx);
         hold.settle(&mut common, cx);
         Self { common, life: Life::Held(Box::new(hold)) }
@@ -96,7 +88,7 @@ impl Binding {
         left: (Option<Box<Former>>, bool),
         cx: &mut Cx<'_>,
     ) -> Self {
-        let common = Common::new(id, holder, Box::default());
+        let common = Common::new(id, holder);
         let hold = Hold::seeking(&common, last, left, cx);
         Self { common, life: Life::Held(Box::new(hold)) }
     }
@@ -110,14 +102,14 @@ impl Binding {
         (kept, link_gone): (Option<Instant>, bool),
         now: Instant,
     ) -> Self {
-        let common = Common::new(id, holder, Box::default());
+        let common = Common::new(id, holder);
         let release = Release::recorded(&common, lease, (kept, link_gone), now);
         Self { common, life: Life::Releasing(Box::new(release)) }
     }
 
     /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
     pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
-        let mut common = Common::new(id, holder, Box::default());
+        let mut common = Common::new(id, holder);
         let life = Release::forgotten(&mut common, last, cx);
         Self { common, life }
     }

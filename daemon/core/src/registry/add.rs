@@ -266,9 +266,7 @@ impl Registry {
         let profile = self.profiles.share(profile);
         let replaces = self.bindings.holders().leaving(&identity.key());
         let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link, answered: None };
-        let key = holder.identity.key();
-        let replaced = replaces.iter().filter_map(|id| self.bindings.get(*id)).map(|old| old.link.mac());
-        let predecessors = replaced.chain(self.departed.of(&key, now.boot)).collect();
+        replaces.iter().for_each(|id| self.departs(now, *id));
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let lan = &holder.identity.lan;
         let lease =
@@ -297,7 +295,7 @@ impl Registry {
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
         self.interfaces.enter(&holder.link, id);
-        let binding = Binding::acquiring(id, holder, known, predecessors, (now.boot, self.rng.fork()));
+        let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
         self.insert(now, binding);
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
         let urgency = if adopts.is_some() { Urgency::Background } else { Urgency::Caller };

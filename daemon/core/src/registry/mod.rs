@@ -5,8 +5,8 @@
 //! per identity and address, permits and turns per LAN.
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `errands` what the core asks of
-//!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities, `room` what is kept and goes back for an ADD,
-//!   `departed` whose interface is on its way out, `kept` the sizes of all this.
+//!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
+//!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
 //!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver, `strays` has the links made for them; `adopt` takes over what ran before.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
@@ -19,7 +19,6 @@ mod check;
 mod clocks;
 mod collect;
 mod delete;
-mod departed;
 mod docker;
 mod endpoints;
 mod errands;
@@ -54,7 +53,6 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::collect::Collection;
-use self::departed::Departed;
 use self::docker::Docker;
 use self::endpoints::Endpoints;
 use self::errands::{Errand, Errands};
@@ -75,6 +73,7 @@ use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx};
+use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
@@ -372,9 +371,9 @@ impl Registry {
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
         let (boot, out, rng, conflicts) = (&self.boot, &mut self.out, &mut self.rng, &mut self.conflicts);
-        let interfaces = &mut self.interfaces;
+        let (interfaces, departed) = (&mut self.interfaces, &self.departed);
         self.bindings.with(id, now.boot, |binding, holders| {
-            f(binding, &mut Cx { now, boot, out, rng, holders, interfaces, conflicts });
+            f(binding, &mut Cx { now, boot, out, rng, holders, interfaces, conflicts, departed });
         });
     }
 
@@ -445,6 +444,7 @@ impl Registry {
             }
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
+                self.departs(now, id);
                 if let Some(attachment) = self.attachment(id) {
                     self.given_back(now, id, &attachment);
                 }
@@ -535,14 +535,20 @@ impl Registry {
         self.doubt_no_more(id);
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
+        self.departs(now, id);
         let Some(binding) = self.bindings.remove(id) else { return };
         self.unwritten.remove(&id);
         self.interfaces.leave(&binding.link, id);
-        if binding.link.in_netns().is_some() {
-            self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);
-        }
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
+        }
+    }
+
+    /// Records that a binding's interface may be on its way out, with the address that another may have by now.
+    fn departs(&mut self, now: Now, id: BindingId) {
+        let binding = self.bindings.get(id).filter(|binding| binding.link.in_netns().is_some());
+        if let Some((binding, lease)) = binding.and_then(|binding| Some((binding, binding.lease(now.boot)?))) {
+            self.departed.add(&binding.identity.lan, lease.ip(), binding.link.mac(), now.boot);
         }
     }
 

@@ -96,7 +96,8 @@ impl Registry {
         let (out, rng) = (&mut self.out, &mut self.rng);
         let (holders, interfaces, conflicts) = (self.bindings.holders(), &mut self.interfaces, &mut self.conflicts);
         interfaces.enter(&holder.link, id);
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts };
+        let departed = &self.departed;
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts, departed };
         let binding = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),

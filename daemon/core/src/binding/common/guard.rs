@@ -428,10 +428,9 @@ impl Common {
         if self.broadcasts_on_host() { self.parent.as_deref() } else { Some(&self.link) }
     }
 
-    /// Returns the Ethernet address of the window's frames, then those of our messages and of the identity's holders before.
+    /// Returns the Ethernet address of the window's frames, then that of our messages.
     fn own_macs(&self) -> Box<[Mac]> {
-        let own = [self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr];
-        own.into_iter().chain(self.predecessors.iter().copied()).collect()
+        Box::new([self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr])
     }
 
     fn open_guard(&mut self, cx: &mut Cx<'_>) -> Option<Found> {
@@ -452,9 +451,15 @@ impl Common {
         cx.interfaces.has_inside(cookie, mac)
     }
 
+    /// Returns whether this is the Ethernet address of an interface on its way out, which had the address under watch before.
+    fn has_departed(&self, mac: Mac, cx: &Cx<'_>) -> bool {
+        let Some(address) = self.guard.as_ref().map(|guard| guard.window.address()) else { return false };
+        cx.departed.had(&self.identity.lan, address, mac, cx.now.boot)
+    }
+
     /// Takes in an ARP packet. Returns what is known by it.
     pub(in crate::binding) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
-        if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) {
+        if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) || self.has_departed(arp.sender_mac, cx) {
             return None;
         }
         if self.is_of_proxy(client, arp, cx) {

@@ -23,28 +23,29 @@ impl Acquire {
         let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
         self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
+        let takes_over = self.replaces.iter().any(|id| cx.holders.standing(*id).is_some());
         let replaces = self.replaces.clone();
         // An address that was offered before is not this one's: rapid commit may bring another.
         if let Some(address) = own {
             common.guard_only(address, cx);
         }
         cx.out.report(common.id, Report::ExchangeOver);
-        self.note_acquired(common, cx);
+        self.note_acquired(common, takes_over, cx);
         self.client.lease().into_iter().for_each(|lease| _ = common.answers(lease));
         self.persist(common, Want::Bound { replaces }, cx);
         SAME
     }
 
-    fn note_acquired(&self, common: &Common, cx: &mut Cx<'_>) {
+    fn note_acquired(&self, common: &Common, takes_over: bool, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.lease() else { return };
-        match (self.adopts, common.predecessors.is_empty()) {
+        match (self.adopts, takes_over) {
             _ if self.trusted => {
                 let cause = "no server answered, and the lease of its identity is still good";
                 common.note_bound(EventKind::Acquired, lease, cause, cx);
             }
             (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => {
+            (false, false) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, true) => {
                 common.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
             }
         }
