@@ -6,7 +6,7 @@ use super::Hold;
 use crate::binding::common::guard::Before;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
-use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
+use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Verdict};
@@ -85,9 +85,22 @@ impl Hold {
         }
     }
 
+    /// Declines a lease whose address a station claims, where it is given up before it is known what that is worth: a RELEASE
+    /// would say that the address is free.
+    fn believe_claim(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let leased = self.client.lease().map(Lease::ip);
+        let is_claimed = common.claim().is_some_and(|(address, _)| leased == Some(address) && common.can_send());
+        if let Some(Found::Conflict { by }) = is_claimed.then(|| common.believe_claim()).flatten() {
+            common.note_conflict(&self.client, by, cx);
+            // The loss is all that a conflict leads to here; there is nothing to go on with.
+            let _ = self.on_conflict(common, by, cx);
+        }
+    }
+
     /// Returns the life in which the lease is given back, or all that a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
         let probing = common.probing();
+        self.believe_claim(common, cx);
         if self.client.lease().is_none() {
             common.decline_owed(&mut self.client, cx);
         }
