@@ -487,11 +487,6 @@ impl Binding {
         self.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx));
     }
 
-    /// Goes before others of the LAN: a call waits behind this.
-    pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.skip_queue(common, cx));
-    }
-
     /// Stops: another binding has taken the identity over.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.pause(common, cx));

@@ -89,11 +89,8 @@ pub(crate) enum Report {
     },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// A RELEASE wants its turn on its LAN. `waited_for`: a caller's answer waits for it.
-    WantsTurn {
-        /// Whether one does.
-        waited_for: bool,
-    },
+    /// A RELEASE wants its turn on its LAN.
+    WantsTurn,
     /// An acquisition has no offer: all addresses of its LAN may be taken.
     WantsRoom {
         /// The only address that will do, where a server has offered another.

@@ -424,7 +424,7 @@ impl Registry {
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
             Report::WantsPermit => self.want_permit(now, id),
-            Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
+            Report::WantsTurn => self.want_turn(now, id),
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
             Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
@@ -511,14 +511,10 @@ impl Registry {
         }
     }
 
-    fn want_turn(&mut self, now: Now, id: BindingId, waited_for: bool) {
+    fn want_turn(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
-        let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
-        let at = self.turns.take(lan, urgency, now.boot);
+        let at = self.turns.take(lan, now.boot);
         self.with(now, id, |binding, cx| binding.on_turn(at, cx));
-        if self.holds_up_call(id) {
-            self.with(now, id, |binding, cx| binding.skip_queue(cx));
-        }
     }
 
     /// Adds a binding and what is known of it elsewhere.

@@ -22,9 +22,6 @@ const RELEASES: Pace = Pace { at_once: 128, apart: Duration::from_millis(10) };
 /// answer for 30 ms has answered each a second later, and 10,000 leases have been asked for after five minutes.
 const EXTENSIONS: Pace = Pace { at_once: 32, apart: Duration::from_millis(30) };
 
-/// The longest that a caller waits for the turn of its RELEASE.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The permits of all LANs.
 #[derive(Debug)]
 pub(super) struct Pacing {
@@ -121,12 +118,12 @@ struct Pace {
     apart: Duration,
 }
 
-/// The turns of messages of one kind, by LAN. Those for which a caller waits do not wait for the others.
+/// The turns of messages of one kind, by LAN.
 #[derive(Debug)]
 pub(super) struct Turns {
     pace: Pace,
     /// Until when those that have left, or wait, fill the pace.
-    filled: BTreeMap<(Urgency, Lan), Instant>,
+    filled: BTreeMap<Lan, Instant>,
 }
 
 impl Turns {
@@ -141,27 +138,23 @@ impl Turns {
     }
 
     /// Takes the next turn; returns when it comes.
-    pub(super) fn take(&mut self, lan: Lan, urgency: Urgency, now: Instant) -> Instant {
-        let at = self.next(&lan, urgency, now);
-        let filled = self.filled.entry((urgency, lan)).or_insert(now);
+    pub(super) fn take(&mut self, lan: Lan, now: Instant) -> Instant {
+        let at = self.next(&lan, now);
+        let filled = self.filled.entry(lan).or_insert(now);
         *filled = *filled + self.pace.apart;
-        match urgency {
-            Urgency::Caller => at.min(now + PATIENCE),
-            Urgency::Background => at,
-        }
+        at
     }
 
     /// Takes the next turn, if it comes by `latest`.
     pub(super) fn take_by(&mut self, lan: Lan, now: Instant, latest: Instant) -> Option<Instant> {
-        let comes = self.next(&lan, Urgency::Background, now) <= latest;
-        comes.then(|| self.take(lan, Urgency::Background, now))
+        let comes = self.next(&lan, now) <= latest;
+        comes.then(|| self.take(lan, now))
     }
 
     /// Returns when the next turn comes. What is past leaves no trace: there is no more of it than messages of the last moments.
-    fn next(&mut self, lan: &Lan, urgency: Urgency, now: Instant) -> Instant {
+    fn next(&mut self, lan: &Lan, now: Instant) -> Instant {
         self.filled.retain(|_, filled| *filled > now);
-        let filled =
-            self.filled.get(&(urgency, lan.clone())).map_or(Duration::ZERO, |until| until.saturating_since(now));
+        let filled = self.filled.get(lan).map_or(Duration::ZERO, |until| until.saturating_since(now));
         now + filled.saturating_sub(self.pace.apart * (self.pace.at_once - 1))
     }
 }
@@ -216,17 +209,14 @@ mod tests {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let (lan, other) = (Lan::Network("a".to_owned()), Lan::Network("b".to_owned()));
         let mut turns = Turns::of_releases();
-        let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), Background, at(1000))).collect();
+        let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), at(1000))).collect();
         assert!(taken[..128].iter().all(|turn| *turn == at(1000)));
         assert_eq!((taken[128], taken[129], taken[299]), (at(1010), at(1020), at(2720)));
-        assert_eq!(turns.take(lan.clone(), Caller, at(1000)), at(1000), "a DEL does not wait for them");
-        assert_eq!(turns.take(other.clone(), Background, at(1000)), at(1000), "each LAN has its own");
-        assert_eq!(turns.take(lan.clone(), Background, at(1500)), at(2730), "it goes on where it was");
-        assert_eq!(turns.take(lan.clone(), Background, at(3995)), at(3995));
-        turns.take(other.clone(), Caller, at(10_000));
+        assert_eq!(turns.take(other.clone(), at(1000)), at(1000), "each LAN has its own");
+        assert_eq!(turns.take(lan.clone(), at(1500)), at(2730), "it goes on where it was");
+        assert_eq!(turns.take(lan.clone(), at(3995)), at(3995));
+        turns.take(other.clone(), at(10_000));
         assert_eq!(turns.filled.len(), 1, "what is past is forgotten");
-        let last = (0..1000).map(|_| turns.take(other.clone(), Caller, at(20_000))).last();
-        assert_eq!(last, Some(at(25_000)), "no DEL waits longer");
     }
 
     #[test]
