@@ -26,6 +26,7 @@ impl World {
 
     /// Ends a container by a GC that does not name it.
     pub(super) fn end_by_collection(&mut self, index: usize) {
+        self.goes_elsewhere(index);
         self.actors[index].phase = Phase::Ending;
         let network = format!("net{}", self.actors[index].lan);
         self.ask(index, Role::Collect, Call::Collect { network, keep: Vec::new() }, self.now);

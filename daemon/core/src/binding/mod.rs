@@ -206,6 +206,9 @@ impl Binding {
             (Task::Release, Outcome::Sent(result)) => {
                 self.gives_back(cx, |release, common, cx| release.on_sent(common, result, cx))
             }
+            (Task::FindAddress, Outcome::Inspected(result)) => {
+                self.gives_back(cx, |release, common, cx| release.on_inside(common, result, cx));
+            }
             (Task::FindParent, Outcome::Inspected(result)) => {
                 self.gives_back(cx, |release, common, cx| release.on_parent(common, result, cx));
             }

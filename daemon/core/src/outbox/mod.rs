@@ -56,6 +56,8 @@ pub(crate) enum Task {
     Work,
     /// What could explain that no server answers.
     Survey,
+    /// Its address on its interface, for a RELEASE from there.
+    FindAddress,
     /// The host's link, for a RELEASE from there.
     FindParent,
     /// The host's link, for an exchange over it.

@@ -52,6 +52,10 @@ pub(crate) struct Release {
     link_gone: bool,
     /// It had no carrier when this began: the first try leaves from the host.
     mute: bool,
+    /// An earlier boot's daemon may have given it back, and the word of that was lost: another may have its address by now.
+    is_stale: bool,
+    /// Its address was seen on the container's own link.
+    seen: bool,
     /// It was tried.
     tried: bool,
     /// The way that is being tried.
@@ -120,7 +124,7 @@ enum Stage {
     /// Its turn comes at this instant: other RELEASEs of the LAN go first, or the container's link is on its way out still;
     /// `None`: it is about to be known.
     Queued(Option<Instant>),
-    /// The host's link is being looked for.
+    /// The container's link, or the host's, is being looked at.
     Finding(OpId),
     /// Sockets are being opened.
     Opening,
@@ -146,6 +150,8 @@ impl Release {
             kept: None,
             link_gone,
             mute: false,
+            is_stale: false,
+            seen: false,
             tried: false,
             way: Way::Inside,
             no_port: None,
@@ -219,7 +225,7 @@ impl Release {
         let why = if link_gone { Leave::LinkGone } else { Leave::Resumed };
         let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
         let tried = kept.is_none_or(|kept| kept <= now);
-        Self { stage, tried, told: true, ..Self::new(lease, owed, why).kept(kept) }
+        Self { stage, tried, told: true, is_stale: link_gone, ..Self::new(lease, owed, why).kept(kept) }
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.

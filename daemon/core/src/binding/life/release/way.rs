@@ -5,7 +5,7 @@
 //! macvlan can be made (the parent is another bridge's port, or has ipvlans), it leaves from the parent itself.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::{Owed, Release, Stage, Way};
@@ -59,12 +59,54 @@ impl Way {
 }
 
 impl Release {
-    /// Finds a way to the server and takes it.
+    /// Finds a way to the server and takes it. Where another host may have the address by now, it leaves from inside only if the
+    /// address is seen there.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        self.way = Way::Inside;
+        (self.way, self.seen) = (Way::Inside, false);
         if self.link_gone || std::mem::take(&mut self.mute) || common.link.in_netns().is_none() {
             return self.find_parent(common, cx);
         }
+        if self.may_be_anothers(common) {
+            let target = Target::Known(common.link.clone());
+            self.stage = Stage::Finding(cx.out.inspect(Waiter::Binding(common.id, Task::FindAddress), target));
+            return;
+        }
+        self.open_inside(common, cx);
+    }
+
+    /// Returns whether another station may have the address by now, although this is its holder: its identity can return, on
+    /// another host too, or it was given back by an earlier boot's daemon.
+    fn may_be_anothers(&self, common: &Common) -> bool {
+        common.profile.returns() || self.is_stale
+    }
+
+    /// Goes on after a look at the container's link. Where its address is not there, it is asked for on the LAN.
+    pub(in crate::binding) fn on_inside(
+        &mut self,
+        common: &mut Common,
+        result: Result<LinkView, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !matches!(self.stage, Stage::Finding(_)) {
+            return;
+        }
+        let address = IpAddr::V4(self.lease.ip());
+        match result {
+            Ok(view) => {
+                self.seen = view.addresses.iter().any(|there| there.addr() == address);
+                match self.seen || common.identity.lan.parent().is_none() {
+                    true => self.open_inside(common, cx),
+                    false => self.find_parent(common, cx),
+                }
+            }
+            Err(cause) => {
+                self.link_gone |= cause.is_gone();
+                self.find_parent(common, cx);
+            }
+        }
+    }
+
+    fn open_inside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.stage = Stage::Opening;
         let want = sockets(common.identity.chaddr, self.lease.ip());
         common.exchange.open(common.id, &common.link, want, cx);
@@ -72,7 +114,7 @@ impl Release {
 
     /// Looks for the host's link that is the LAN, if the LAN is such a link.
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        // Nothing that a caller waits for: its link is gone already.
+        // Nothing that a caller waits for: its link is gone already, or has the address no more.
         self.tell(common, cx);
         let parent = common.identity.lan.parent().map(str::to_owned);
         match parent {
@@ -144,13 +186,14 @@ impl Release {
         common.exchange.open(common.id, &link, want, cx);
     }
 
-    /// Goes on when there are sockets. An identity that can return may live on another host by now, where this is a late DEL:
-    /// unless a caller waits, it is asked whether its address does.
+    /// Goes on when there are sockets. Where another station may have the address, and it was not seen inside, that is asked for,
+    /// and no caller waits.
     pub(super) fn begin_asking(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asker = self.way.asker(common);
-        if !common.profile.returns() || !self.told {
+        if !self.may_be_anothers(common) || self.seen && self.way == Way::Inside {
             return self.send(common, cx);
         }
+        self.tell(common, cx);
         let own = Some(common.link.mac()).filter(|_| !self.link_gone);
         let mut question = Question::new(self.lease.address, asker, own, cx.now.boot);
         let turn = question.on_clock(cx.now.boot);
