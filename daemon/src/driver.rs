@@ -148,7 +148,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (store, Stored { records, docker }) = Store::open(&settings.state_dir, persisted)?;
+    let (store, Stored { records, docker }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.

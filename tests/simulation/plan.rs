@@ -182,6 +182,8 @@ pub(crate) struct Plan {
     pub(crate) store_faults: Chance,
     /// The store is full for a while, about every so often.
     pub(crate) store_full: Option<Duration>,
+    /// What ends a lease can be kept beside the socket while the store takes nothing.
+    pub(crate) spools: bool,
     /// The kernel's message is lost, and that is told.
     pub(crate) missed: Chance,
     /// The daemon crashes at these.
@@ -276,6 +278,7 @@ impl Plan {
             link_faults: 0,
             store_faults: 0,
             store_full: None,
+            spools: Rng::with_seed(seed ^ 0x7370_6f6f).u32(..4) > 0,
             missed: 0,
             crashes: Vec::new(),
             reboots: 0,

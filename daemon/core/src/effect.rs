@@ -142,7 +142,8 @@ pub enum Outcome {
 /// What is to be done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Makes changes durable, in one transaction.
+    /// Makes changes durable, in one transaction. Where the store cannot be written, one that ends a binding
+    /// ([`ended_by`](crate::record::ended_by)) may be kept where only a reboot loses it.
     Persist {
         /// Answered by [`Outcome::Persisted`].
         op: OpId,

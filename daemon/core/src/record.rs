@@ -108,6 +108,16 @@ pub enum RecordState {
     Past,
 }
 
+impl RecordState {
+    /// Returns whether its attachment is gone.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Releasing | Self::Past => true,
+            Self::Bound | Self::Seeking => false,
+        }
+    }
+}
+
 impl Former {
     /// Returns the same with the grants of leases in the place of the leases.
     pub fn in_grants(mut self, grant: impl Fn(&Lease) -> Grant) -> Self {
@@ -157,6 +167,19 @@ pub enum Change {
     PutDocker(Box<DockerRecord>),
     /// Forgets something of Docker's.
     RemoveDocker(DockerKey),
+}
+
+/// Returns the binding that a transaction ends, if that is all that it does beside telling of it. One that takes a record's place
+/// is none.
+pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
+    let ended = |change: &Change| match change {
+        Change::Put(id, record) => Some(*id).filter(|_| record.state.is_over()),
+        Change::Remove(id) => Some(*id),
+        Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
+    };
+    let mut others = changes.iter().filter(|change| !matches!(change, Change::Note(_)));
+    let binding = others.next().and_then(ended)?;
+    others.next().is_none().then_some(binding)
 }
 
 /// Something of Docker's that survives a restart.

@@ -319,7 +319,8 @@ impl World {
                 self.lease_is_back(index, true);
             }
             Answer::Failed(failure) => {
-                if self.calm {
+                let can_be_kept = self.plan.spools && matches!(failure, Failure::Store(_));
+                if self.calm || can_be_kept {
                     self.fail(Rule::Failed, format!("DEL: {failure}"));
                 }
                 let patience = self.plan.active.as_micros() as Micros / 50;

@@ -202,6 +202,8 @@ impl World {
         self.watch.holders.clear();
         self.returning.nothing_is_kept();
         self.spool.clear();
+        let lost = self.store.rebooted();
+        self.stats.count_many("ends beside the socket that a reboot lost", lost);
         self.containers_ended();
     }
 

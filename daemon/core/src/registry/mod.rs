@@ -72,7 +72,7 @@ use self::status::StatusCheck;
 use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
-use crate::binding::{Binding, Cx};
+use crate::binding::{Binding, Cx, Life};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
@@ -288,7 +288,7 @@ impl Registry {
         let changed = self.interfaces.end_change(op);
         let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
         let waiter = self.out.take(op);
-        if matches!((&waiter, &outcome), (Some(_), Outcome::Persisted(Ok(())))) {
+        if matches!(outcome, Outcome::Persisted(Ok(()))) && waiter.as_ref().is_some_and(|by| self.shows_room(by)) {
             let waiting = std::mem::take(&mut self.unwritten);
             waiting.into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
         }
@@ -328,6 +328,12 @@ impl Registry {
         if let Some(at) = changed {
             self.link_changed(now, at);
         }
+    }
+
+    /// Returns whether a write that was done for this one shows that the store has room. What ends a binding needs none.
+    fn shows_room(&self, by: &Waiter) -> bool {
+        let Waiter::Binding(id, _) = by else { return true };
+        self.bindings.get(*id).is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
     }
 
     fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {

@@ -39,7 +39,7 @@ impl Server {
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (persisted, _ends) = mpsc::unbounded_channel();
-        let (store, _) = Store::open(directory.path(), persisted).unwrap();
+        let (store, _) = Store::open(directory.path(), &directory.path().join("dhcp.sock"), persisted).unwrap();
         let (doors, events) = Doors::new(Site::default(), store.journal(), MAX_OPEN);
         let (listeners, to_serve) = mpsc::unbounded_channel();
         listeners.send(Listening::Begin(protocol, listener)).unwrap();

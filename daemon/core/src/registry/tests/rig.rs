@@ -41,12 +41,6 @@ const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const FIRST_ADDRESS: &str = "192.0.2.50/24";
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Disk {
-    Good,
-    Full,
-    Slow,
-}
-#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Server {
     Up,
     Silent,
@@ -390,9 +384,13 @@ impl Rig {
         self.store(changes);
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
+    fn refuse(&mut self, op: OpId) {
+        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    }
     /// Ends one write badly.
     pub(super) fn unwritten(&mut self, op: OpId) {
-        self.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+        self.refuse(op);
+        self.drain();
     }
     /// Ends one write well.
     pub(super) fn written(&mut self, op: OpId, changes: Vec<Change>) {
@@ -411,11 +409,9 @@ impl Rig {
                 Effect::Persist { op, changes } => {
                     self.persists.push(changes.clone());
                     match self.disk {
-                        Disk::Good => self.write(op, changes),
-                        Disk::Full => self
-                            .reg
-                            .handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) }),
                         Disk::Slow => self.slow.push_back((op, changes)),
+                        disk if disk.takes(&changes) => self.write(op, changes),
+                        _ => self.refuse(op),
                     }
                 }
                 Effect::Open { op, exchange, link, want } => {
