@@ -531,7 +531,7 @@ impl<'a> Life<'a> {
         let (carrier, bridge_nf, forward_drop) = (perhaps(), perhaps(), perhaps());
         let received = self.script.flag().then(|| self.script.u32().into());
         let (server_on_host, parent_is_bridge) = (self.script.flag(), self.script.flag());
-        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge, macvlan: false }
+        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge, ..Survey::default() }
     }
 
     fn link_cause(&mut self) -> LinkCause {

@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use super::Registry;
 use super::docker::PATIENCE;
 use super::operation::{Admission, Operation, Ready, target};
-use super::pacing::Urgency;
+use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
@@ -18,7 +18,7 @@ use crate::grant::Dns;
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
-use crate::outbox::{Look, Waiter};
+use crate::outbox::{Look, Outbox, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
@@ -46,23 +46,10 @@ impl Registry {
     ) {
         self.settle_client_id(&mut add, false);
         let attachment = add.attachment.clone();
-        let step = Ready::Preparing(self.prepare(&add));
-        let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
+        let step = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
+        let (adopts, known_by, came_up) = (None, None, None);
+        let admission = Admission { request, add, began, step, cleared: false, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
-    }
-
-    /// Sets the link of an ADD up, and looks at it.
-    fn prepare(&mut self, add: &Add) -> OpId {
-        let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
-        match &add.place {
-            // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
-            place if add.opens_at_once() && self.pacing.has_room(&add.lan) => {
-                self.out.prepare(add.attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
-            }
-            Place::InNetns(at) => self.out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
-            // The host's link is not ours to change.
-            Place::Parent { .. } => self.out.inspect(waiter, add.place.target()),
-        }
     }
 
     /// Sets the links up again of the ADDs that wait because another link has the Ethernet address.
@@ -75,7 +62,7 @@ impl Registry {
             _ => None,
         });
         for add in waiting.collect::<Vec<_>>() {
-            let op = self.prepare(&add);
+            let op = prepare(&mut self.out, &self.pacing, &add);
             if let Some(Operation::Adding(admission)) = self.operation(&add.attachment) {
                 admission.step = Ready::Preparing(op);
             }
@@ -90,8 +77,8 @@ impl Registry {
         let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add.place, known_by));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
-        let admission =
-            Admission { request, add, began: now.boot, step, cleared: false, adopts, known_by, ran_with: None };
+        let (began, ran_with, came_up) = (now.boot, None, None);
+        let admission = Admission { request, add, began, step, cleared: false, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -123,25 +110,33 @@ impl Registry {
                 self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
             }
             Ok(view) if !admission.has_carrier(&view) => {
-                let first = matches!(admission.step, Ready::Preparing(_));
-                admission.step = Ready::AwaitingCarrier(view, None);
+                // Carrier may have come since the look; what comes from here on the kernel tells.
+                let again = matches!(admission.step, Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. });
+                admission.step = Ready::AwaitingCarrier { view, look: None, news: false };
                 if matches!(admission.add.place, Place::Parent { .. }) {
                     return self.timers.set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
                 }
-                // Carrier may have come since the look; what comes from here on the kernel tells.
-                if first {
+                if again {
                     self.look_again(attachment);
                 }
             }
-            Ok(view) => self.settle_rivals(now, attachment, view),
+            Ok(view) => {
+                if matches!(admission.step, Ready::AwaitingCarrier { .. }) {
+                    admission.came_up = Some(now.boot);
+                }
+                self.settle_rivals(now, attachment, view);
+            }
         }
     }
 
-    pub(super) fn carrier_up(&mut self, now: Now, cookie: Cookie, ifindex: u32) {
-        for (attachment, view) in self.awaiting_carrier() {
-            if view.cookie == cookie && view.ifindex == ifindex {
-                self.forget_look(&attachment);
-                self.settle_rivals(now, &attachment, LinkView { carrier: true, ..view });
+    /// Goes on with the ADDs that wait for an interface's carrier, of which the kernel tells.
+    ///
+    /// It tells of a veth's end before the other end's bridge forwards, and on a busy host a DISCOVER that leaves at once is lost
+    /// there. A look waits until the kernel is through with both: it works on links under one lock.
+    pub(super) fn carrier_up(&mut self, cookie: Cookie, ifindex: u32) {
+        for (attachment, at) in self.awaiting_carrier() {
+            if at == (cookie, ifindex) {
+                self.look_again(&attachment);
             }
         }
     }
@@ -165,31 +160,28 @@ impl Registry {
         }
     }
 
-    /// Looks once more at the link of an ADD that waits for carrier, and goes on waiting.
+    /// Looks once more at the link of an ADD that waits for carrier, after the look that is under way if there is one.
     fn look_again(&mut self, attachment: &Attachment) {
-        self.forget_look(attachment);
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let operation = self.slots.get_mut(attachment).and_then(|slot| slot.operation.as_mut());
+        let Some(Operation::Adding(admission)) = operation else { return };
         let target = admission.target();
-        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        if let Ready::AwaitingCarrier(_, look) = &mut admission.step {
-            *look = Some(op);
+        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.step else { return };
+        if look.is_some() {
+            *news = true;
+            return;
         }
+        let op = match admission.adopts {
+            Some(_) => self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
+            None => prepare(&mut self.out, &self.pacing, &admission.add),
+        };
+        *look = Some(op);
     }
 
-    /// Makes the outcome of a look that is under way count for nothing.
-    fn forget_look(&mut self, attachment: &Attachment) {
-        if let Some(Operation::Adding(admission)) = self.operation(attachment)
-            && let Some(op) = admission.op()
-        {
-            self.out.forget(op);
-        }
-    }
-
-    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, LinkView)> {
-        let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
+    /// Returns the ADDs that wait for carrier, each with where its interface is.
+    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, At)> {
+        let waiting = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
-                Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
+                Ready::AwaitingCarrier { view, .. } => Some((attachment.clone(), view.at())),
                 Ready::Preparing(_)
                 | Ready::AwaitingAddress(_)
                 | Ready::AwaitingRival(..)
@@ -198,7 +190,7 @@ impl Registry {
             },
             _ => None,
         });
-        views.collect()
+        waiting.collect()
     }
 
     /// Looks at the interface of ADDs that waited for a change of it to end.
@@ -233,10 +225,10 @@ impl Registry {
 
     /// Fails the ADDs that wait on a link that is gone.
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for (attachment, view) in self.awaiting_carrier() {
-            if view.cookie == cookie && ifindex.is_none_or(|index| index == view.ifindex) {
+        for (attachment, at) in self.awaiting_carrier() {
+            if at.0 == cookie && ifindex.is_none_or(|index| index == at.1) {
                 let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
-                let failure = admission.link_failure(LinkCause::NoLink(view.ifname));
+                let failure = admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
                 self.refuse(now, &attachment, failure);
             }
         }
@@ -247,7 +239,7 @@ impl Registry {
     pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
-        let (wanted, adopts) = (admission.add.wanted, admission.adopts);
+        let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
         let pool = admission.add.pool.clone();
         let limits = pool.map(|id| self.docker.limits(&id));
@@ -281,6 +273,7 @@ impl Registry {
         let known = Known {
             began,
             limit,
+            came_up,
             wanted,
             adopts,
             lease,
@@ -388,5 +381,19 @@ impl Registry {
         };
         self.reply(now, request, answer);
         self.end(now, attachment);
+    }
+}
+
+/// Sets the link of an ADD up and looks at it.
+fn prepare(out: &mut Outbox, pacing: &Pacing, add: &Add) -> OpId {
+    let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
+    match &add.place {
+        // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
+        place if add.opens_at_once() && pacing.has_room(&add.lan) => {
+            out.prepare(add.attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
+        }
+        Place::InNetns(at) => out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
+        // The host's link is not ours to change.
+        Place::Parent { .. } => out.inspect(waiter, add.place.target()),
     }
 }

@@ -85,7 +85,7 @@ impl Registry {
                     }
                 }
                 if up {
-                    self.carrier_up(now, cookie, ifindex);
+                    self.carrier_up(cookie, ifindex);
                 }
             }
             KernelEvent::Down { cookie, ifindex } => {

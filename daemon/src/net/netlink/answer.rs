@@ -1,6 +1,7 @@
 //! What is used of the kernel's messages about links and addresses.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use leasehold_core::network::{LinkKind, MacvlanMode};
 use leasehold_core::wire::Mac;
@@ -30,6 +31,8 @@ pub(in crate::net) struct LinkAnswer {
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
+    /// For a bridge with the spanning tree protocol: how long it keeps back what a new port sends.
+    pub(in crate::net) port_delay: Option<Duration>,
     pub(in crate::net) macvlan: bool,
     /// Whether it is on no wire.
     pub(super) dummy: bool,
@@ -64,6 +67,9 @@ impl LinkAnswer {
     const INFO_DATA: u16 = libc::IFLA_INFO_DATA;
     /// In `INFO_DATA`: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_VLAN_ID.
     const DATA_FIRST: u16 = 1;
+    /// In a bridge's: IFLA_BR_FORWARD_DELAY, in hundredths of a second, and IFLA_BR_STP_STATE.
+    const BRIDGE_DELAY: u16 = 1;
+    const BRIDGE_STP: u16 = 5;
     const HEADER: usize = 16;
 
     /// Reads a `struct ifinfomsg` and its attributes.
@@ -82,6 +88,7 @@ impl LinkAnswer {
             other: 0,
             master: 0,
             bridge: false,
+            port_delay: None,
             macvlan: false,
             dummy: false,
             soft: false,
@@ -112,9 +119,12 @@ impl LinkAnswer {
 
     fn read_info(&mut self, info: &[u8]) {
         let of = |kind| NlasIterator::new(info).flatten().find(|attribute| attribute.kind() == kind);
-        let data = of(Self::INFO_DATA);
-        let mut data = data.iter().flat_map(|data| NlasIterator::new(data.value()).flatten());
-        let first = data.find(|attribute| attribute.kind() == Self::DATA_FIRST);
+        let info_data = of(Self::INFO_DATA);
+        let data = |kind| {
+            let mut data = info_data.iter().flat_map(|data| NlasIterator::new(data.value()).flatten());
+            data.find(|attribute| attribute.kind() == kind)
+        };
+        let first = data(Self::DATA_FIRST);
         self.made = of(Self::INFO_KIND)
             .and_then(|kind| kind_of(kind.value(), first.as_ref().map_or(&[], |first| first.value())));
         for attribute in NlasIterator::new(info).flatten() {
@@ -128,6 +138,12 @@ impl LinkAnswer {
                 Self::INFO_PORT => self.read_port(attribute.value()),
                 _ => {}
             }
+        }
+        if self.bridge {
+            let number = |kind| data(kind)?.value().try_into().ok().map(u32::from_ne_bytes);
+            // The port listens, then learns, each for that long (802.1D-1998 §8.4).
+            let delay = number(Self::BRIDGE_DELAY).map(|delay| 2 * Duration::from_millis(10 * u64::from(delay)));
+            self.port_delay = delay.filter(|_| number(Self::BRIDGE_STP).is_some_and(|stp| stp != 0));
         }
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Acquire {
     began: Instant,
     /// When it has to be answered.
     limit: Instant,
+    /// When the link came up, if that was late.
+    came_up: Option<Instant>,
     /// Since when it has waited for its permit, or has had it.
     since: Instant,
     /// How long it waited for that.

@@ -138,3 +138,35 @@ fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
     let del = rig.del("a");
     assert_eq!((&rig.answers[&del], rig.reg.poll_timeout()), (&Answer::Deleted, None));
 }
+
+#[test]
+fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
+    let mut rig = Rig::new(8);
+    rig.carrier = false;
+    let add = rig.add("a", 1, "a");
+    (rig.carrier, rig.hold_looks) = (true, true);
+    rig.tell_carrier(true);
+    assert!(rig.sent.is_empty(), "the other end may not be ready");
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().expect("a look");
+    assert!(matches!(outcome, Outcome::Prepared { exchange: Some(_), .. }), "{outcome:?}");
+    rig.input(Input::Done { op, outcome });
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    assert_eq!(rig.opened.len(), 1, "over the sockets of that visit");
+}
+
+#[test]
+fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more() {
+    let mut rig = Rig::new(8);
+    (rig.carrier, rig.hold_looks) = (false, true);
+    let add = rig.add("a", 1, "a");
+    let (op, outcome) = rig.looks.pop_front().expect("the visit");
+    rig.input(Input::Done { op, outcome });
+    rig.tell_carrier(true);
+    rig.tell_carrier(true);
+    assert_eq!(rig.looks.len(), 1, "one look at a time");
+    (rig.carrier, rig.hold_looks) = (true, false);
+    let (op, outcome) = rig.looks.pop_front().expect("the look");
+    rig.input(Input::Done { op, outcome });
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+}
