@@ -131,6 +131,8 @@ pub(crate) struct Plan {
     pub(crate) extend_delay: Duration,
     /// The host's link hears what is addressed to a container's Ethernet address, as over veth.
     pub(crate) promiscuous: bool,
+    /// The servers answer clients without an address only by broadcast, and only who asks for that.
+    pub(crate) flag_only: bool,
     /// Whether the server gives an MTU.
     pub(crate) mtu: Option<u16>,
     /// How long the runtime goes on.
@@ -252,6 +254,7 @@ impl Plan {
                 _ => Duration::ZERO,
             },
             promiscuous: rng.bool(),
+            flag_only: false,
             mtu: (rng.u32(..4) == 0).then_some(1400),
             active,
             loss: 0,
@@ -302,7 +305,10 @@ impl Plan {
         let plan = Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan };
         let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
-        plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265))
+        let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
+        // Who asks for answers by broadcast at once, and leases that are over before a third try, are beside the point.
+        let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
+        Self { flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
     }
 
     /// Every second seed with flapping links has ports that forward late, and one in six servers that cut an option short.

@@ -78,6 +78,8 @@ pub struct Config {
     pub cut: Option<u8>,
     /// Whether it refuses every REQUEST, as after a change of configuration. It drops the lease of what it refuses.
     pub refuses: bool,
+    /// Whether it ignores clients without an address that do not ask for answers by broadcast.
+    pub flag_only: bool,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
@@ -112,6 +114,7 @@ impl Config {
             terse: false,
             cut: None,
             refuses: false,
+            flag_only: false,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
         }

@@ -55,6 +55,8 @@ pub enum Event {
 pub enum Silence {
     /// Not a message, or not one that a client sends.
     NotForServers,
+    /// The client has no address, and does not ask for an answer by broadcast.
+    NoFlag,
     /// The pool is used up.
     NoAddress,
     /// The client chose or means another server.
@@ -205,6 +207,11 @@ impl Server {
             return silent(Silence::NotForServers);
         };
         let event = match purpose {
+            Purpose::Discover | Purpose::Select | Purpose::Reboot
+                if self.config.flag_only && !message.wants_broadcast() =>
+            {
+                Event::Silent(Silence::NoFlag)
+            }
             Purpose::Select | Purpose::Reboot | Purpose::Renew | Purpose::Rebind if self.config.refuses => {
                 self.storm(now, &message, purpose)
             }

@@ -55,6 +55,7 @@ impl Segment {
             mtu: plan.mtu,
             terse: plan.terse,
             cut: plan.cut,
+            flag_only: plan.flag_only,
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,
             // On a wire that loses frames too nobody could say which answer a client has heard.

@@ -31,6 +31,7 @@ pub(crate) use self::life::hold::{Hold, without};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 
+use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
@@ -310,6 +311,11 @@ impl Binding {
     /// Has a record that could not be written tried again now: the store took another one.
     pub(crate) fn on_store_works(&mut self, cx: &Cx<'_>) {
         self.common.persistence.hurry(cx.now.boot);
+    }
+
+    /// Returns whether a server answered only once the broadcast flag was set; `None`: it always is, or that is not known.
+    pub(crate) fn flag_helped(&self) -> Option<bool> {
+        self.life.get().client().and_then(Client::flag_helped)
     }
 
     /// Goes on with what happened at the interface.

@@ -107,7 +107,7 @@ impl Client {
         let early = phase.is_none_or(|(t1, t2)| now.saturating_since(t1) < t2.saturating_since(now));
         let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
         let (xid, secs) = extension.request(now, phase, &mut self.rng);
-        self.sender.asks();
+        self.sender.extends();
         out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
     }
 
@@ -119,10 +119,15 @@ impl Client {
             return;
         }
         let (xid, secs) = extension.request(now, Some((t2, end)), &mut self.rng);
-        self.sender.asks();
         out.frames.push(match self.addressed {
-            true => self.sender.rebind(xid, secs, lease.ip()),
-            false => self.sender.reboot(xid, secs, lease.ip()),
+            true => {
+                self.sender.extends();
+                self.sender.rebind(xid, secs, lease.ip())
+            }
+            false => {
+                self.sender.asks();
+                self.sender.reboot(xid, secs, lease.ip())
+            }
         });
     }
 }

@@ -385,6 +385,11 @@ impl Client {
         }
     }
 
+    /// Returns, once there is an answer, whether it came only when the broadcast flag was set; `None` where it always is.
+    pub fn flag_helped(&self) -> Option<bool> {
+        self.sender.flag_helped()
+    }
+
     /// Returns what was tried since there last was a lease.
     pub fn tally(&self) -> &Tally {
         self.tally.as_deref().unwrap_or(&UNTRIED)

@@ -34,6 +34,8 @@ pub struct Tally {
     pub nak: Option<(Ipv4Addr, Ipv4Addr, Option<String>)>,
     /// The last address that was declined, and who uses it.
     pub declined: Option<(Ipv4Addr, Mac)>,
+    /// Another client on the same wire was answered only once it set the broadcast flag.
+    pub flag_helped_elsewhere: bool,
     /// NAKs in a row.
     pub(super) naks: u32,
     /// Tries in a row that ended without a word: sockets were not to be had, or an offer was never acknowledged.
@@ -85,6 +87,9 @@ impl Tally {
                     last(&cause).unwrap_or_default()
                 ))
             }
+            Self { flag_helped_elsewhere: true, .. } => Some(
+                "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
+            ),
             Self { .. } => None,
         }
     }
@@ -108,6 +113,7 @@ pub(super) static UNTRIED: Tally = Tally {
     unwanted: None,
     nak: None,
     declined: None,
+    flag_helped_elsewhere: false,
     naks: 0,
     in_vain: 0,
 };

@@ -314,6 +314,13 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
+        if let Some(binding) = self.bindings.get(id) {
+            match binding.flag_helped() {
+                Some(true) => _ = self.flagged.insert(binding.identity.lan.clone()),
+                Some(false) => _ = self.flagged.remove(&binding.identity.lan),
+                None => {}
+            }
+        }
         // It became durable before it was the attachment's: its link had to be made fit first.
         if Dns::v4(&lease).is_some() {
             self.out.resolvers.insert(attachment.clone());
@@ -329,6 +336,9 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
+        if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
+            tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
+        }
         if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Attachment::Docker { .. }) =
             (&mut failure, &*attachment)
         {

@@ -211,3 +211,15 @@ fn who_is_not_known_gets_the_address_of_all() {
     assert_eq!(unicast(&mut server, at(1), &one.decline(ip(10))).event, Event::Declined(ip(10)));
     assert_eq!(server.leases(at(1)).count(), 0);
 }
+
+#[test]
+fn a_server_that_answers_by_broadcast_alone_ignores_who_does_not_ask_for_that() {
+    let mut server = Server::new(Config { flag_only: true, ..config() });
+    let client = Client::new(ID, MAC);
+    let ignored = Event::Silent(Silence::NoFlag);
+    for message in [client.discover(), client.reboot(ip(10))] {
+        assert_eq!(broadcast(&mut server, at(0), &message).event, ignored);
+    }
+    let flagged = Message { flags: 0x8000, ..client.discover() };
+    assert_eq!(broadcast(&mut server, at(1), &flagged).event, Event::Offered(ip(10)));
+}

@@ -30,6 +30,52 @@ fn discover_is_sent_again_after_1_2_4_8_8_seconds() {
     }
 }
 
+/// Returns whether the broadcast flag is set in the only frame.
+fn is_flagged(output: &Output) -> bool {
+    let [frame] = &output.frames[..] else { panic!("{} frames", output.frames.len()) };
+    sent(frame).payload[10] & 0x80 != 0
+}
+
+#[test]
+fn the_broadcast_flag_is_set_from_the_third_discover_in_vain_and_stays_where_it_helped() {
+    let mut stage = Stage::acquiring();
+    let first = stage.clock(at(0.0));
+    let xid = sent(&first.frames[0]).xid();
+    let mut flags = vec![is_flagged(&first)];
+    let mut last = at(0.0);
+    for _ in 0..3 {
+        let (when, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        flags.push(is_flagged(&output));
+        last = when;
+    }
+    assert_eq!(flags, [false, false, true, true]);
+    let request = stage.answer(last, &Reply::new(OFFER, xid, 600));
+    assert!(is_flagged(&request), "its answer would be lost without it");
+    stage.answer(last, &Reply::new(ACK, xid, 600));
+    assert_eq!(stage.client.flag_helped(), Some(true));
+}
+
+#[test]
+fn an_answer_in_time_needs_no_broadcast_flag() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let (when, again) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    let request = stage.answer(when, &Reply::new(OFFER, xid, 600));
+    assert!(!is_flagged(&again) && !is_flagged(&request));
+    assert_eq!(stage.client.flag_helped(), Some(false));
+    let again: Vec<_> = (0..2).map(|_| is_flagged(&stage.next(Timer::Retransmit, &["REQUEST"]).1)).collect();
+    assert_eq!(again, [false, true]);
+}
+
+#[test]
+fn a_request_to_confirm_a_lease_counts_too() {
+    let mut stage = Stage::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
+    let first = is_flagged(&stage.clock(at(0.0)));
+    let second = is_flagged(&stage.next(Timer::Retransmit, &["REQUEST"]).1);
+    let third = is_flagged(&stage.next(Timer::Retransmit, &["DISCOVER"]).1);
+    assert_eq!([first, second, third], [false, false, true]);
+}
+
 #[test]
 fn request_is_sent_three_times_then_discovery_begins_again() {
     let mut stage = Stage::acquiring();

@@ -40,18 +40,6 @@ const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// What the server gives first.
 const FIRST_ADDRESS: &str = "192.0.2.50/24";
 
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Server {
-    Up,
-    Silent,
-    Naks,
-    /// Refuses what it is asked for, and offers nothing.
-    NaksOnly,
-    OffersOnly,
-    /// Answers DISCOVER with an ACK.
-    Commits,
-}
-
 pub(super) struct Rig {
     pub(super) reg: Registry,
     pub(super) config: Config,
@@ -60,6 +48,8 @@ pub(super) struct Rig {
     pub(super) wall_set: i64,
     pub(super) disk: Disk,
     pub(super) server: Server,
+    /// The only clients that it answers, by chaddr, where it does not answer all.
+    pub(super) known: Option<Vec<Mac>>,
     pub(super) give: Ipv4Addr,
     /// Who has what, as far as the server remembers. Where another client has what it would give, it gives the next one.
     pub(super) granted: BTreeMap<Ipv4Addr, Vec<u8>>,
@@ -139,6 +129,8 @@ pub(super) struct Rig {
     /// The server is in a macvlan: what the host's link sends does not reach it.
     pub(super) beside: bool,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
+    /// Each DISCOVER, and over which exchange.
+    pub(super) discovers: Vec<(ExchangeId, Vec<u8>)>,
     /// By whom.
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
@@ -167,6 +159,7 @@ impl Rig {
             wall_set: 0,
             disk: Disk::Good,
             server: Server::Up,
+            known: None,
             give: Ipv4Addr::new(192, 0, 2, 50),
             granted: BTreeMap::new(),
             by_chaddr: false,
@@ -218,6 +211,7 @@ impl Rig {
             ports: BTreeSet::new(),
             beside: false,
             sent: vec![],
+            discovers: vec![],
             chaddrs: BTreeSet::new(),
             wished: None,
             requested: None,

@@ -52,7 +52,7 @@ impl Rig {
         .encode()
     }
 
-    pub(super) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
+    pub(in crate::registry::tests) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
         let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
@@ -71,6 +71,7 @@ impl Rig {
                 self.max_size = size.map(|size| u16::from_be_bytes([size[0], size[1]])).or(self.max_size);
                 self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
                 if kind == 1 {
+                    self.discovers.push((exchange, bytes.to_vec()));
                     let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
                     self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
                 }
@@ -85,17 +86,24 @@ impl Rig {
                 if self.beside && !self.ports.contains(&exchange) {
                     return;
                 }
+                let chaddr = Mac(p[28..34].try_into().unwrap());
+                let is_flagged = p[10] & 0x80 != 0 || !ciaddr.is_unspecified();
+                let server = match self.server {
+                    _ if self.known.as_ref().is_some_and(|known| !known.contains(&chaddr)) => return,
+                    Server::AnswersFlag if is_flagged => Server::Up,
+                    server => server,
+                };
                 let client = self.client_of(p);
                 if kind == 7 {
                     self.granted.retain(|address, who| *address != ciaddr || *who != client);
                 }
                 let give = self.address_for(&client);
-                if kind == 3 && self.server == Server::Up {
+                if kind == 3 && server == Server::Up {
                     self.granted.retain(|_, who| *who != client);
                     self.granted.insert(give, client);
                 }
                 let unicast = Some(udp.destination).filter(|to| *to != Ipv4Addr::BROADCAST);
-                let answer = match (kind, self.server) {
+                let answer = match (kind, server) {
                     (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
                     (3, Server::Up) | (1 | 3, Server::Commits) => 5,
                     (3, Server::Naks | Server::NaksOnly) => 6,

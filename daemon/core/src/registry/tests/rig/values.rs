@@ -23,6 +23,20 @@ impl Disk {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(in crate::registry::tests) enum Server {
+    Up,
+    Silent,
+    Naks,
+    /// Refuses what it is asked for, and offers nothing.
+    NaksOnly,
+    OffersOnly,
+    /// Answers DISCOVER with an ACK.
+    Commits,
+    /// Answers only what bears the broadcast flag.
+    AnswersFlag,
+}
+
 /// Returns what the tests call an attachment by.
 pub(in crate::registry::tests) fn container(attachment: &Attachment) -> String {
     attachment.container().expect("CNI's").to_owned()
