@@ -45,7 +45,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan, .queued > .waited))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -280,10 +280,15 @@ fn turn(queued: Duration) -> String {
     }
 }
 
-fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan) -> String {
+fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: bool) -> String {
     let found = silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty());
     match (tally.reason(), tally.answers, found) {
         (Some(reason), ..) => format!(": {reason}"),
+        // So short a time says nothing of the server.
+        (None, 0, _) if was_queued => {
+            ": most of its time passed in that queue, as others there had no answer: try again, or raise `timeout`"
+                .to_owned()
+        }
         (None, 0, Some(reasons)) => format!(": no answer came; {}", reasons.join("; ")),
         (None, 0, None) => ": no answer came; is a DHCP server on that wire?".to_owned(),
         (None, answers, _) => format!(": {answers} answers came, none of them an offer"),

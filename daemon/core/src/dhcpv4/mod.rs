@@ -12,6 +12,7 @@ pub mod lease;
 pub mod look;
 pub mod message;
 pub mod profile;
+mod queue;
 mod refuse;
 pub mod release;
 mod resolve;
@@ -328,16 +329,6 @@ impl Client {
         if let State::Init { at: due, .. } = &mut self.state {
             (*due, self.line) = (at, Line::Closed);
         }
-    }
-
-    /// Returns whether the client has asked for a lease, and is about to ask again: no server has said anything to that.
-    pub fn is_to_ask_again(&self, now: Instant) -> bool {
-        self.state.asked_in_vain().is_some_and(|tx| now >= tx.next)
-    }
-
-    /// Has the client go on over other sockets: those that were open are closed.
-    pub fn reopens(&mut self) {
-        self.line = Line::Closed;
     }
 
     /// Tells the client that nobody else uses its address: the next conflict is the first in a row.

@@ -91,6 +91,11 @@ pub(crate) enum Report {
     },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
+    /// An acquisition has asked in vain, and wants another permit to ask again. `waited_for`: a caller waits for it.
+    AsksAgain {
+        /// Whether one does.
+        waited_for: bool,
+    },
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,
     /// An acquisition has no offer: all addresses of its LAN may be taken.

@@ -298,6 +298,16 @@ impl Registry {
         }
     }
 
+    /// Gives the permit of an acquisition that no server answers to whoever waits for one, and another to it in its turn.
+    pub(super) fn ask_again(&mut self, now: Now, id: BindingId, waited_for: bool) {
+        let Some(lan) = self.lan(id) else { return };
+        self.give_permit_back(now, id);
+        let urgency = if waited_for { Urgency::Unanswered } else { Urgency::Background };
+        if self.pacing.ask(&lan, id, urgency) {
+            self.with(now, id, |binding, cx| binding.on_permit(None, cx));
+        }
+    }
+
     fn lease_to_take_over(&self, from: &[BindingId], now: Instant) -> Option<Lease> {
         let owed = from.iter().filter_map(|id| match &self.bindings.get(*id)?.life {
             Life::Releasing(release)

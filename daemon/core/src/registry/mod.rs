@@ -436,6 +436,7 @@ impl Registry {
             Report::WantsTurn => self.want_turn(now, id),
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
+            Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
             Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
             Report::WantsRoom { blocked: None } => self.make_room(now, id),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),

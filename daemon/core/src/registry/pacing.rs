@@ -2,8 +2,9 @@
 //! how soon after each other the RELEASEs of one LAN leave, and its leases are extended.
 //!
 //! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
-//! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most: what no
-//! server answers holds its own for long. A RELEASE has no answer: what a server cannot take in at once is lost, and its
+//! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most. Who has asked
+//! twice in vain asks again with a permit that keeps no other caller from one: a server may answer some of its clients and ignore
+//! the rest. A RELEASE has no answer: what a server cannot take in at once is lost, and its
 //! lease stays. What extends a lease has no permit, which a server that is away would keep for as long as it is waited for: all
 //! leases would wait behind a few, and some would end.
 
@@ -34,6 +35,8 @@ pub(super) struct Pacing {
 pub(super) enum Urgency {
     /// A caller.
     Caller,
+    /// A caller that no server has answered so far.
+    Unanswered,
     /// Nobody: a lease is confirmed, looked for again, or given back, or a container is adopted.
     Background,
 }
@@ -41,8 +44,7 @@ pub(super) enum Urgency {
 #[derive(Debug, Default)]
 struct Queue {
     active: BTreeMap<BindingId, Urgency>,
-    callers: VecDeque<BindingId>,
-    background: VecDeque<BindingId>,
+    waiting: BTreeMap<Urgency, VecDeque<BindingId>>,
 }
 
 impl Pacing {
@@ -62,10 +64,7 @@ impl Pacing {
             queue.active.insert(binding, urgency);
             return true;
         }
-        match urgency {
-            Urgency::Caller => queue.callers.push_back(binding),
-            Urgency::Background => queue.background.push_back(binding),
-        }
+        queue.waiting.entry(urgency).or_default().push_back(binding);
         false
     }
 
@@ -79,11 +78,11 @@ impl Pacing {
         let queue = self.lans.get_mut(lan)?;
         let was_active = queue.active.remove(&binding).is_some();
         if !was_active {
-            queue.callers.retain(|waiting| *waiting != binding);
-            queue.background.retain(|waiting| *waiting != binding);
+            queue.waiting.values_mut().for_each(|line| line.retain(|waiting| *waiting != binding));
         }
+        queue.waiting.retain(|_, line| !line.is_empty());
         let next = if was_active { queue.next(self.permits) } else { None };
-        if queue.active.is_empty() && queue.callers.is_empty() && queue.background.is_empty() {
+        if queue.active.is_empty() && queue.waiting.is_empty() {
             self.lans.remove(lan);
         }
         next
@@ -92,18 +91,19 @@ impl Pacing {
 
 impl Queue {
     fn has_room(&self, permits: usize, urgency: Urgency) -> bool {
-        let background = self.active.values().filter(|active| **active == Urgency::Background).count();
-        let fits = urgency == Urgency::Caller || background < (permits / 2).max(1);
-        fits && self.active.len() < permits
+        let active = |urgency| self.active.values().filter(|active| **active == urgency).count();
+        match urgency {
+            Urgency::Caller => self.active.len() - active(Urgency::Unanswered) < permits,
+            Urgency::Unanswered => self.active.len() < permits,
+            Urgency::Background => active(urgency) < (permits / 2).max(1) && self.active.len() < permits,
+        }
     }
 
     /// Gives a permit that came back to whoever is next, if anybody is.
     fn next(&mut self, permits: usize) -> Option<BindingId> {
-        let (next, urgency) = match self.callers.pop_front() {
-            Some(next) => (next, Urgency::Caller),
-            None if self.has_room(permits, Urgency::Background) => (self.background.pop_front()?, Urgency::Background),
-            None => return None,
-        };
+        let urgency = *self.waiting.keys().find(|urgency| self.has_room(permits, **urgency))?;
+        let next = self.waiting.get_mut(&urgency)?.pop_front()?;
+        self.waiting.retain(|_, line| !line.is_empty());
         self.active.insert(next, urgency);
         Some(next)
     }
@@ -163,7 +163,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    use Urgency::{Background, Caller};
+    use Urgency::{Background, Caller, Unanswered};
 
     #[test]
     fn permits_go_to_the_oldest_and_come_back() {
@@ -201,6 +201,25 @@ mod tests {
         for (id, next) in [(4, Some(6)), (5, None), (1, Some(3)), (2, Some(7)), (3, None), (6, None), (7, None)] {
             assert_eq!(pacing.leave(&lan, BindingId(id)), next.map(BindingId), "{id}");
         }
+        assert!(pacing.lans.is_empty());
+    }
+
+    #[test]
+    fn those_whom_no_server_answers_keep_no_other_caller_waiting() {
+        let lan = Lan::Network("a".to_owned());
+        let mut pacing = Pacing::new(2);
+        let ask = |pacing: &mut Pacing, id, urgency| pacing.ask(&lan, BindingId(id), urgency);
+        let leave = |pacing: &mut Pacing, id| pacing.leave(&lan, BindingId(id)).map(|next| next.0);
+        assert!(ask(&mut pacing, 1, Caller) && ask(&mut pacing, 2, Caller) && !ask(&mut pacing, 3, Caller));
+        assert_eq!(leave(&mut pacing, 1), Some(3), "1 has asked in vain");
+        assert!(!ask(&mut pacing, 1, Unanswered), "and asks again when there is room");
+        assert_eq!(leave(&mut pacing, 2), Some(1));
+        assert!(!ask(&mut pacing, 2, Unanswered));
+        assert!(ask(&mut pacing, 4, Caller), "3 alone stands before it");
+        assert!(!ask(&mut pacing, 5, Caller) && !ask(&mut pacing, 6, Background));
+        assert_eq!([1, 3, 4].map(|id| leave(&mut pacing, id)), [None, Some(5), Some(2)]);
+        assert_eq!([5, 2].map(|id| leave(&mut pacing, id)), [Some(6), None]);
+        assert_eq!(leave(&mut pacing, 6), None);
         assert!(pacing.lans.is_empty());
     }
 

@@ -11,6 +11,7 @@ mod decline;
 mod durable;
 mod failed;
 mod fit;
+mod queue;
 mod sizing;
 mod survey;
 mod trust;
@@ -66,6 +67,8 @@ pub(crate) struct Acquire {
     since: Instant,
     /// How long it waited for that.
     queued: Duration,
+    /// Since when it waits for another permit to ask again. Its sockets hear a late answer meanwhile.
+    queues: Option<Instant>,
     /// The link's name.
     ifname: String,
     /// Its MTU before.
@@ -161,7 +164,8 @@ impl Acquire {
     }
 
     fn room_at(&self) -> Option<Instant> {
-        self.room_at.filter(|_| self.stage == Stage::Exchanging && self.client.selects())
+        let asks = self.stage == Stage::Exchanging && self.queues.is_none();
+        self.room_at.filter(|_| asks && self.client.selects())
     }
 
     /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
@@ -188,7 +192,7 @@ impl Acquire {
 impl Acquire {
     /// Takes in what the client makes of an event.
     fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Exchanging {
+        if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&event) {
             return SAME;
         }
         if common.exchange.is_closed() && self.client.is_to_discover(cx.now.boot) && !self.may_try(common, cx)? {
@@ -203,6 +207,7 @@ impl Acquire {
             // What is kept may be what its server gives to nobody else.
             self.room_at = self.room_at.map(|_| cx.now.boot);
         }
+        self.queue_no_more(common, cx);
         common.tell_refused(from, &output, cx);
         if self.misfits(common, &mut output, cx)?
             || self.refuses(common, &mut output, cx)?
@@ -405,6 +410,7 @@ impl Living for Acquire {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
+            Stage::Exchanging if self.queues.is_some() => None,
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
             Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
@@ -442,6 +448,7 @@ impl Living for Acquire {
             self.survey(common, cx);
             self.want_room(common, cx);
             self.go_aside(common, cx);
+            self.queue_again(common, cx);
             return self.event(common, Event::Clock, cx);
         }
         let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
@@ -535,7 +542,7 @@ impl Living for Acquire {
 
     fn on_permit(&mut self, common: &mut Common, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
         if self.stage != Stage::AwaitingPermit {
-            return SAME;
+            return self.ask_again(common, cx);
         }
         self.stage = Stage::Exchanging;
         self.queued = cx.now.boot.saturating_since(self.since);
@@ -554,5 +561,13 @@ impl Living for Acquire {
                 self.event(common, Event::Opened, cx)
             }
         }
+    }
+}
+
+/// Returns whether an event is nothing that came in.
+fn is_ours(event: &Event<'_>) -> bool {
+    match event {
+        Event::Clock | Event::Opened | Event::Unopened => true,
+        Event::Udp(_) | Event::Unreadable { .. } | Event::Arp(_) | Event::Conflict { .. } => false,
     }
 }

@@ -246,6 +246,7 @@ fn an_add_that_has_no_permit_yet_is_answered_too() {
     rig.release(FIRST);
     rig.server = Server::Silent;
     rig.add("other", 2, "other");
+    rig.add("next", 3, "next");
     let add = rig.endpoint(1);
     rig.run_until(1004.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);

@@ -1,5 +1,7 @@
 //! Why an ADD came to nothing.
 
+use std::time::Duration;
+
 use super::{Acquire, Reason, Stage};
 use crate::effect::Failure;
 use crate::identity::Lan;
@@ -13,7 +15,9 @@ impl Acquire {
         }
         let waited = whole_millis(now.saturating_since(self.began));
         let waiting_for = match self.stage {
-            Stage::AwaitingPermit | Stage::Over => "its turn: others on the same LAN wait for the DHCP server",
+            Stage::AwaitingPermit | Stage::Over => {
+                "its turn behind others on the same LAN, so no server was asked: try again, or raise `timeout`"
+            }
             Stage::Probing => "the probes of strict conflict detection, which take up to 7 s: raise `timeout`",
             Stage::Persisting { .. } => "the store to write the lease",
             Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
@@ -42,8 +46,9 @@ impl Acquire {
     }
 
     fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
-        let (tally, waited, queued) =
-            (self.client.tally(), whole_millis(now.saturating_since(self.since)), whole_millis(self.queued));
+        let queues = self.queues.map_or(Duration::ZERO, |began| now.saturating_since(began));
+        let (waited, queued) = (now.saturating_since(self.since).saturating_sub(queues), self.queued + queues);
+        let (tally, waited, queued) = (self.client.tally(), whole_millis(waited), whole_millis(queued));
         if let Some(failure) = self.not_wanted().filter(|_| tally.declined.is_none()) {
             return failure;
         }
