@@ -1,5 +1,6 @@
 //! When a client sends again, and from when its times count.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -159,11 +160,16 @@ pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
     Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
 }
 
-/// Returns how far the work that is overdue after a restart is put off, so that many leases do not ask at once: a
-/// random part of half the time left until `limit`, at most ten seconds.
+/// When what no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
+const DESYNCHRONIZED: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10);
+
+/// Returns how far the work that is overdue after a restart is put off, so that many leases do not ask at once: a random time
+/// between one second and ten, or a random part of half the time left until `limit` where that is less.
 pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng) -> Duration {
-    let most = limit.map_or(Duration::from_secs(10), |l| (l.saturating_since(now) / 2).min(Duration::from_secs(10)));
-    Duration::from_micros(rng.u64(0..=most.as_micros() as u64))
+    let (least, most) = DESYNCHRONIZED.into_inner();
+    let half = limit.map_or(most, |limit| limit.saturating_since(now) / 2);
+    let (least, most) = if half < most { (Duration::ZERO, half) } else { (least, most) };
+    Duration::from_micros(rng.u64(least.as_micros() as u64..=most.as_micros() as u64))
 }
 
 /// Returns the phase that a lease is in at `now`: how far it has come and until when that lasts.
@@ -234,6 +240,17 @@ mod tests {
         assert_eq!(next_extension(at(25_139.0), t1, t2), at(25_199.0));
         for late in [25_139.1, 25_139.9, 25_180.0] {
             assert_eq!(next_extension(at(late), t1, t2), t2, "none in the last second of the phase");
+        }
+    }
+
+    #[test]
+    fn what_no_caller_waits_for_begins_between_one_and_ten_seconds_unless_its_time_is_short() {
+        let mut rng = Rng::with_seed(1);
+        for (limit, least, most) in [(None, 1.0, 10.0), (Some(3600.0), 1.0, 10.0), (Some(1004.0), 0.0, 2.0)] {
+            let delays: Vec<_> =
+                (0..200).map(|_| overdue_delay(at(1000.0), limit.map(at), &mut rng).as_secs_f64()).collect();
+            assert!(delays.iter().all(|delay| (least..=most).contains(delay)), "{limit:?}: {delays:?}");
+            assert!(delays.iter().any(|delay| *delay > most * 0.9) && delays.iter().any(|delay| *delay < least + 1.0));
         }
     }
 
