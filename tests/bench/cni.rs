@@ -10,19 +10,21 @@ use std::error::Error;
 use netns_fixtures::Sandbox;
 
 use crate::binaries::Binaries;
+use crate::busy::{Busy, Load};
 use crate::ground::{Ground, Links, PER_PARENT};
 use crate::verdict::Verdict;
 use crate::{report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 5] = ["start", "sequential", "processor", "parallel-200", "parallel-1000"];
+pub(crate) const SECTIONS: [&str; 6] = ["start", "sequential", "processor", "parallel-200", "parallel-1000", "bridge"];
 
 /// Measures these sections.
 pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let binaries = Binaries::build()?;
     let sandbox = Sandbox::enter()?;
     let mut verdict = Verdict::default();
-    let largest = match sections {
+    let on_macvlans: Vec<_> = sections.iter().copied().filter(|section| *section != "bridge").collect();
+    let largest = match &on_macvlans[..] {
         [.., "parallel-1000"] => 1000,
         [.., "parallel-200"] => 200,
         [.., "processor"] => rounds::PROCESSOR,
@@ -42,6 +44,16 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
                 for links in [Links::Up, Links::Down] {
                     let (turns, floor) = rounds::processor(&binaries, &mut ground, links)?;
                     report::processor(links, &turns, floor, &mut verdict);
+                }
+            }
+            // The last: there are no macvlans any more.
+            "bridge" => {
+                ground.move_to_bridge(rounds::SEQUENTIAL)?;
+                for load in [Load::Quiet, Load::Busy] {
+                    let busy = Busy::with(load, &ground.lan.host)?;
+                    let turns = rounds::bridge(&binaries, &mut ground)?;
+                    busy.end()?;
+                    report::bridge(load, &turns, &mut verdict);
                 }
             }
             "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,

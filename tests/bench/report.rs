@@ -7,15 +7,18 @@ use std::io;
 use std::time::Duration;
 
 use crate::binaries::{Binaries, size};
+use crate::busy::Load;
 use crate::contender::Usage;
 use crate::floors::Floors;
 use crate::ground::Links;
-use crate::rounds::{AT_ONCE, Calls, Pair, Turns};
+use crate::rounds::{self, AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
 use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 
 /// How many times faster a sequential ADD must be, by its median.
 const SEQUENTIAL: f64 = 12.0;
+/// When leasehold sends its second DISCOVER, at the earliest.
+const ASKS_AGAIN: Duration = Duration::from_millis(875);
 /// How many times as long as the sum of its floors it may take.
 const FLOORS: f64 = 1.5;
 /// The most processor time of the daemon for an ADD, with many under way.
@@ -59,6 +62,20 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
     }
     against_floors(links, &ours.add.each, floors, verdict);
     whole(turns, &format!("sequential, {}", said(links)), verdict);
+}
+
+/// Reports the calls on a bridge. Who has no answer in time asks again: its first DISCOVER was lost, mostly because the bridge
+/// did not forward yet.
+pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
+    let (said, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
+    let Pair { ours, theirs } = turns;
+    title(&format!("One after the other on a bridge, links down, machine {said}, {} each: ADD", ours.add.each.len()));
+    percentiles(&ours.add.each, &theirs.add.each, &[50, 90, 99, 100]);
+    let [mine, other] = [&ours.add.each, &theirs.add.each].map(|adds| adds.longer_than(ASKS_AGAIN));
+    row("that asked again", &mine.to_string(), &other.to_string(), other as f64 / mine as f64);
+    let what = format!("bridge, machine {said}");
+    verdict.promise(format!("{what}: at most {most} ADDs ask again"), mine <= most, mine.to_string());
+    whole(turns, &what, verdict);
 }
 
 /// Reports an ADD beside its floors. This is judged with links that are up: setting one up is not part of the floors.
