@@ -108,7 +108,8 @@ fn the_leases_of_a_node_whose_containers_are_deleted_at_once_all_go_back() -> Re
     // Each link goes as soon as its DEL is answered, which is before the RELEASE for most.
     each(members, |member| {
         lab.detach(&member)?;
-        Ok(drop(member))
+        drop(member);
+        Ok(())
     })?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
