@@ -82,43 +82,50 @@ fn docker_finds_two_drivers_and_none_where_none_is_asked_for() {
     drop(daemon);
 }
 
-#[test]
-fn a_plugin_socket_that_somebody_removes_is_bound_again() {
-    let Some(home) = Home::new() else { return };
-    let daemon = home.start_for_docker();
-    let socket = home.plugins().join("leasehold.sock");
-    fs::remove_dir_all(home.plugins()).unwrap();
+/// Waits until there is a plugin that answers.
+fn wait_for_plugin(socket: &Path) {
     let deadline = Instant::now() + PATIENCE;
-    while UnixStream::connect(&socket).is_err() {
+    while UnixStream::connect(socket).is_err() {
         assert!(Instant::now() < deadline, "still gone");
         std::thread::yield_now();
     }
-    assert_eq!(call(&socket, "Plugin.Activate", "").0, 200);
-    drop(daemon);
+    assert_eq!(call(socket, "Plugin.Activate", "").0, 200);
 }
 
 #[test]
-fn a_plugin_socket_of_systemd_is_known_by_its_name_and_left() {
+fn a_plugin_socket_that_somebody_removes_is_bound_again() {
+    let Some(home) = Home::new() else { return };
+    let _daemon = home.start_for_docker();
+    fs::remove_dir_all(home.plugins()).unwrap();
+    wait_for_plugin(&home.plugins().join("leasehold.sock"));
+}
+
+#[test]
+fn a_plugin_socket_of_systemd_gives_way_to_one_that_goes_with_the_daemon() {
     let Some(home) = Home::new() else { return };
     let path = home.dir.path().join("lan.sock");
     let daemon = home.activated_as("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=docker", &path, || ());
     assert_eq!(call(&path, "Plugin.Activate", "").0, 200);
     assert!(home.list(&[]).status.success(), "the control socket is bound as ever");
     daemon.signal(Signal::SIGTERM);
-    assert!(daemon.ended().0.success());
-    assert!(path.exists());
+    let (status, log) = daemon.ended();
+    assert!(status.success() && !path.exists());
+    assert!(log.contains("systemctl disable --now leasehold-docker.socket"), "{log}");
 }
 
 #[test]
-fn a_directory_of_plugins_that_cannot_be_had_ends_the_start() {
+fn a_directory_of_plugins_that_cannot_be_had_is_tried_until_it_can() {
     let Some(home) = Home::new() else { return };
-    fs::write(home.dir.path().join("docker"), "").unwrap();
-    let mut command = home.command();
-    let daemon = Daemon(command.arg("--docker-plugin-dir").arg(home.plugins()).spawn().unwrap());
+    let in_the_way = home.dir.path().join("docker");
+    fs::write(&in_the_way, "").unwrap();
+    let daemon = home.start_for_docker();
+    assert!(home.list(&[]).status.success(), "the control socket is served");
+    fs::remove_file(&in_the_way).unwrap();
+    wait_for_plugin(&home.plugins().join("leasehold.sock"));
+    daemon.signal(Signal::SIGTERM);
     let (status, log) = daemon.ended();
-    assert_eq!(status.code(), Some(1));
+    assert!(status.success());
     assert!(log.contains(&format!("cannot create {}: ", home.plugins().display())), "{log}");
-    assert!(!home.socket().exists());
 }
 
 /// Starts a daemon that Docker finds, on a host whose `eth0` is a wire where nobody answers.

@@ -43,13 +43,13 @@ fn the_hosts_namespace_is_allowed_in_libcnis_words() {
 }
 
 #[test]
-fn the_client_identifier_is_the_incumbents_cut_to_one_option() {
+fn a_client_identifier_that_is_too_long_for_servers_ends_in_a_hash() {
     let mut request = request("ADD");
     request.env.container_id = Some("c".repeat(255));
     let id = add(&request).client_id.resolve(Mac::default());
-    assert_eq!(id.as_bytes().len(), 255);
-    assert_eq!(id.as_bytes()[0], 0);
-    assert!(id.as_bytes()[1..].iter().all(|b| *b == b'c'));
+    assert_eq!((id.as_bytes().len(), id.as_bytes()[0]), (128, 0));
+    assert!(id.as_bytes()[1..64].iter().all(|b| *b == b'c'));
+    assert!(id.as_bytes()[64..].iter().all(u8::is_ascii_hexdigit));
 }
 
 #[test]
