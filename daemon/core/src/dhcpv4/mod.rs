@@ -397,12 +397,6 @@ impl Client {
         self.tally.get_or_insert_default()
     }
 
-    fn tried_in_vain(&mut self) -> u32 {
-        let tally = self.count();
-        tally.in_vain += 1;
-        tally.in_vain
-    }
-
     /// Tells the client that no caller waits any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
@@ -469,6 +463,7 @@ impl Client {
 
     /// Sends DISCOVER, the first one or the next one of `before`.
     fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
+        let before = before.map(|tx| tx.going_on(now, &mut self.rng));
         let tx = self.transact(now, before);
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
@@ -480,7 +475,7 @@ impl Client {
         if self.waited_for {
             return self.discover(now, None, None, out);
         }
-        let pause = timing::acquisition_wait(self.tried_in_vain(), false, &mut self.rng);
+        let pause = timing::acquisition_wait(self.count().tried_in_vain(), false, &mut self.rng);
         self.state = State::Init { at: now + pause, wanted: None };
     }
 
@@ -541,7 +536,7 @@ impl Client {
             match silence {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
                 Silence::Keep => {
-                    let pause = timing::acquisition_wait(3 + self.tried_in_vain(), false, &mut self.rng);
+                    let pause = timing::acquisition_wait(3 + self.count().tried_in_vain(), false, &mut self.rng);
                     // A short lease does not end in a pause.
                     let left = lease.expires().map(|end| end.saturating_since(now) / 2);
                     let at = now + left.map_or(pause, |left| pause.min(left));
@@ -559,18 +554,19 @@ impl Client {
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
         self.sender.asks();
-        let (xid, began, sent) =
-            before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
-        let secs = timing::secs(began, now);
+        let (xid, began, since, sent) =
+            before.map_or_else(|| (self.rng.u32(..), now, now, 1), |tx| (tx.xid, tx.began, tx.since, tx.sent + 1));
+        let ends = began + timing::LONGEST_TRANSACTION;
+        let secs = timing::secs(since, now);
         let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
-        Transaction { xid, began, secs, sent, next, until }
+        Transaction { xid, began, ends, since, secs, sent, next, until }
     }
 
     /// Puts off what waits for sockets that are not to be had.
     fn on_unopened(&mut self, now: Instant) {
         self.line = Line::Closed;
-        let in_vain = if self.acquires() { self.tried_in_vain() } else { 0 };
+        let in_vain = if self.acquires() { self.count().tried_in_vain() } else { 0 };
         let retry = now + timing::acquisition_wait(3 + in_vain, self.waited_for, &mut self.rng);
         self.state.put_off(now, retry);
     }

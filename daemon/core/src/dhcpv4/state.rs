@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use fastrand::Rng;
+
 use super::extension::{Extension, Nak, Step};
 use super::lease::Lease;
 use super::timing::{self, Timer};
@@ -107,6 +109,10 @@ pub(crate) struct Transaction {
     pub(crate) xid: u32,
     /// When its first message was sent. A lease counts from there: an ACK may answer any of them.
     pub(crate) began: Instant,
+    /// From when on the next DISCOVER has another xid, so that a lease counts anew.
+    pub(crate) ends: Instant,
+    /// Since when the client has been asking, under this xid or earlier ones.
+    pub(crate) since: Instant,
     /// The secs field of its last message.
     pub(crate) secs: u16,
     /// Messages sent.
@@ -115,6 +121,13 @@ pub(crate) struct Transaction {
     pub(crate) next: Instant,
     /// Until when an answer is listened for.
     pub(crate) until: Instant,
+}
+
+impl Transaction {
+    /// Returns the transaction whose next DISCOVER leaves now: the same, or another that goes on where this one ends.
+    pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
+        if now < self.ends { self } else { Self { xid: rng.u32(..), began: now, ..self } }
+    }
 }
 
 impl State {
@@ -201,9 +214,12 @@ impl State {
         }
     }
 
-    /// Lets the next try to extend a lease begin anew, under another xid: what an ACK granted as of the first REQUEST of this
-    /// one has ended, since the server's leases are shorter than they were.
+    /// Lets the next message begin anew, under another xid: what an ACK granted as of the first message of this one has ended.
+    /// The server's leases are shorter than they were, or it was away for longer than that.
     pub(crate) fn forget_xid(&mut self) {
+        if let Self::Selecting { tx, .. } = self {
+            tx.ends = tx.began;
+        }
         if let Some(extension) = self.extension() {
             extension.asked = None;
         }

@@ -61,6 +61,12 @@ impl Tally {
         }
     }
 
+    /// Counts a try that ended without a word. Returns how many there were in a row.
+    pub(super) fn tried_in_vain(&mut self) -> u32 {
+        self.in_vain += 1;
+        self.in_vain
+    }
+
     /// Returns what is known of why nothing came of the messages sent, for a person; `None`: nothing is.
     pub fn reason(&self) -> Option<String> {
         let last = |cause: &Option<String>| cause.as_ref().map(|cause| format!(", the last because: {cause}"));

@@ -44,6 +44,10 @@ const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100)
 /// better one is waited for as long as the caller waits.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 
+/// How long messages are sent under one xid. A lease that comes without an offer (RFC 4039) counts from the first of them, and an
+/// answer to any may be [`LONGEST_WINDOW`] late.
+pub(crate) const LONGEST_TRANSACTION: Duration = LONGEST_WINDOW;
+
 /// REQUESTs to one server before its offer is given up.
 pub(crate) const MAX_REQUESTS: u32 = 3;
 

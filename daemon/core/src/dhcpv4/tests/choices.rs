@@ -103,6 +103,37 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 }
 
 #[test]
+fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back() {
+    for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
+        let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, None);
+        if !waited_for {
+            stage.client.not_waited_for();
+        }
+        let (mut answers, mut now) = (0, at(0.0));
+        let won = loop {
+            let output = stage.clock(now);
+            let Some(discover) = output.frames.first().map(|frame| sent(frame)) else {
+                now = stage.deadline().0;
+                continue;
+            };
+            assert_eq!(u64::from(discover.secs()), now.since_boot().as_secs(), "it has looked for a lease since then");
+            if now >= at(100.0) {
+                answers += 1;
+                let ack = Reply::new(ACK, discover.xid(), lease).with(80, &[]);
+                match stage.answer(now, &ack) {
+                    output if output.refused == Some(Refusal::Ended.into()) => {}
+                    output => break output.verdict,
+                }
+            }
+            assert!(answers < 5, "waited for {waited_for}, {lease} s: refused for ever");
+            now = stage.deadline().0;
+        };
+        assert!(matches!(won, Some(Verdict::Won(_))), "waited for {waited_for}, {lease} s: {won:?}");
+        assert!(answers <= 2, "waited for {waited_for}, {lease} s: after {answers} answers");
+    }
+}
+
+#[test]
 fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
     for preferred in [false, true] {
         let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, wants(OTHER, preferred));
