@@ -117,7 +117,7 @@ pub enum Failure {
     },
     /// So many addresses of the LAN were in use of late that no further one may be tried before the time-out.
     #[error(
-        "no further address is tried on {lan} for {wait:?}: the last {conflicts} that were offered there were in use, \
+        "new addresses on {lan} are paused for {wait:?}: the last {conflicts} that were offered there were in use, \
          {address} by {by}; look at why that Ethernet address answers for it"
     )]
     HeldBack {
@@ -125,8 +125,8 @@ pub enum Failure {
         lan: Lan,
         /// How long from now, in whole seconds.
         wait: Duration,
-        /// Conflicts in a row.
-        conflicts: u32,
+        /// So many addresses in a row were in use.
+        conflicts: usize,
         /// The last address that was offered.
         address: Ipv4Addr,
         /// Who uses it, by Ethernet address.

@@ -84,6 +84,8 @@ pub struct Config {
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
     pub decline_hold: Duration,
+    /// Whether it offers a client again what that has declined, as ISC dhcpd does with a `fixed-address`.
+    pub stubborn: bool,
 }
 
 impl Config {
@@ -117,6 +119,7 @@ impl Config {
             flag_only: false,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
+            stubborn: false,
         }
     }
 

@@ -303,6 +303,9 @@ impl Server {
             return Event::Silent(Silence::NothingToGiveBack);
         };
         self.end(address);
+        if self.config.stubborn {
+            return Event::Declined(address);
+        }
         self.by_client.remove(&self.key(message));
         self.leases.remove(&address);
         self.declined.insert(address, now + self.config.decline_hold);

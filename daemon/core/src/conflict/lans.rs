@@ -1,19 +1,21 @@
 //! What conflicts on a LAN have taught: how soon a new address may be tried there, and whose claims prove nothing.
 //!
 //! RFC 5227 §2.1.1 holds a host back that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
-//! together, since they take from one pool: a station that claims whatever is offered would empty it by way of a crowd. An
-//! address that is found free ends that.
+//! together, since they take from one pool: a station that claims whatever is offered would empty it by way of a crowd. What
+//! counts is addresses, not DECLINEs: a server that offers a container its reserved address again and again, where somebody else
+//! uses that, says nothing about its other addresses. An address that is found free ends the row; one that nobody has claimed by
+//! the end of an ADD ends the wait until the next conflict.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::identity::Lan;
+use crate::identity::{ClientId, Lan};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// Conflicts in a row before new tries are held back (RFC 5227 §1.1), and DECLINEs of one ADD at most.
-pub const MAX_CONFLICTS: u32 = 10;
+/// Addresses in a row that are in use before new tries are held back (RFC 5227 §1.1), and DECLINEs of one ADD at most.
+pub const MAX_CONFLICTS: usize = 10;
 
 /// From one new try to the next while they are held back (RFC 5227 §1.1).
 pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
@@ -41,11 +43,15 @@ struct Seen {
 /// Conflicts in a row.
 #[derive(Debug)]
 struct Row {
-    count: u32,
-    last: Last,
+    /// The addresses, each once: the latest, at most [`MAX_CONFLICTS`].
+    in_use: Vec<Last>,
+    /// The client that met the last conflict, and when.
+    client: ClientId,
     at: Instant,
     /// Before then no new address is tried, where that is held back.
     next: Instant,
+    /// An ADD has ended well since the last conflict.
+    eased: bool,
 }
 
 /// The last address that was in use, and who uses it.
@@ -65,19 +71,31 @@ pub struct Proxy {
 pub struct TooSoon {
     /// When one may be.
     pub at: Instant,
-    /// Conflicts in a row.
-    pub conflicts: u32,
+    /// So many addresses in a row were in use.
+    pub conflicts: usize,
     /// The last of them.
     pub last: Last,
 }
 
+impl Row {
+    fn holds_back(&self) -> bool {
+        self.in_use.len() == MAX_CONFLICTS && !self.eased
+    }
+}
+
 impl Lans {
-    /// Counts a conflict. Returns whether new tries are held back from here on.
-    pub fn conflict(&mut self, lan: &Lan, last: Last, now: Instant) -> bool {
-        let seen = self.seen(lan, now);
-        let count = seen.row.as_ref().map_or(1, |row| row.count.saturating_add(1));
-        seen.row = Some(Row { count, last, at: now, next: now + RATE_LIMIT_INTERVAL });
-        count == MAX_CONFLICTS
+    /// Counts a conflict that a client met. Returns whether new tries are held back from here on.
+    pub fn conflict(&mut self, lan: &Lan, client: &ClientId, last: Last, now: Instant) -> bool {
+        let row = &mut self.seen(lan, now).row;
+        let (held, mut in_use) = row.take().map_or_else(Default::default, |row| (row.holds_back(), row.in_use));
+        in_use.retain(|(address, _)| *address != last.0);
+        if in_use.len() == MAX_CONFLICTS {
+            in_use.remove(0);
+        }
+        in_use.push(last);
+        let (client, next) = (client.clone(), now + RATE_LIMIT_INTERVAL);
+        let row = row.insert(Row { in_use, client, at: now, next, eased: false });
+        row.holds_back() && !held
     }
 
     /// Records that an address is free: the conflicts before were not everybody's.
@@ -87,13 +105,23 @@ impl Lans {
         }
     }
 
-    /// Begins to try a new address, if that is not too soon.
-    pub fn begin(&mut self, lan: &Lan, now: Instant) -> Result<(), TooSoon> {
+    /// Records that an ADD has ended with an address that nobody has claimed so far: others need not wait.
+    pub fn unclaimed(&mut self, lan: &Lan) {
+        if let Some(row) = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut()) {
+            row.eased = true;
+        }
+    }
+
+    /// Begins to try a new address, if that is not too soon. The client that met the last conflict leaves the next turn to others.
+    pub fn begin(&mut self, lan: &Lan, client: &ClientId, now: Instant) -> Result<(), TooSoon> {
         self.tidy(now);
-        let row = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut());
-        let Some(row) = row.filter(|row| row.count >= MAX_CONFLICTS) else { return Ok(()) };
-        if now < row.next {
-            return Err(TooSoon { at: row.next, conflicts: row.count, last: row.last });
+        let row = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut()).filter(|row| row.holds_back());
+        let Some((row, last)) = row.and_then(|row| row.in_use.last().copied().map(|last| (row, last))) else {
+            return Ok(());
+        };
+        let at = if row.client == *client { row.next + RATE_LIMIT_INTERVAL } else { row.next };
+        if now < at {
+            return Err(TooSoon { at, conflicts: row.in_use.len(), last });
         }
         row.next = now + RATE_LIMIT_INTERVAL;
         Ok(())
@@ -145,36 +173,80 @@ mod tests {
         Lan::Network(name.to_owned())
     }
 
-    fn conflicts(count: u32, lans: &mut Lans, now: Instant) -> u32 {
-        (0..count).filter(|_| lans.conflict(&lan("a"), LAST, now)).count() as u32
+    fn client(name: &str) -> ClientId {
+        ClientId::new(name.as_bytes().to_vec()).unwrap()
+    }
+
+    fn address(n: usize) -> Last {
+        (Ipv4Addr::from_bits(LAST.0.to_bits() + n as u32), LAST.1)
+    }
+
+    /// Meets conflicts over these addresses; returns how often that was said to hold new tries back.
+    fn conflicts(addresses: impl IntoIterator<Item = usize>, lans: &mut Lans, now: Instant) -> usize {
+        let said = addresses.into_iter().filter(|n| lans.conflict(&lan("a"), &client("c0"), address(*n), now));
+        said.count()
+    }
+
+    fn begin(lans: &mut Lans, name: &str, now: Instant) -> Result<(), TooSoon> {
+        lans.begin(&lan(name), &client("c1"), now)
+    }
+
+    fn too_soon(seconds: f64, last: usize) -> Result<(), TooSoon> {
+        Err(TooSoon { at: at(seconds), conflicts: 10, last: address(last) })
     }
 
     #[test]
-    fn after_ten_conflicts_one_new_address_a_minute_is_tried() {
+    fn after_ten_addresses_in_use_one_new_address_a_minute_is_tried() {
         let mut lans = Lans::default();
-        assert_eq!(conflicts(9, &mut lans, at(0.0)), 0);
-        assert!((0..100).all(|_| lans.begin(&lan("a"), at(0.0)).is_ok()), "nine are no reason");
-        assert_eq!(conflicts(1, &mut lans, at(0.0)), 1);
-        let too_soon = |at, conflicts| Err(TooSoon { at, conflicts, last: LAST });
-        assert_eq!(lans.begin(&lan("a"), at(59.999)), too_soon(at(60.0), 10));
-        assert_eq!(lans.begin(&lan("b"), at(0.0)), Ok(()), "each LAN has its own");
-        assert_eq!(lans.begin(&lan("a"), at(60.0)), Ok(()));
-        assert_eq!(lans.begin(&lan("a"), at(60.0)), too_soon(at(120.0), 10), "one for all of the LAN");
-        assert_eq!(conflicts(1, &mut lans, at(61.0)), 0, "said once");
-        assert_eq!(lans.begin(&lan("a"), at(120.999)), too_soon(at(121.0), 11));
+        assert_eq!(conflicts(0..9, &mut lans, at(0.0)), 0);
+        assert!((0..100).all(|_| begin(&mut lans, "a", at(0.0)).is_ok()), "nine are no reason");
+        assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
+        assert_eq!(begin(&mut lans, "a", at(59.999)), too_soon(60.0, 9));
+        assert_eq!(begin(&mut lans, "b", at(0.0)), Ok(()), "each LAN has its own");
+        assert_eq!(begin(&mut lans, "a", at(60.0)), Ok(()));
+        assert_eq!(begin(&mut lans, "a", at(60.0)), too_soon(120.0, 9), "one for all of the LAN");
+        assert_eq!(conflicts([10], &mut lans, at(61.0)), 0, "said once");
+        assert_eq!(begin(&mut lans, "a", at(120.999)), too_soon(121.0, 10));
+    }
+
+    #[test]
+    fn one_address_in_use_holds_nobody_back_however_often_it_is_declined() {
+        let mut lans = Lans::default();
+        assert_eq!(conflicts([0; 100], &mut lans, at(0.0)), 0);
+        assert_eq!(conflicts((1..9).chain(0..9), &mut lans, at(0.0)), 0, "nine of them");
+        assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
+        assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
+    }
+
+    #[test]
+    fn who_conflicted_last_leaves_the_next_turn_to_others() {
+        let mut lans = Lans::default();
+        conflicts(0..10, &mut lans, at(0.0));
+        assert_eq!(lans.begin(&lan("a"), &client("c0"), at(60.0)), too_soon(120.0, 9));
+        assert_eq!(lans.begin(&lan("a"), &client("c0"), at(120.0)), Ok(()), "nobody else wanted it");
     }
 
     #[test]
     fn an_address_that_is_free_ends_that_and_so_do_twenty_minutes() {
         let mut lans = Lans::default();
-        conflicts(10, &mut lans, at(0.0));
+        conflicts(0..10, &mut lans, at(0.0));
         lans.free(&lan("a"));
-        assert_eq!(lans.begin(&lan("a"), at(0.0)), Ok(()));
-        conflicts(10, &mut lans, at(0.0));
-        conflicts(1, &mut lans, at(1199.999));
-        assert!(lans.begin(&lan("a"), at(1200.0)).is_err(), "still in a row");
-        assert_eq!(lans.begin(&lan("a"), at(2400.0)), Ok(()));
+        assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
+        conflicts(0..10, &mut lans, at(0.0));
+        conflicts([10], &mut lans, at(1199.999));
+        assert!(begin(&mut lans, "a", at(1200.0)).is_err(), "still in a row");
+        assert_eq!(begin(&mut lans, "a", at(2400.0)), Ok(()));
         assert!(lans.0.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn an_add_that_ends_well_ends_the_wait_until_the_next_conflict() {
+        let mut lans = Lans::default();
+        conflicts(0..10, &mut lans, at(0.0));
+        lans.unclaimed(&lan("a"));
+        assert!((0..100).all(|_| begin(&mut lans, "a", at(1.0)).is_ok()));
+        assert_eq!(conflicts([10], &mut lans, at(2.0)), 1, "it was claimed after all");
+        assert_eq!(begin(&mut lans, "a", at(3.0)), too_soon(62.0, 10));
     }
 
     #[test]
@@ -190,7 +262,7 @@ mod tests {
         lans.answers_for_all(&lan("a"), mac(1), CONTROL, at(2.0));
         lans.answers_for_all(&lan("a"), mac(9), CONTROL, at(2.0));
         assert_eq!((known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)), (Some(CONTROL), None));
-        assert_eq!(lans.begin(&lan("b"), at(400.0)), Ok(()));
+        assert_eq!(begin(&mut lans, "b", at(400.0)), Ok(()));
         assert!(lans.0.is_empty());
     }
 }

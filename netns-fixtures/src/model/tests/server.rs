@@ -161,6 +161,18 @@ fn a_restart_keeps_leases_only_with_the_database() {
 }
 
 #[test]
+fn a_stubborn_server_offers_a_client_again_what_it_declined_and_nobody_else() {
+    let mut server = Server::new(Config { stubborn: true, ..config() });
+    let client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    assert_eq!(broadcast(&mut server, at(0), &client.decline(address)).event, Event::Declined(address));
+    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    assert_ne!(other.acquire(&mut server, at(1)), address);
+    let again = Client { xid: 3, ..client };
+    assert_eq!(again.acquire(&mut server, at(2)), address);
+}
+
+#[test]
 fn a_declined_address_is_held_back() {
     let mut server = Server::new(config());
     let mut client = Client::new(ID, MAC);

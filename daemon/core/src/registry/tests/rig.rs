@@ -57,6 +57,8 @@ pub(super) struct Rig {
     pub(super) by_chaddr: bool,
     /// It gives everybody the same.
     pub(super) one_for_all: bool,
+    /// What it keeps for one client, by chaddr, and offers again after a DECLINE.
+    pub(super) reserved: Option<(Mac, Ipv4Addr)>,
     /// What it says its identifier is, where it was not asked by that.
     pub(super) server_id: Ipv4Addr,
     /// To whom the last DECLINE was, by server identifier.
@@ -121,17 +123,19 @@ pub(super) struct Rig {
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
-    /// Links that were made for exchanges stay for a while.
+    /// Links that were made for exchanges stay for a while. Those that there are: `ports`.
     pub(super) hold_closes: bool,
     pub(super) closes: Vec<(OpId, ExchangeId)>,
-    /// Those that there are.
     pub(super) ports: BTreeSet<ExchangeId>,
     /// The server is in a macvlan: what the host's link sends does not reach it.
     pub(super) beside: bool,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
+<<<<<<< HEAD
     /// Each DISCOVER, and over which exchange.
     pub(super) discovers: Vec<(ExchangeId, Vec<u8>)>,
     /// By whom.
+=======
+>>>>>>> b461b48 (Let a squatted reservation hold up nobody but its own container)
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
     pub(super) wished: Option<Ipv4Addr>,
@@ -163,6 +167,7 @@ impl Rig {
             give: Ipv4Addr::new(192, 0, 2, 50),
             granted: BTreeMap::new(),
             by_chaddr: false,
+            reserved: None,
             one_for_all: false,
             server_id: SERVER,
             declined_to: None,

@@ -17,7 +17,7 @@ use crate::identity::AddressHolder;
 use crate::wire::Mac;
 
 /// So many offers are refused, as many as are declined where others use the addresses; the ADD fails at the last.
-const MOST: u32 = MAX_CONFLICTS;
+const MOST: u32 = MAX_CONFLICTS as u32;
 
 /// So many are of one address, where its holder has the same Ethernet address. After the first the server has heard of that:
 /// what it offers then, it offers because it knows clients by nothing else.

@@ -16,6 +16,9 @@ use crate::effect::{Failure, StoreCause};
 use crate::time::whole_millis;
 use crate::wire::Mac;
 
+/// DECLINEs of one address in one ADD at most: its server goes on offering it, and will not hear of the conflict.
+const MOST_OF_ONE: usize = 3;
+
 /// An ADD that would have less than this left for its try does not take the turn of another.
 const LEAST: Duration = Duration::from_secs(8);
 
@@ -70,7 +73,8 @@ impl Acquire {
         if self.insists == Some(address) && self.is_wanted() {
             return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
         }
-        if self.declined.len() >= MAX_CONFLICTS as usize && self.is_wanted() {
+        let again = self.declined.iter().filter(|(declined, _)| *declined == address).count();
+        if (again >= MOST_OF_ONE || self.declined.len() >= MAX_CONFLICTS) && self.is_wanted() {
             let failure = self.in_use(&common.identity.lan);
             return self.abort(common, failure.map_or(Abort::Silent, Abort::Because), cx);
         }

@@ -121,6 +121,9 @@ impl Acquire {
         client.not_waited_for();
         client.set_station(common.station());
         client.set_mtu(self.mtu);
+        if common.detects() && !self.adopts && !self.trusted {
+            cx.conflicts.unclaimed(&common.identity.lan);
+        }
         cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
         let hold = Hold::new(client, lease);

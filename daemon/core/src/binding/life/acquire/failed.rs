@@ -38,10 +38,13 @@ impl Acquire {
 
     /// Returns that others use what it was offered, if any was.
     pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
-        match &self.declined[..] {
+        let mut declined = self.declined.clone();
+        declined.sort_unstable();
+        declined.dedup_by_key(|(address, _)| *address);
+        match declined[..] {
             [] => None,
-            [(address, by)] => Some(Failure::Conflict { address: *address, by: *by }),
-            declined => Some(Failure::Conflicts { lan: lan.clone(), declined: declined.to_vec() }),
+            [(address, by)] => Some(Failure::Conflict { address, by }),
+            _ => Some(Failure::Conflicts { lan: lan.clone(), declined }),
         }
     }
 

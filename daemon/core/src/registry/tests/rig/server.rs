@@ -81,7 +81,8 @@ impl Rig {
                 if kind == 4 {
                     let to = p[240..].windows(6).find(|w| w[0] == 54 && w[1] == 4);
                     self.declined_to = to.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
-                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
+                    let kept = self.reserved.is_some_and(|(mac, _)| p[28..34] == mac.0);
+                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + u32::from(!kept));
                 }
                 if self.beside && !self.ports.contains(&exchange) {
                     return;
@@ -97,7 +98,8 @@ impl Rig {
                 if kind == 7 {
                     self.granted.retain(|address, who| *address != ciaddr || *who != client);
                 }
-                let give = self.address_for(&client);
+                let reserved = self.reserved.filter(|(mac, _)| p[28..34] == mac.0).map(|(_, address)| address);
+                let give = reserved.unwrap_or_else(|| self.address_for(&client));
                 if kind == 3 && server == Server::Up {
                     self.granted.retain(|_, who| *who != client);
                     self.granted.insert(give, client);
