@@ -80,6 +80,10 @@ pub struct Config {
     pub refuses: bool,
     /// Whether it ignores clients without an address that do not ask for answers by broadcast.
     pub flag_only: bool,
+    /// Whether it offers addresses and never acknowledges one.
+    pub deaf: bool,
+    /// The relay of another subnet by which it hears all broadcasts too. It refuses what it hears by that, beside its own answer.
+    pub relay: Option<Ipv4Addr>,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
@@ -117,6 +121,8 @@ impl Config {
             cut: None,
             refuses: false,
             flag_only: false,
+            deaf: false,
+            relay: None,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
             stubborn: false,

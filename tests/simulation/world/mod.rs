@@ -58,7 +58,7 @@ use crate::plan::{CrashPoint, EffectKind, Plan, Wires};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::subject::Mutation;
-use crate::timing::Timing;
+use crate::timing::{self, Timing};
 use crate::trace::Trace;
 use crate::watch::{Breach, Rule, Watch, breach};
 
@@ -231,7 +231,7 @@ pub(crate) struct World {
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
-    latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
+    latest: BTreeMap<(usize, ClientKey), (timing::Asked, Micros)>,
     /// When a client was last offered or granted an address.
     offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
     /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.

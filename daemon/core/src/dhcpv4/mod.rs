@@ -6,6 +6,7 @@
 
 pub mod accept;
 mod answer;
+mod choice;
 mod extend;
 mod extension;
 pub mod lease;
@@ -29,6 +30,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 pub use self::answer::Refused;
+pub use self::choice::{Miss, Missed};
 use self::extension::Extension;
 use self::lease::Lease;
 use self::message::Sender;
@@ -79,6 +81,8 @@ pub struct Output {
     pub verdict: Option<Verdict>,
     /// Whether the sockets are to be open from now on.
     pub listen: bool,
+    /// An offer of which nothing comes.
+    pub missed: Option<Missed>,
     /// Why the answer that came in was refused.
     pub refused: Option<Refused>,
     /// What was dropped of the ACK that a verdict comes of.
@@ -314,9 +318,9 @@ impl Client {
         }
     }
 
-    /// Returns whether the client waits for an offer.
+    /// Returns whether the client waits for an offer, and has none.
     pub fn selects(&self) -> bool {
-        matches!(self.state, State::Selecting { .. })
+        matches!(self.state, State::Selecting { second: None, .. })
     }
 
     /// Returns whether the client is about to look for an address that it does not know yet.
@@ -393,6 +397,13 @@ impl Client {
         tally.last_unsent = Some(cause);
     }
 
+    /// Begins to count anew. Which servers failed the caller that waits is kept.
+    fn begin_tally(&mut self, naks: u32) {
+        let shunned = self.tally.take().filter(|_| self.waited_for).map_or_else(Vec::new, |tally| tally.shunned);
+        let is_new = naks == 0 && shunned.is_empty();
+        self.tally = (!is_new).then(|| Box::new(Tally { naks, shunned, ..Tally::default() }));
+    }
+
     fn count(&mut self) -> &mut Tally {
         self.tally.get_or_insert_default()
     }
@@ -400,6 +411,8 @@ impl Client {
     /// Tells the client that no caller waits any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
+        self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
+        self.tally.take_if(|tally| **tally == UNTRIED);
     }
 
     /// Returns the lease that a server holds for this client, as far as can be known: the one held, or else the last
@@ -433,10 +446,12 @@ impl Client {
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
             }
-            State::Requesting { tx, offer, taken } if now >= tx.next => {
-                let (tx, offer, taken) = (*tx, offer.clone(), *taken);
-                self.select(now, tx, offer, out);
-                self.set_taken(taken);
+            State::Requesting { tx, offer, .. } if now >= tx.next => {
+                let (before, offer) = (*tx, offer.clone());
+                let after = self.request(now, before, &offer, out);
+                if let State::Requesting { tx, .. } = &mut self.state {
+                    *tx = after;
+                }
             }
             State::InitReboot { lease, silence, .. } => {
                 let (lease, silence) = (lease.clone(), *silence);
@@ -456,8 +471,7 @@ impl Client {
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()) };
-        let naks = self.tally().naks;
-        self.tally = (naks > 0).then(|| Box::new(Tally { naks, ..Tally::default() }));
+        self.begin_tally(self.tally().naks);
         out.verdict = Some(Verdict::Lost(lease, loss));
     }
 
@@ -468,32 +482,6 @@ impl Client {
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
-    }
-
-    /// Gives an offer up. While a caller waits the next is asked for at once.
-    fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
-        if self.waited_for {
-            return self.discover(now, None, None, out);
-        }
-        let pause = timing::acquisition_wait(self.count().tried_in_vain(), false, &mut self.rng);
-        self.state = State::Init { at: now + pause, wanted: None };
-    }
-
-    /// Makes do with the offer of another address than the wanted one.
-    fn choose(&mut self, now: Instant, out: &mut Output) {
-        let State::Selecting { tx, second, .. } = &mut self.state else { return };
-        let tx = *tx;
-        let Some((offer, _)) = second.take() else { return };
-        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
-    }
-
-    /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
-    fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
-        let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
-        self.count().requested = Some((offer.server, offer.ip(), tx.sent));
-        out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
-        self.asked = Some(offer.clone());
-        self.state = State::Requesting { tx, offer, taken: None };
     }
 
     /// Somebody else uses the address. One that is asked for is declined when it is granted (RFC 2131 figure 5), one
@@ -515,6 +503,10 @@ impl Client {
     fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
         out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
+        // An address that is in use does not make a bad server.
+        if self.declines > 0 {
+            self.shun(server);
+        }
         self.lose(now, lease, Loss::Conflict { by }, out);
         self.declines = self.declines.saturating_add(1);
         let pause = timing::decline_wait(self.declines.into(), self.waited_for);
@@ -554,13 +546,12 @@ impl Client {
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
         self.sender.asks();
-        let (xid, began, since, sent) =
-            before.map_or_else(|| (self.rng.u32(..), now, now, 1), |tx| (tx.xid, tx.began, tx.since, tx.sent + 1));
-        let ends = began + timing::LONGEST_TRANSACTION;
-        let secs = timing::secs(since, now);
+        let (xid, began, late, sent) =
+            before.map_or_else(|| (self.rng.u32(..), now, 0, 1), |tx| (tx.xid, tx.began, tx.late, tx.sent + 1));
+        let secs = timing::secs(began, now).saturating_add(late);
         let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
-        Transaction { xid, began, ends, since, secs, sent, next, until }
+        Transaction { xid, began, late, over: false, secs, sent, next, until }
     }
 
     /// Puts off what waits for sockets that are not to be had.

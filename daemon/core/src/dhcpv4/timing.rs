@@ -38,7 +38,7 @@ const DECLINE_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
 
 /// The same while a caller waits, whose time is short: from the first DECLINE on, and at most.
-const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1600));
 
 /// How long an offer of another address than the wanted one waits for a better one, where it will do. Where it will not, the
 /// better one is waited for as long as the caller waits.
@@ -93,8 +93,8 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
-/// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 2 s, so that ten
-/// of them fit into the time of an ADD; else 10, 20, 40 s … ten minutes.
+/// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that
+/// ten of them fit into the time of an ADD, and the moments that offers of their server wait for another's; else 10, 20, 40 s … ten minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)

@@ -161,6 +161,30 @@ fn a_restart_keeps_leases_only_with_the_database() {
 }
 
 #[test]
+fn a_deaf_server_offers_and_never_acknowledges() {
+    let mut server = Server::new(Config { deaf: true, ..config() });
+    let client = Client::new(ID, MAC);
+    let offer = broadcast(&mut server, at(0), &client.discover());
+    let Event::Offered(address) = offer.event else { panic!("{offer:?}") };
+    assert_eq!(broadcast(&mut server, at(0), &client.select(address)).event, Event::Silent(Silence::Deaf));
+}
+
+#[test]
+fn by_the_relay_of_another_subnet_a_nak_comes_beside_the_ack() {
+    let mut server = Server::new(Config { relay: Some(ip(254)), ..config() });
+    let client = Client::new(ID, MAC);
+    let offer = broadcast(&mut server, at(0), &client.discover());
+    let Event::Offered(address) = offer.event else { panic!("{offer:?}") };
+    assert_eq!(offer.relayed, None);
+    let granted = broadcast(&mut server, at(0), &client.select(address));
+    let kind = |reply: Option<Reply>| Message::decode(&reply.unwrap().payload).unwrap().kind();
+    assert_eq!((kind(granted.relayed), kind(granted.reply)), (Some(Kind::Nak), Some(Kind::Ack)));
+    let renewed = unicast(&mut server, at(1), &Client { xid: 2, ..client }.extend(address));
+    assert!(renewed.relayed.is_none() && renewed.reply.is_some(), "no relay hears that");
+    assert_eq!(server.violations(), []);
+}
+
+#[test]
 fn a_stubborn_server_offers_a_client_again_what_it_declined_and_nobody_else() {
     let mut server = Server::new(Config { stubborn: true, ..config() });
     let client = Client::new(ID, MAC);

@@ -4,13 +4,12 @@
 //! out on the same sockets; once the lease is being made durable, it is given back like any other. Where somebody else is
 //! known to use the address it is a DECLINE in either case.
 
-mod again;
 mod aside;
 mod begin;
 mod decline;
 mod durable;
 mod failed;
-mod fit;
+mod offers;
 mod queue;
 mod sizing;
 mod survey;
@@ -21,10 +20,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::again::Again;
 use self::aside::Aside;
 pub(crate) use self::begin::Known;
-use self::fit::Misfits;
+use self::offers::Misses;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
@@ -87,24 +85,18 @@ pub(crate) struct Acquire {
     aside: Aside,
     /// Why it has no offer.
     reason: Reason,
-    /// The addresses that others were heard to use, and who. An offer of one may come again before it could be declined.
-    taken: Vec<(Ipv4Addr, Mac)>,
-    /// The addresses that it has declined, and who uses each.
-    declined: Vec<(Ipv4Addr, Mac)>,
     /// The MTU waits for another change of the interface to end.
     awaits_change: bool,
     /// How the MTU was set, where the lease is in doubt since.
     sized: Option<Box<Result<u32, LinkCause>>>,
-    /// What it was offered that is another's.
-    again: Again,
     /// The lease of its identity that is still good, and when it will do though nobody confirms it.
     trusts: Option<(Arc<Lease>, Instant)>,
     /// It does, as no server answered.
     trusted: bool,
     /// The addresses that are any good, where not all are.
     limits: Option<Box<Limits>>,
-    /// What it was offered that is none of these.
-    misfits: Misfits,
+    /// What it was offered of which nothing came.
+    misses: Misses,
     /// Its LAN lets it try the next address that it is offered.
     may_try: bool,
     /// How far it is.
@@ -155,14 +147,6 @@ impl Acquire {
         }
     }
 
-    /// Tells the client what was heard before of the address that it asks for.
-    fn recall_taken(&mut self, now: Instant) {
-        let Some((address, false)) = self.client.requesting() else { return };
-        if let Some((_, by)) = self.taken.iter().find(|(taken, _)| *taken == address) {
-            self.client.handle(now, Event::Conflict { by: *by });
-        }
-    }
-
     fn room_at(&self) -> Option<Instant> {
         let asks = self.stage == Stage::Exchanging && self.queues.is_none();
         self.room_at.filter(|_| asks && self.client.selects())
@@ -199,25 +183,19 @@ impl Acquire {
             return SAME;
         }
         common.keep_if_free(&mut self.client, cx);
-        self.recall_taken(cx.now.boot);
         let from = told::sender(&event);
-        let was_blocked = self.not_wanted().is_some();
+        let was_blocked = self.misses.is_blocked();
         let mut output = self.client.handle(cx.now.boot, event);
-        if !was_blocked && self.not_wanted().is_some() {
+        self.queue_no_more(common, cx);
+        common.tell_refused(from, &output, cx);
+        if self.judge(common, &mut output, cx)? {
+            return SAME;
+        }
+        if !was_blocked && self.misses.is_blocked() {
             // What is kept may be what its server gives to nobody else.
             self.room_at = self.room_at.map(|_| cx.now.boot);
         }
-        self.queue_no_more(common, cx);
-        common.tell_refused(from, &output, cx);
-        if self.misfits(common, &mut output, cx)?
-            || self.refuses(common, &mut output, cx)?
-            || self.holds_back(common, &mut output, cx)?
-        {
-            return SAME;
-        }
-        self.recall_taken(cx.now.boot);
         let asked = self.client.requesting();
-        let unwanted = self.not_wanted().filter(|_| self.adopts);
         let Output { mut frames, verdict, listen, .. } = output;
         common.guard_request(asked, &mut frames, cx);
         if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
@@ -240,8 +218,6 @@ impl Acquire {
             Some(Verdict::Unwanted { server, wanted, offered }) => {
                 self.abort(common, Abort::Because(Failure::NotWanted { server, wanted, offered }), cx)
             }
-            // A container that runs is asked for again later: others wait for their turn.
-            None if let Some(failure) = unwanted => self.abort(common, Abort::Because(failure), cx),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
                 let want = Sockets { chaddr: common.identity.chaddr, arp: Hears::Answers, hold_port: None };
                 common.open(want, true, cx);
@@ -258,7 +234,7 @@ impl Acquire {
     fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.room_at().is_some_and(|at| cx.now.boot >= at) {
             self.room_at = Some(cx.now.boot + ROOM_AGAIN);
-            let blocked = self.not_wanted().and(self.insists);
+            let blocked = self.insists.filter(|_| self.misses.is_blocked());
             cx.out.report(common.id, Report::WantsRoom { blocked });
         }
     }
@@ -267,7 +243,10 @@ impl Acquire {
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Exchanging => {
-                self.taken.extend(common.claim());
+                if let Some((address, by)) = common.claim() {
+                    let asked = self.client.owed(cx.now.boot).filter(|lease| lease.ip() == address);
+                    self.misses.heard(asked.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.server), address, by);
+                }
                 self.event(common, Event::Conflict { by }, cx)
             }
             Stage::Probing => self.seek_another(common, Some(by), cx),
@@ -452,7 +431,9 @@ impl Living for Acquire {
             return self.event(common, Event::Clock, cx);
         }
         let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
-            Some((address, by)) if self.declined.is_empty() => Failure::Conflict { address, by },
+            Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
+                Failure::Conflict { address, by }
+            }
             Some(_) | None => self.timed_out(&common.identity.lan, cx.now.boot),
         };
         self.abort(common, Abort::Because(failure), cx)

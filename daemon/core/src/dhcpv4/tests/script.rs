@@ -220,10 +220,10 @@ impl Stage {
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
         assert!(declines, "sent over the sockets of before");
         self.listening = true;
-        let Output { mut frames, verdict, refused, dropped, anew, .. } = output;
+        let Output { mut frames, verdict, refused, dropped, anew, missed, .. } = output;
         let opened = self.client.handle(now, Event::Opened);
         frames.extend(opened.frames);
-        Output { frames, verdict, refused, dropped, anew, listen: opened.listen }
+        Output { frames, verdict, refused, dropped, anew, missed, listen: opened.listen }
     }
 
     /// Lets an answer come in.

@@ -130,12 +130,9 @@ pub(super) struct Rig {
     /// The server is in a macvlan: what the host's link sends does not reach it.
     pub(super) beside: bool,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
-<<<<<<< HEAD
     /// Each DISCOVER, and over which exchange.
     pub(super) discovers: Vec<(ExchangeId, Vec<u8>)>,
     /// By whom.
-=======
->>>>>>> b461b48 (Let a squatted reservation hold up nobody but its own container)
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
     pub(super) wished: Option<Ipv4Addr>,

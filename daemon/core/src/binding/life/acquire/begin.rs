@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Again, Aside, Misfits, Reason, Stage};
+use super::{Acquire, Aside, Misses, Reason, Stage};
 use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
@@ -88,15 +88,12 @@ impl Acquire {
             room_at: None,
             aside: Aside::of(holder, view),
             reason: Reason::NotLookedFor(view.received),
-            taken: Vec::new(),
-            declined: Vec::new(),
             awaits_change: false,
             sized: None,
-            again: Again::default(),
             trusts,
             trusted: false,
             limits: limits.map(Box::new),
-            misfits: Misfits::default(),
+            misses: Misses::default(),
             may_try: false,
             stage: Stage::AwaitingPermit,
         }

@@ -15,10 +15,8 @@ impl Acquire {
     /// Returns when the lease that there is will do, as long as no server says anything.
     pub(super) fn trusts_at(&self) -> Option<Instant> {
         let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
-        let tally = self.client.tally();
-        let heard = tally.requested.is_some() || tally.nak.is_some() || tally.unwanted.is_some();
-        let refused = heard || tally.declined.is_some() || !self.declined.is_empty();
-        self.trusts.as_ref().filter(|_| waits && !refused).map(|(_, at)| *at)
+        let heard = self.client.tally().requested.is_some() || !self.misses.is_empty();
+        self.trusts.as_ref().filter(|_| waits && !heard).map(|(_, at)| *at)
     }
 
     /// Takes that lease out when its time has come, if it will do: not where somebody else is known to use its address, nor where

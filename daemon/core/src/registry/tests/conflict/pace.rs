@@ -56,10 +56,10 @@ fn an_add_does_not_forget_who_uses_an_address_that_it_is_offered_again() {
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
     rig.answer_probe(FIRST);
-    while rig.messages().iter().filter(|kind| **kind == 1).count() < 2 {
+    while !rig.messages().ends_with(&[1, 3]) || rig.messages().len() < 4 {
         rig.wake();
     }
-    assert!(rig.messages().ends_with(&[1, 3]), "offered once more, not acknowledged");
+    assert_eq!(rig.messages(), [1, 3, 3, 3, 1, 3], "offered once more, not acknowledged");
     rig.server = Server::Up;
     rig.run_until(1030.0);
     assert_eq!((rig.leased(add), rig.declines()), (SECOND, 1));
