@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::{Config, Event, Kind, code};
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, IscDhcpd, ModelServer};
 use netns_fixtures::{
     Arp, CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns, Packet, mac_text, sandbox,
 };
@@ -255,4 +255,27 @@ fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> 
     stage.seen.wait_for_release(KEPT, DEADLINE)?;
     assert_eq!(stage.probes(KEPT)?, 0);
     Ok(())
+}
+
+/// ISC dhcpd offers a `fixed-address` again after each DECLINE.
+#[test]
+fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_no_other() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dhcpd")]) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = IscDhcpd::start(&lab.lan, Grants { fixed: vec![(CONTAINER, KEPT)], ..Grants::default() })?;
+    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+    for id in ["c1", "c2", "c3", "c4"] {
+        let container = lab.lan.container_on(Lan::IFNAME, id, CONTAINER)?;
+        let Err(CallError::Cni { error, .. }) = lab.shim.add(&container, &lab.config) else {
+            panic!("{id} has an address")
+        };
+        let said = error.to_string();
+        assert_eq!(said.matches(&KEPT.to_string()).count(), 2, "the conflict, and what to do: {said}");
+        lab.shim.del(&container, &lab.config)?;
+    }
+    let other = lab.attach("c5")?;
+    assert_ne!(other.address, KEPT);
+    lab.detach(&other)?;
+    Ok(server.wait_until_free()?)
 }
