@@ -16,15 +16,17 @@ use crate::verdict::Verdict;
 use crate::{report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 6] = ["start", "sequential", "processor", "parallel-200", "parallel-1000", "bridge"];
+pub(crate) const SECTIONS: [&str; 7] =
+    ["start", "sequential", "processor", "parallel-200", "parallel-1000", "crowd-1000", "bridge"];
 
 /// Measures these sections.
 pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let binaries = Binaries::build()?;
     let sandbox = Sandbox::enter()?;
     let mut verdict = Verdict::default();
-    let on_macvlans: Vec<_> = sections.iter().copied().filter(|section| *section != "bridge").collect();
-    let largest = match &on_macvlans[..] {
+    let in_turn: Vec<_> =
+        sections.iter().copied().filter(|section| !["crowd-1000", "bridge"].contains(section)).collect();
+    let largest = match &in_turn[..] {
         [.., "parallel-1000"] => 1000,
         [.., "parallel-200"] => 200,
         [.., "processor"] => rounds::PROCESSOR,
@@ -57,7 +59,12 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
                 }
             }
             "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,
-            _ => parallel(&binaries, &mut ground, 1000, &mut verdict)?,
+            "parallel-1000" => parallel(&binaries, &mut ground, 1000, &mut verdict)?,
+            _ => {
+                ground.crowd(1000)?;
+                let turns = rounds::parallel(&binaries, &mut ground, 1000, Links::Down)?;
+                report::parallel((1000, " on one parent"), Links::Down, &turns, &mut verdict);
+            }
         }
     }
     Ok(verdict)
@@ -70,7 +77,12 @@ fn parallel(
     verdict: &mut Verdict,
 ) -> Result<(), Box<dyn Error>> {
     for links in [Links::Up, Links::Down] {
-        report::parallel(count, links, &rounds::parallel(binaries, ground, count, links)?, verdict);
+        report::parallel(
+            (count, if count <= PER_PARENT { " on one parent" } else { "" }),
+            links,
+            &rounds::parallel(binaries, ground, count, links)?,
+            verdict,
+        );
     }
     Ok(())
 }

@@ -15,6 +15,8 @@ use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 pub(crate) const PER_PARENT: usize = 250;
 /// The servers' pool: many more addresses than containers, so that choosing one never takes long.
 pub(crate) const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
+/// How many that are.
+const POOL_SIZE: usize = 16 << 10;
 /// The pause between two looks at the server's leases.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -75,6 +77,18 @@ impl Ground {
             Ok(Place { container: self.lan.bridged_container(&format!("b{number}"))?, parent: None })
         };
         self.places = (0..containers).map(place).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Puts other containers in place of these, all on one host link.
+    pub(crate) fn crowd(&mut self, containers: usize) -> Result<(), Box<dyn Error>> {
+        const PARENT: &str = "crowd";
+        self.lan.add_uplink(PARENT)?;
+        self.places.clear();
+        for number in 0..containers {
+            let container = self.lan.container_on(PARENT, &format!("crowd{number}"), address(POOL_SIZE + number))?;
+            self.places.push(Place { container, parent: Some(PARENT.to_owned()) });
+        }
         Ok(())
     }
 
