@@ -466,7 +466,7 @@ impl Driver {
             Effect::Make { op, link } => self.net.make(op, *link),
             Effect::Unmake { op, owner } => self.net.unmake(op, owner),
             Effect::ListOwn { op } => self.net.list_own(op),
-            Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
+            Effect::Send { op, exchange, frame, over } => self.net.send(op, exchange, frame, over),
             Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
             Effect::Close { op, exchange } => self.net.close(op, exchange),
             Effect::Reply { id, answer } => self.reply(id, answer),

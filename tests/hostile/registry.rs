@@ -186,7 +186,7 @@ impl<'a> Life<'a> {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
                     self.doing.push_back((op, Doing::Open(exchange)));
                 }
-                Effect::Send { op, exchange, frame } => {
+                Effect::Send { op, exchange, frame, .. } => {
                     self.send(exchange, &frame);
                     self.doing.extend(op.map(|op| (op, Doing::Send)));
                 }
@@ -583,6 +583,7 @@ fn view(target: &Target) -> LinkView {
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24).into()).to_vec(),
         bridge: false,
         macvlan: false,
+        lower: None,
         wireless: false,
         received: 0,
     }

@@ -220,6 +220,8 @@ impl Kernel {
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
             bridge: wire.bridge,
             macvlan: false,
+            // A macvlan in every other container.
+            lower: (at.0 != HOST && at.0.0 % 2 == 0).then_some(at.1),
             wireless: false,
             received: 0,
         })

@@ -333,7 +333,7 @@ impl Watch {
                 Place::InNetns(at) => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
                 Place::Parent { .. } => self.begin(*op, Under::Inspect),
             },
-            Effect::Send { op, exchange, frame } => {
+            Effect::Send { op, exchange, frame, .. } => {
                 let found = self.send(now, *exchange, frame, lan);
                 found.or(op.and_then(|op| self.begin(op, Under::Send(*exchange))))
             }

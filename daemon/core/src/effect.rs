@@ -239,6 +239,9 @@ pub enum Effect {
         exchange: ExchangeId,
         /// The frame.
         frame: Vec<u8>,
+        /// The index of a link of the host that it leaves by instead, so that the stations of this host do not hear it. Where
+        /// that link does not take it at once, it leaves over the exchange.
+        over: Option<u32>,
     },
     /// Has the packet socket of an open exchange hear nothing but this of ARP. Where that cannot be done the exchange breaks.
     Hear {

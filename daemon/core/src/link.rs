@@ -267,6 +267,9 @@ pub struct LinkView {
     pub bridge: bool,
     /// Whether it is a macvlan.
     pub macvlan: bool,
+    /// The index of the host's link that it is a macvlan on. What that link sends leaves by the wire and reaches none of its
+    /// macvlans; what one of them broadcasts the kernel copies for each of the others.
+    pub lower: Option<u32>,
     /// Whether it is wireless: its access point takes frames of one Ethernet address only.
     pub wireless: bool,
     /// Frames that came in on it so far.

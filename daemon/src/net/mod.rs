@@ -73,7 +73,7 @@ use netns::Host;
 pub(crate) use netns::Visit;
 use outbox::{Order, Outgoing, Sender, outbox};
 use own::{Own, Work};
-use packet::Receiver;
+use packet::{Receiver, Uplinks};
 use pool::Pool;
 use process::Process;
 pub(crate) use ready::Ready;
@@ -243,6 +243,7 @@ pub(crate) struct Net {
     own: Own,
     exchanges: HashMap<ExchangeId, Sender>,
     into: Arc<Mutex<Receiver>>,
+    uplinks: Arc<Uplinks>,
     sockets: Arc<Semaphore>,
     sweep_at: usize,
     /// How many exchanges there were since free memory was last given back.
@@ -273,6 +274,7 @@ impl Net {
         let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
         let own = Own::start(config.store, pool.clone(), events.clone());
         let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
+        let uplinks = Arc::new(Uplinks::open());
         Ok(Self {
             runtime,
             pool,
@@ -281,6 +283,7 @@ impl Net {
             own,
             exchanges,
             into,
+            uplinks,
             sockets,
             sweep_at: SWEEP,
             burst: 0,
@@ -376,12 +379,13 @@ impl Net {
         self.own.ask(op, Work::List);
     }
 
-    /// Sends a frame. One that the link cannot take within 50 ms is lost; the outcome is reported if an `op` was given.
-    pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
+    /// Sends a frame, by the host's link `over` if that takes it. One that the exchange's link cannot take within 50 ms is lost;
+    /// the outcome is reported if an `op` was given.
+    pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
         };
-        if frames.put(Order::Send(Outgoing { op, frame })) {
+        if frames.put(Order::Send(Outgoing { op, frame, over })) {
             return;
         }
         debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
@@ -412,7 +416,7 @@ impl Net {
 
     fn exchange(&self, id: ExchangeId) -> Exchange {
         let (events, into, pool) = (self.events.clone(), Arc::clone(&self.into), self.pool.clone());
-        Exchange { id, events, into, pool }
+        Exchange { id, events, into, uplinks: Arc::clone(&self.uplinks), pool }
     }
 
     fn answer(&self, op: OpId, outcome: impl Future<Output = Outcome> + Send + 'static) {

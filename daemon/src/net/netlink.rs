@@ -11,6 +11,7 @@ mod answer;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
@@ -54,6 +55,8 @@ pub(super) fn own_ns() -> nix::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: Socket,
+    /// The host's namespace, where the links of another are looked at.
+    host: Option<Arc<OwnedFd>>,
     sequence: u32,
     answer: Vec<u8>,
 }
@@ -101,7 +104,12 @@ impl Netlink {
         // From here on only the kernel is heard. Otherwise whoever administers a container's network could give the
         // answers, or keep a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: 0, answer: Vec::new() })
+        Ok(Self { socket, host: None, sequence: 0, answer: Vec::new() })
+    }
+
+    /// Returns the same where it is to be told which links are on one of the host's.
+    pub(super) fn on(self, host: &Arc<OwnedFd>) -> Self {
+        Self { host: Some(Arc::clone(host)), ..self }
     }
 
     /// Returns the cookie of the namespace that the socket was opened in.
@@ -171,6 +179,7 @@ impl Netlink {
     pub(super) fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
         let (link, mac) = self.ethernet(which)?;
         let addresses = self.addresses(link.index).map_err(|error| error.at(which, "list the addresses"))?;
+        let lower = self.lower_of(&link);
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -181,10 +190,18 @@ impl Netlink {
             mtu: link.mtu,
             bridge: link.bridge,
             macvlan: link.macvlan,
+            lower,
             wireless: false,
             received: link.received,
             addresses,
         })
+    }
+
+    /// Returns the index of the host's link that a macvlan is on.
+    fn lower_of(&mut self, link: &LinkAnswer) -> Option<u32> {
+        let host = self.host.clone().filter(|_| link.macvlan && link.other != 0)?;
+        let number = link.other_ns?;
+        (self.number_of(&host).ok()? == Some(number)).then_some(link.other)
     }
 
     /// Looks at a link, and refuses one without an Ethernet address.

@@ -183,7 +183,7 @@ impl World {
                 let (delay, result) = self.list_own();
                 self.report(op, Outcome::OwnLinks(result), None, delay);
             }
-            Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
+            Effect::Send { op, exchange, frame, over } => self.send(op, exchange, frame, over.is_some()),
             Effect::Hear { exchange, arp } => {
                 if let Some(sock) = self.socks.get_mut(&exchange) {
                     (sock.want.arp, sock.speaks) = (arp, false);
@@ -265,9 +265,9 @@ impl World {
     }
 
     /// Lets a frame out, or refuses to, which only who asks about it hears.
-    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
+    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
         let Some(op) = op else {
-            return self.transmit(exchange, frame);
+            return self.transmit(exchange, frame, over_host);
         };
         // The socket of a link that is gone breaks.
         let Some(at) = self.socks.get(&exchange).and_then(|sock| sock.open_at) else { return };
@@ -278,7 +278,7 @@ impl World {
             Fate::Refused | Fate::TimedOut => Err(refused("send")),
         };
         match result {
-            Ok(()) => self.transmit(exchange, frame),
+            Ok(()) => self.transmit(exchange, frame, over_host),
             Err(_) => self.not_spoken(exchange, &frame),
         }
         self.report(op, Outcome::Sent(result), None, 0);

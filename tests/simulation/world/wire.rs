@@ -116,8 +116,8 @@ impl Segment {
 }
 
 impl World {
-    /// Sends a frame from an exchange's socket.
-    pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
+    /// Sends a frame from an exchange's socket, or over the host's link, where only the wire hears it.
+    pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
         let Some(sock) = self.socks.get_mut(&exchange) else { return };
         if let Some(message) = message_of(&frame) {
             (sock.speaks, sock.client) = (true, Some(message.key()));
@@ -128,13 +128,16 @@ impl World {
         }
         self.judge_link(exchange, &frame);
         let Some(sock) = self.socks.get(&exchange) else { return };
-        let (lan, in_reach) = (sock.lan, !(self.plan.beside && is_direct(&sock.link)));
+        let (lan, in_reach) = (sock.lan, !(self.plan.beside && (over_host || is_direct(&sock.link))));
         self.digest.frame(self.now, lan, &frame);
         self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
         if in_reach {
             self.reach_stations(lan, frame.clone());
         }
-        self.neighbours_hear(lan, exchange, &frame);
+        if over_host {
+            self.stats.count("frames over the link of macvlans");
+        }
+        self.neighbours_hear(lan, exchange, &frame, over_host);
     }
 
     /// Returns whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
@@ -151,12 +154,12 @@ impl World {
     }
 
     /// The other containers' kernels answer ARP, and the other sockets that listen for it hear it.
-    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8]) {
+    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8], over_host: bool) {
         let Ok(frame) = decode(bytes) else { return };
         let Packet::Arp(question) = frame.packet else { return };
         let own = Mac(frame.source);
         let owner = self.kernel.owner(lan, question.target, Some(own)).map(|wire| wire.mac);
-        if let Some(owner) = owner.filter(|_| question.request) {
+        if let Some(owner) = owner.filter(|_| question.request && !over_host) {
             let answer = answer_to(&question, owner);
             let reply = arp(owner.0, question.sender_mac, &answer);
             self.claimed.insert((lan, question.target, owner), self.now);
@@ -165,7 +168,7 @@ impl World {
         self.squatters_hear(lan, exchange, &question);
         self.claimants_hear(lan, exchange, &question);
         self.elsewhere_hears(lan, exchange, &question);
-        if frame.destination != BROADCAST {
+        if frame.destination != BROADCAST || over_host {
             return;
         }
         let address = if question.sender.is_unspecified() { question.target } else { question.sender };

@@ -331,13 +331,18 @@ impl Outbox {
     }
 
     pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
-        self.effects.push_back(Effect::Send { op: None, exchange, frame });
+        self.send_over(exchange, frame, None);
+    }
+
+    /// Sends a frame over a link of the host, where one is named.
+    pub(crate) fn send_over(&mut self, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
+        self.effects.push_back(Effect::Send { op: None, exchange, frame, over });
     }
 
     /// Sends a RELEASE, and hears whether the link took it.
     pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
         let op = self.mint(Waiter::Binding(owner, Task::Release));
-        self.effects.push_back(Effect::Send { op: Some(op), exchange, frame });
+        self.effects.push_back(Effect::Send { op: Some(op), exchange, frame, over: None });
         op
     }
 

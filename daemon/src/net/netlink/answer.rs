@@ -28,6 +28,8 @@ pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) mtu: u32,
     /// For a veth: the index of its other end, in that end's namespace. For what is made on another link: that one's.
     pub(in crate::net) other: u32,
+    /// The number of the namespace that this one is in, where it is not in the link's own.
+    pub(super) other_ns: Option<i32>,
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
@@ -38,8 +40,6 @@ pub(in crate::net) struct LinkAnswer {
     pub(super) dummy: bool,
     /// Whether it is of a kind that software makes.
     soft: bool,
-    /// Whether its other end, or what it is made on, is in another namespace.
-    elsewhere: bool,
     /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
     pub(super) received: u64,
@@ -55,8 +55,8 @@ impl LinkAnswer {
     /// What is said about a bridge's port, in a message of that family.
     const PORT: u16 = libc::IFLA_PROTINFO;
     const LINK: u16 = libc::IFLA_LINK;
+    const LINK_NS: u16 = libc::IFLA_LINK_NETNSID;
     const MASTER: u16 = libc::IFLA_MASTER;
-    const LINK_NETNSID: u16 = libc::IFLA_LINK_NETNSID;
     /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
     const PORT_STATE: u16 = 1;
     /// In `INFO`: what is said about a bridge's port, in any other family.
@@ -86,13 +86,13 @@ impl LinkAnswer {
             mac: None,
             mtu: 0,
             other: 0,
+            other_ns: None,
             master: 0,
             bridge: false,
             port_delay: None,
             macvlan: false,
             dummy: false,
             soft: false,
-            elsewhere: false,
             port_state: None,
             received: 0,
         };
@@ -105,8 +105,8 @@ impl LinkAnswer {
                 Self::ALIAS => link.alias = text(value),
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::LINK_NS => link.other_ns = value.try_into().ok().map(i32::from_ne_bytes),
                 Self::MASTER => link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
-                Self::LINK_NETNSID => link.elsewhere = true,
                 Self::INFO => link.read_info(value),
                 Self::PORT => link.read_port(value),
                 // A `struct rtnl_link_stats64` begins with rx_packets.
@@ -161,7 +161,7 @@ impl LinkAnswer {
 
     /// Returns whether it leads out of its namespace: its other end is elsewhere, or it is hardware.
     pub(super) fn leads_out(&self) -> bool {
-        self.elsewhere || !self.soft
+        self.other_ns.is_some() || !self.soft
     }
 
     /// Returns whether it is a port of a bridge.

@@ -341,6 +341,8 @@ impl Common {
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
                 Turn::Send(frame) => self.guard_send(vec![frame], cx),
+                // The stations of this host have heard it.
+                Turn::Repeat(frame) => self.guard_exchange().send_over(frame, self.lower(cx.interfaces), cx),
                 Turn::Free => {
                     let waits = std::mem::take(&mut guard.waits);
                     cx.conflicts.free(&self.identity.lan);
@@ -404,9 +406,13 @@ impl Common {
 
     /// Sends over the window's sockets, or over those of the DHCP exchange where it has none.
     pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+        self.guard_exchange().send(frames, cx);
+    }
+
+    fn guard_exchange(&self) -> &Exchange {
         match &self.guard {
-            Some(guard) if guard.exchange.can_send() => guard.exchange.send(frames, cx),
-            Some(_) | None => self.exchange.send(frames, cx),
+            Some(guard) if guard.exchange.can_send() => &guard.exchange,
+            Some(_) | None => &self.exchange,
         }
     }
 

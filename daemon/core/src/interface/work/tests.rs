@@ -62,6 +62,7 @@ impl Host {
             addresses: self.addresses.clone(),
             bridge: false,
             macvlan: false,
+            lower: None,
             wireless: false,
             received: 0,
         }

@@ -4,6 +4,7 @@ mod control;
 mod declines;
 mod pace;
 mod short;
+mod siblings;
 
 use std::net::Ipv4Addr;
 

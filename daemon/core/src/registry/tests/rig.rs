@@ -302,7 +302,8 @@ impl Rig {
             carrier: self.carrier,
             addresses: if cookie == 99 { &self.wired.host_addresses } else { &self.addresses }.clone(),
             bridge: cookie == 99 && self.bridge,
-            macvlan: false,
+            macvlan: self.wired.lower.is_some(),
+            lower: self.wired.lower,
             wireless: self.wired.wireless,
             received: 0,
         }
@@ -443,7 +444,7 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome })
                     }
                 }
-                Effect::Send { op, exchange, frame } => self.send(op, exchange, &frame),
+                Effect::Send { op, exchange, frame, over } => self.send(op, exchange, &frame, over),
                 Effect::Prepare { op, place, lan, exchange, chaddr } => {
                     self.prepare(op, (&place, &lan), exchange, chaddr);
                 }
@@ -482,25 +483,16 @@ impl Rig {
         }
     }
     /// Lets a frame out, unless it is a RELEASE that its link does not take.
-    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8]) {
+    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
         let refused = op.and_then(|_| self.unsent.pop_front());
         if refused.is_none() {
-            self.serve(exchange, bytes);
+            self.serve(exchange, bytes, over);
         }
         if let Some(op) = op.filter(|_| !self.hold_sends) {
             let outcome = Outcome::Sent(refused.map_or(Ok(()), Err));
             self.reg.handle(self.now(), Input::Done { op, outcome });
         }
     }
-    /// Carries out the changes that are held back.
-    pub(super) fn change_late(&mut self) {
-        self.hold_changes = false;
-        while let Some((op, target, steps)) = self.changes.pop_front() {
-            let outcome = self.change(&target, steps);
-            self.input(Input::Done { op, outcome });
-        }
-    }
-
     /// Puts the leased address on the interface, as the main plugin does after an ADD.
     pub(super) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();

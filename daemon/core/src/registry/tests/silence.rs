@@ -228,7 +228,7 @@ fn an_answer_that_comes_while_another_turn_is_waited_for_is_heard() {
     rig.run_until(1003.6);
     assert_eq!(rig.open.len(), 2, "b has the permit, and a listens");
     rig.server = Server::Up;
-    rig.serve(exchange, &discover);
+    rig.serve(exchange, &discover, None);
     let sent = rig.sends(1);
     rig.input(Input::HungUp(crate::effect::RequestId(99)));
     assert!(matches!(rig.answers.get(&first), Some(Answer::Leased { .. })), "{:?}", rig.answers);

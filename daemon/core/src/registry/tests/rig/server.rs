@@ -52,12 +52,13 @@ impl Rig {
         .encode()
     }
 
-    pub(in crate::registry::tests) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
+    pub(in crate::registry::tests) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
         let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
                 self.asked.push((arp.sender, arp.target));
                 self.asked_from.push(arp.sender_mac);
+                self.wired.asked_over.push(over);
                 let owner = |address| self.stations.get(address).copied();
                 let Some(owner) = owner(&arp.target).or_else(|| owner(&ANY)) else { return };
                 self.arp_reply(owner, &arp)
