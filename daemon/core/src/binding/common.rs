@@ -4,6 +4,7 @@ pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
 pub(super) mod persistence;
+mod siblings;
 pub(super) mod tenancy;
 pub(super) mod told;
 

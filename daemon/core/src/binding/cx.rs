@@ -19,7 +19,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) holders: &'a Holders,
     pub(crate) interfaces: &'a mut Interfaces,
-    /// What conflicts have taught of each LAN.
+    /// What each LAN has taught.
     pub(crate) conflicts: &'a mut Lans,
     /// Whose interfaces are on their way out.
     pub(crate) departed: &'a Departed,

@@ -230,6 +230,9 @@ impl Binding {
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         let is_own = self.common.exchange.is_open(exchange);
+        if let Frame::Arp(arp) = frame {
+            self.common.hear_wire(arp, cx);
+        }
         if let Frame::Arp(arp) = frame
             && (if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) })
         {

@@ -1,4 +1,5 @@
-//! What conflicts on a LAN have taught: how soon a new address may be tried there, and whose claims prove nothing.
+//! What a LAN has taught: how soon a new address may be tried there after conflicts, whose claims prove nothing, and which
+//! servers are on the wire.
 //!
 //! RFC 5227 §2.1.1 holds a host back that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
 //! together, since they take from one pool: a station that claims whatever is offered would empty it by way of a crowd. What
@@ -23,8 +24,11 @@ pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
 /// Conflicts are in a row when the next comes within this: longer than any pause between two tries.
 const ROW: Duration = Duration::from_secs(1200);
 
-/// How long a station that answers for all is known as such.
+/// How long a station that answers for all is known as such, and a server to be on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
+
+/// From one question of whether a server is on the wire to the next, where it does not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Stations of a LAN that are known as such, at most: the latest.
 const MOST: usize = 8;
@@ -38,6 +42,17 @@ pub struct Lans(BTreeMap<Lan, Seen>);
 struct Seen {
     row: Option<Row>,
     proxies: Vec<Proxy>,
+    servers: Vec<Server>,
+}
+
+/// A server that was asked whether it is on the wire. What the link of macvlans sends leaves by the wire and reaches none of them:
+/// one that answers what was asked that way is on the wire, and one that has not may be in a macvlan itself.
+#[derive(Debug)]
+struct Server {
+    address: Ipv4Addr,
+    /// Who has answered.
+    mac: Option<Mac>,
+    until: Instant,
 }
 
 /// Conflicts in a row.
@@ -143,6 +158,33 @@ impl Lans {
         proxies.find(|known| known.mac == mac && now < known.until).copied()
     }
 
+    /// Returns whether a server is known to be on the wire.
+    pub fn is_on_wire(&self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
+        let servers = self.0.get(lan).map_or(&[][..], |seen| &seen.servers);
+        servers.iter().any(|known| known.address == address && known.mac == Some(mac) && now < known.until)
+    }
+
+    /// Returns whether a server is to be asked whether it is on the wire: it has not been just now.
+    pub fn asks_wire(&mut self, lan: &Lan, address: Ipv4Addr, now: Instant) -> bool {
+        let servers = &mut self.seen(lan, now).servers;
+        if servers.iter().any(|known| known.address == address) {
+            return false;
+        }
+        if servers.len() == MOST {
+            servers.remove(0);
+        }
+        servers.push(Server { address, mac: None, until: now + ASK_AGAIN });
+        true
+    }
+
+    /// Records that a station has answered by ARP.
+    pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) {
+        let mut servers = self.0.get_mut(lan).into_iter().flat_map(|seen| &mut seen.servers);
+        if let Some(asked) = servers.find(|asked| asked.address == address && asked.mac.is_none()) {
+            (asked.mac, asked.until) = (Some(mac), now + KNOWN);
+        }
+    }
+
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
         self.tidy(now);
         self.0.entry(lan.clone()).or_default()
@@ -153,7 +195,8 @@ impl Lans {
         self.0.retain(|_, seen| {
             seen.row.take_if(|row| now >= row.at + ROW);
             seen.proxies.retain(|known| now < known.until);
-            seen.row.is_some() || !seen.proxies.is_empty()
+            seen.servers.retain(|known| now < known.until);
+            seen.row.is_some() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
     }
 }
@@ -264,5 +307,23 @@ mod tests {
         assert_eq!((known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)), (Some(CONTROL), None));
         assert_eq!(begin(&mut lans, "b", at(400.0)), Ok(()));
         assert!(lans.0.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_has_answered_is_on_the_wire_for_five_minutes_and_a_silent_one_is_asked_once_a_minute() {
+        let (mut lans, lan) = (Lans::default(), lan("a"));
+        let (server, mac, other) = (LAST.0, LAST.1, Mac([2, 0, 0, 0, 0, 8]));
+        assert!(lans.asks_wire(&lan, server, at(0.0)));
+        assert!(!lans.asks_wire(&lan, server, at(59.999)) && !lans.is_on_wire(&lan, (server, mac), at(0.0)));
+        assert!(lans.asks_wire(&lan, server, at(60.0)));
+        lans.answered(&lan, server, mac, at(61.0));
+        lans.answered(&lan, server, other, at(61.0));
+        lans.answered(&lan, CONTROL, mac, at(61.0));
+        assert!(lans.is_on_wire(&lan, (server, mac), at(360.999)) && !lans.asks_wire(&lan, server, at(360.999)));
+        assert!(!lans.is_on_wire(&lan, (server, other), at(61.0)), "another station has its address");
+        assert!(!lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)), "it was not asked");
+        assert!(!lans.is_on_wire(&lan, (server, mac), at(361.0)) && lans.asks_wire(&lan, server, at(361.0)));
+        lans.tidy(at(500.0));
+        assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

@@ -203,7 +203,7 @@ impl Acquire {
         {
             frames.clear();
         }
-        common.exchange.send(frames, cx);
+        common.send_messages(&self.client, frames, cx);
         match verdict {
             Some(Verdict::Won(lease)) if common.probes_first() => self.probe_first(common, &lease, cx),
             Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {

@@ -79,3 +79,39 @@ fn where_no_macvlan_was_seen_all_is_asked_from_inside() {
     rig.run_until(1015.0);
     assert_eq!(rig.wired.asked_over, [INSIDE; 5]);
 }
+
+/// A rig whose server was asked whether it is on the wire, by a first ADD.
+fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
+    let mut rig = crowded(Detection::Optimistic);
+    answers(&mut rig);
+    rig.add("a", 1, "a");
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)], "nothing is known of it yet");
+    let question = rig.asked.iter().position(|asked| *asked == (Ipv4Addr::UNSPECIFIED, SERVER));
+    assert_eq!(question.map(|at| rig.wired.asked_over[at]), Some(WIRE));
+    rig.wired.sent_over.clear();
+    rig
+}
+
+#[test]
+fn a_request_to_a_server_on_the_wire_leaves_over_the_parent_and_a_second_one_from_inside() {
+    let mut rig = asked(|_| {});
+    rig.add("b", 2, "b");
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, WIRE)], "a server may be in a sibling until one has offered");
+    rig.wired.sent_over.clear();
+    rig.server = Server::OffersOnly;
+    rig.add("c", 3, "c");
+    rig.run_until(rig.seconds() + 2.5);
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, WIRE), (3, INSIDE)]);
+}
+
+#[test]
+fn a_request_to_a_server_that_did_not_answer_from_the_wire_leaves_from_inside() {
+    let silent: fn(&mut Rig) = |rig| _ = rig.stations.remove(&SERVER);
+    let other: fn(&mut Rig) = |rig| _ = rig.stations.insert(SERVER, NEIGHBOUR);
+    for answers in [silent, other] {
+        let mut rig = asked(answers);
+        rig.add("b", 2, "b");
+        assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)]);
+        assert_eq!(rig.count((Ipv4Addr::UNSPECIFIED, SERVER)), 1, "it is not asked again for a minute");
+    }
+}
