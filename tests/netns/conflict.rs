@@ -206,10 +206,8 @@ fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
     let machine = lab.lan.sibling("server-c", BESIDE)?;
     let config = Config { id: BESIDE, ..Config::new(Lan::SUBNET) };
     let server = ModelServer::start_in(&machine, config)?;
-    let members = ["c1", "c2", "c3"].map(|name| lab.attach(name));
-    for member in members {
-        lab.check(&member?)?;
-    }
+    let members: Vec<_> = ["c1", "c2", "c3"].map(|name| lab.attach(name)).into_iter().collect::<Result<_, _>>()?;
+    members.iter().try_for_each(|member| lab.check(member))?;
     let requests = server.events().iter().filter(|event| matches!(event, Event::Granted(..))).count();
     assert_eq!((requests, server.leases().len()), (3, 3), "none had to be repeated");
     Ok(())
