@@ -456,7 +456,7 @@ impl Driver {
         match effect {
             Effect::Persist { op, changes } => self.store.persist(op, changes),
             Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
-            Effect::Inspect { op, target } => self.net.inspect(op, target),
+            Effect::Inspect { op, target, routes } => self.net.inspect(op, target, routes),
             Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
             Effect::Prepare { op, place, lan, exchange, chaddr } => {
                 self.net.prepare(op, exchange, Visit { place, lan, chaddr });

@@ -174,7 +174,7 @@ impl<'a> Life<'a> {
             assert!(drained < 200, "one input, and no end of effects: {effect:?}");
             match effect {
                 Effect::Persist { op, .. } => self.doing.push_back((op, Doing::Persist)),
-                Effect::Inspect { op, target } => self.doing.push_back((op, Doing::Inspect(target))),
+                Effect::Inspect { op, target, .. } => self.doing.push_back((op, Doing::Inspect(target))),
                 Effect::Apply { op, target, steps } => {
                     self.doing.push_back((op, Doing::Apply(target, steps.len())));
                 }
@@ -502,6 +502,7 @@ impl<'a> Life<'a> {
             taken_off: address.addr().octets()[1] % 2 == 1,
             unconfirmed: address.addr().octets()[1] % 3 == 1,
             grace_asked: address.addr().octets()[2] % 3 == 1,
+            elsewhere: address.addr().octets()[1] % 4 == 2,
             told: (address.addr().octets()[1] % 4 > 1).then_some(address),
         }
     }
@@ -581,6 +582,7 @@ fn view(target: &Target) -> LinkView {
         up: true,
         carrier: true,
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24).into()).to_vec(),
+        routes: Some(Vec::new()),
         bridge: false,
         macvlan: false,
         lower: None,

@@ -218,6 +218,7 @@ impl Kernel {
             up: wire.up,
             carrier: wire.carrier,
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
+            routes: Some(wire.routes().to_vec()),
             bridge: wire.bridge,
             macvlan: false,
             // A macvlan in every other container.

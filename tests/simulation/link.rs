@@ -173,7 +173,7 @@ impl Wire {
 
 /// Returns whether two routes are the same to the kernel, which does not compare their MTU.
 pub(crate) fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
-    let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0));
+    let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0), route.table);
     key(a) == key(b)
 }
 
@@ -187,8 +187,7 @@ fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
     let route = |to: &str, via: Option<&str>| LinkRoute {
         destination: net(to).into(),
         via: via.map(|via| via.parse().expect("an address")),
-        metric: None,
-        mtu: None,
+        ..LinkRoute::default()
     };
     let mut wire = Wire::new("eth0", Mac([2; 6]), 1500, 0, true);
     let default = route("0.0.0.0/0", Some("10.0.0.1"));

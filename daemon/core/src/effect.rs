@@ -167,6 +167,8 @@ pub enum Effect {
         op: OpId,
         /// Which link.
         target: Target,
+        /// Its routes too.
+        routes: bool,
     },
     /// Changes a link step by step, then looks at it as [`Effect::Inspect`] does.
     Apply {

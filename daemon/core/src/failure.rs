@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 
 use crate::dhcpv4::Tally;
 use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
-use crate::link::LinkCause;
+use crate::link::{LinkCause, LinkRoute};
 use crate::network::NetworkFault;
 use crate::pool::{PoolFault, Unfit};
 use crate::silence::Silence;
@@ -245,6 +245,18 @@ pub enum Failure {
         attachment: Attachment,
         /// The leased address.
         address: Ipv4Net,
+        /// The interface.
+        ifname: String,
+    },
+    /// CHECK of an attachment that lacks a route which the daemon has put on.
+    #[error(
+        "route {route} is not on interface {ifname} of {attachment}: somebody changed it, so add it again or make the container anew"
+    )]
+    NoRoute {
+        /// The attachment.
+        attachment: Attachment,
+        /// The route.
+        route: Box<LinkRoute>,
         /// The interface.
         ifname: String,
     },

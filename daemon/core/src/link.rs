@@ -263,6 +263,8 @@ pub struct LinkView {
     pub carrier: bool,
     /// The addresses on it, of the families that are looked for.
     pub addresses: Vec<IpNet>,
+    /// The IPv4 routes over it that the kernel did not make itself, where they were to be looked at.
+    pub routes: Option<Vec<LinkRoute>>,
     /// Whether it is a bridge.
     pub bridge: bool,
     /// Whether it is a macvlan.

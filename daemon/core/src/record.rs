@@ -59,6 +59,9 @@ pub struct Record {
     /// were silent when its identity came back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconfirmed: bool,
+    /// The leased address never came onto the interface: its caller has it elsewhere. Nothing is put there until the next ADD.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// What Docker was told, which hears of no later address, and names this one when it is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,

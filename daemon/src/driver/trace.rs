@@ -30,7 +30,7 @@ pub(super) fn effect(effect: &Effect) {
         Effect::Open { op, exchange, link, want } => {
             debug!(op = op.0, exchange = exchange.0, ?link, ?want, "open");
         }
-        Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
+        Effect::Inspect { op, target, routes } => debug!(op = op.0, %target, routes, "inspect"),
         Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
         Effect::Prepare { op, place, exchange, .. } => {
             debug!(op = op.0, exchange = exchange.0, target = %place.target(), "prepare");

@@ -195,6 +195,8 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         follow_router: false,
         mtu: None,
         late_routes: false,
+        plain_routes: false,
+        left_out: Vec::new(),
     };
     match length(&profile) {
         0..=ClientMessage::EXTRA => Ok(profile),

@@ -101,8 +101,9 @@ impl Asked {
             Verb::Add => {
                 let named = named(request, config)?;
                 let mut add = add(request, config, named, site)?;
-                // Routes have a scope since then.
-                add.profile.late_routes = version < Version::V1_1_0;
+                // Since then a route has more than a destination and a next hop.
+                let is_plain = version < Version::V1_1_0;
+                (add.profile.late_routes, add.profile.plain_routes) = (is_plain, is_plain);
                 (of(&add.attachment), Call::Add(Box::new(add)))
             }
             // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must

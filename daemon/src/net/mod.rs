@@ -304,8 +304,8 @@ impl Net {
     }
 
     /// Looks at a link, and from then on reports what happens in its namespace.
-    pub(crate) fn inspect(&mut self, op: OpId, target: Target) {
-        let look = self.pool.run(move |worker| worker.apply(&target, &[], |_| true));
+    pub(crate) fn inspect(&mut self, op: OpId, target: Target, routes: bool) {
+        let look = self.pool.run(move |worker| worker.look(&target, routes));
         self.answer(op, async move { Outcome::Inspected(look.await.flatten()) });
     }
 

@@ -194,6 +194,7 @@ impl Netlink {
             wireless: false,
             received: link.received,
             addresses,
+            routes: None,
         })
     }
 

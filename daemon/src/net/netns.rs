@@ -260,6 +260,18 @@ impl Worker {
         }
     }
 
+    /// Looks at a link, and with `routes` at those over it too, if it is a container's.
+    pub(super) fn look(&mut self, target: &Target, routes: bool) -> Result<LinkView, LinkCause> {
+        match target {
+            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) if routes => {
+                self.visit(path, Expected::This(*cookie), |netlink, cookie, _| {
+                    netlink.view_with_routes(Which::Index(*ifindex), cookie)
+                })
+            }
+            target => self.apply(target, &[], |_| true),
+        }
+    }
+
     /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there; if it `opens` any, with
     /// the sockets that were wished for.
     pub(super) fn prepare(

@@ -34,6 +34,7 @@ fn record(n: u64) -> Record {
         former: None,
         taken_off: false,
         unconfirmed: false,
+        elsewhere: false,
         told: None,
         link: Link::InNetns { path: "/run/netns/c".into(), cookie: Cookie(n), ifindex: 2, mac },
         lease: Lease {

@@ -38,6 +38,7 @@ fn store_half(path: &Path) {
         former: None,
         taken_off: false,
         unconfirmed: false,
+        elsewhere: false,
         told: None,
     };
     let database = redb::Database::open(path).unwrap();

@@ -337,6 +337,7 @@ impl Actor {
                 on_expiry: plan.on_expiry,
                 metric: self.metric(plan),
                 late_routes: plan.late_routes && !self.docker,
+                plain_routes: plan.late_routes && !self.docker,
                 suppress_default_route: self.docker,
                 follow_router: self.docker,
                 prefix: pooled.then_some(DOCKER_PREFIX),

@@ -139,7 +139,7 @@ impl World {
                 let (delay, result) = self.open(exchange);
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);
             }
-            Effect::Inspect { op, target } => {
+            Effect::Inspect { op, target, .. } => {
                 let (delay, result) = self.inspect(&target);
                 self.report(op, Outcome::Inspected(result), None, delay);
             }

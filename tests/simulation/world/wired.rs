@@ -573,5 +573,5 @@ impl World {
 fn told_routes(grant: Option<&Grant>) -> Vec<LinkRoute> {
     let routes = grant.map(|grant| grant.routes.as_slice()).unwrap_or_default().iter();
     let told = routes.filter(|route| route.destination.prefix_len() > 0);
-    told.map(|route| LinkRoute { destination: route.destination, via: route.via, metric: None, mtu: None }).collect()
+    told.map(|route| LinkRoute { destination: route.destination, via: route.via, ..LinkRoute::default() }).collect()
 }

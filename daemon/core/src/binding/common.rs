@@ -314,6 +314,7 @@ impl Common {
             former: None,
             taken_off: false,
             unconfirmed: false,
+            elsewhere: false,
             told: self.answered,
         }
     }

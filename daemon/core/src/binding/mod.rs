@@ -36,8 +36,8 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Work};
-use crate::link::{Link, LinkCause, LinkView, Step};
+use crate::interface::{Interfaces, News, Presence, Work};
+use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
@@ -72,7 +72,7 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         lease: (Lease, bool),
-        left: (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut common = Common::new(id, holder);
@@ -86,7 +86,7 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         last: Lease,
-        left: (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
         let common = Common::new(id, holder);
@@ -163,7 +163,8 @@ impl Binding {
     pub(crate) fn deadline(&self, interfaces: &Interfaces) -> Option<(Instant, Why)> {
         let work = self.held_now().and_then(|_| self.common.work(interfaces)?.retry_at()).map(|at| (at, Why::Work));
         let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
-        let all = [self.life.get().deadline(), work, store, self.common.guard_deadline()];
+        let look = self.held_now().and_then(Hold::look_at).map(|at| (at, Why::Work));
+        let all = [self.life.get().deadline(), work, look, store, self.common.guard_deadline()];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -174,6 +175,7 @@ impl Binding {
         }
         if let Life::Held(hold) = &mut self.life {
             hold.retry_work(&self.common, cx);
+            hold.look(&self.common, cx);
             hold.settle(&mut self.common, cx);
         }
         self.happens(cx, |life, common, cx| life.watch(common, cx));
@@ -386,6 +388,22 @@ impl Binding {
     /// Returns whether the interface is about to carry what the lease says.
     pub(crate) fn is_changing(&self, interfaces: &Interfaces, now: Instant) -> bool {
         self.held_now().is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
+    }
+
+    /// Returns whether it is still to be seen what its ADD's caller made of the answer.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.held_now().is_some_and(Hold::is_settling)
+    }
+
+    /// Returns a route that the daemon has put on and that is not seen on the interface.
+    pub(crate) fn lacks_route(&self, view: &LinkView, interfaces: &Interfaces) -> Option<LinkRoute> {
+        self.held_now()?.lacks_route(&self.common, view, interfaces)
+    }
+
+    /// Returns whether the leased address never came onto the interface, as far as is known.
+    pub(crate) fn never_came(&self, interfaces: &Interfaces) -> bool {
+        let presence = self.common.presence(interfaces);
+        presence == Presence::Elsewhere || presence == Presence::Unknown && self.is_settling()
     }
 
     /// Returns whether the leased address is to be announced because the interface has another Ethernet address, if it is still

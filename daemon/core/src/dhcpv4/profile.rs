@@ -82,6 +82,12 @@ pub struct Profile {
     /// the daemon adds them once the address is there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late_routes: bool,
+    /// The main plugin is told of nothing but a route's destination and next hop: the daemon adds those that say more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plain_routes: bool,
+    /// Routes that somebody else had removed when the container was set up, by destination and table: they are not put back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<(IpNet, u32)>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -174,6 +180,8 @@ impl Default for Profile {
             follow_router: false,
             mtu: None,
             late_routes: false,
+            plain_routes: false,
+            left_out: Vec::new(),
         }
     }
 }

@@ -269,7 +269,7 @@ pub enum NetworkAnswer {
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
     pub fn leased(lease: Lease, profile: &Profile) -> Self {
-        let grant = Grant::v4(&lease, profile).told(profile);
+        let grant = Grant::v4(&lease, profile).told();
         Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
     }
 }

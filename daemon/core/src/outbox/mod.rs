@@ -123,8 +123,8 @@ pub(crate) enum Report {
     /// The store refused to note that the lease is being given back. A binding that can is held as before; any other goes
     /// on trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
-    /// The namespace of a held binding was not seen: whether it is gone, a look decides.
-    Unseen,
+    /// The link of a held binding is to be looked at: whether it is gone, or what is on it.
+    WantsLook,
     /// The interface carries nothing of the lease any more, which is about to be given back.
     Vacated,
     /// The link of a held binding is gone: an event where no DEL follows.
@@ -347,8 +347,13 @@ impl Outbox {
     }
 
     pub(crate) fn inspect(&mut self, waiter: Waiter, target: Target) -> OpId {
+        self.inspect_with(waiter, target, false)
+    }
+
+    /// Looks at a link, and with `routes` at those over it too.
+    pub(crate) fn inspect_with(&mut self, waiter: Waiter, target: Target, routes: bool) -> OpId {
         let op = self.mint(waiter);
-        self.effects.push_back(Effect::Inspect { op, target });
+        self.effects.push_back(Effect::Inspect { op, target, routes });
         op
     }
 

@@ -461,7 +461,7 @@ impl Registry {
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
             Report::Orphaned(event) => self.link_went(now, id, event),
-            Report::Unseen => self.audit_one(id),
+            Report::WantsLook => self.audit_one(id),
             Report::Vacated => _ = self.left_inside(now, id),
             Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx)),
             Report::Over => self.over(now, id),

@@ -17,7 +17,7 @@ use crate::dhcpv4::profile::GRACE;
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::grant::Grant;
 use crate::identity::{Attachment, ClientId, Identity};
-use crate::interface::Work;
+use crate::interface::{Presence, Work};
 use crate::record::{BindingId, DockerRecord, Record, RecordState};
 use crate::time::{BootId, Now};
 
@@ -81,10 +81,11 @@ impl Registry {
         if !record.grace_asked && record.profile.grace.is_none() {
             record.profile.grace = grace_unsaid(&record.attachment, &record.identity);
         }
-        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, .. } = record;
+        let presence = Presence::recorded(record.taken_off, record.elsewhere);
+        let Record { attachment, identity, profile, link, lease, state, kept, former, .. } = record;
         let (unconfirmed, told) = (record.unconfirmed, record.told);
         let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile))));
-        let left = (former, taken_off);
+        let left = (former, presence);
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();

@@ -168,7 +168,7 @@ impl Lab {
 
     pub(super) async fn inspect(&mut self, target: Target) -> Result<LinkView, LinkCause> {
         let op = self.op();
-        self.net.inspect(op, target);
+        self.net.inspect(op, target, true);
         match self.done(op).await {
             Outcome::Inspected(result) => result,
             other => panic!("{other:?}"),

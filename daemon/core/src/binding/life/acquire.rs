@@ -154,7 +154,7 @@ impl Acquire {
 
     /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
     pub(in crate::binding) fn leaves_routes(&self, profile: &Profile) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late(profile))
+        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late())
     }
 
     /// Returns whether the lease that there is has ended.

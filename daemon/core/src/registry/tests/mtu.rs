@@ -92,6 +92,7 @@ fn servers_are_told_the_largest_message_that_the_interface_takes() {
 #[test]
 fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
     let mut rig = unsized_add(1000);
+    rig.plug_all();
     rig.lease = u32::MAX;
     rig.run_until(1060.0);
     rig.run_until(10_000.0);

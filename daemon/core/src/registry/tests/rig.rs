@@ -2,6 +2,7 @@
 //! refuses or never acknowledges, looks that can be held back. Effects are carried out at once; a request that is answered
 //! twice panics.
 
+mod plugin;
 mod server;
 mod values;
 mod wired;
@@ -25,7 +26,7 @@ use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{
-    ByName, Hears, KernelEvent, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
+    ByName, Hears, KernelEvent, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
@@ -78,6 +79,8 @@ pub(super) struct Rig {
     /// The Ethernet address that interfaces got by hand.
     pub(super) mac: Option<Mac>,
     pub(super) addresses: Vec<IpNet>,
+    /// The routes over the interface: those of the daemon, and what a test puts there.
+    pub(super) routes: Vec<LinkRoute>,
     /// The steps that were taken, but for setting links up.
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
@@ -178,6 +181,7 @@ impl Rig {
             down: false,
             mac: None,
             addresses: Vec::new(),
+            routes: Vec::new(),
             steps: Vec::new(),
             faults: VecDeque::new(),
             no_port: None,
@@ -301,6 +305,7 @@ impl Rig {
             up: !self.down,
             carrier: self.carrier,
             addresses: if cookie == 99 { &self.wired.host_addresses } else { &self.addresses }.clone(),
+            routes: Some(self.routes.clone()),
             bridge: cookie == 99 && self.bridge,
             macvlan: self.wired.lower.is_some(),
             lower: self.wired.lower,
@@ -354,8 +359,12 @@ impl Rig {
                 Step::Up => continue,
                 Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
                 Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
-                Step::AddAddress(_) | Step::Mtu(_) => {}
-                Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => {}
+                Step::AddRoute(route) => self.routes.push(route.clone()),
+                Step::RemoveRoute(route) => self.routes.retain(|there| there != route),
+                Step::AddAddress(_) | Step::Mtu(_) | Step::ReplaceDefault { .. } => {}
+            }
+            if self.addresses.is_empty() && matches!(step, Step::RemoveAddress(_)) {
+                self.routes.clear();
             }
             self.steps.push(step);
         }
@@ -425,7 +434,7 @@ impl Rig {
                     };
                     self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
                 }
-                Effect::Inspect { op, target } => {
+                Effect::Inspect { op, target, .. } => {
                     let outcome = Outcome::Inspected(self.blind.clone().map_or_else(|| self.look(&target), Err));
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
@@ -493,32 +502,6 @@ impl Rig {
             self.reg.handle(self.now(), Input::Done { op, outcome });
         }
     }
-    /// Puts the leased address on the interface, as the main plugin does after an ADD.
-    pub(super) fn configure(&mut self, address: &str) {
-        let address: IpNet = address.parse().unwrap();
-        self.addresses.push(address);
-        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
-    }
-
-    /// Adds attachment `a`, whose main plugin puts the address on at once.
-    pub(super) fn bind(&mut self) {
-        self.add("a", 1, "a");
-        self.configure(FIRST_ADDRESS);
-    }
-
-    /// Adds attachment `a`, whose main plugin puts the address on when nobody listens for conflicts any more.
-    pub(super) fn bind_slowly(&mut self) {
-        self.add("a", 1, "a");
-        self.run_until(1009.0);
-        self.configure(FIRST_ADDRESS);
-    }
-
-    /// Takes an address off the interface, by hand.
-    pub(super) fn take_off(&mut self, address: &str) {
-        let address: IpNet = address.parse().unwrap();
-        self.addresses.retain(|there| *there != address);
-        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
-    }
 
     /// The kernel tells whether the interface has carrier; what a look shows is [`Rig::carrier`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
@@ -529,6 +512,7 @@ impl Rig {
     pub(super) fn set_down(&mut self, down: bool) {
         (self.down, self.carrier) = (down, !down);
         if down {
+            self.routes.clear();
             self.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
         }
         self.tell_carrier(!down);

@@ -126,9 +126,12 @@ impl Acquire {
         }
         cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
-        let hold = Hold::new(client, lease);
-        if self.taken_off {
-            common.expect(Presence::TakenOff, cx);
+        let mut hold = Hold::new(client, lease);
+        match self.taken_off {
+            true => common.expect(Presence::TakenOff, cx),
+            // Of one that Docker is told of the interface comes later, when it is looked for.
+            false if common.attachment.is_found_later() => {}
+            false => hold.settles(cx.now.boot),
         }
         if self.leaves_routes(&common.profile) {
             common.due(cx, |work| work.lacks_routes(true));

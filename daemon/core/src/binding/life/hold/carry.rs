@@ -37,7 +37,7 @@ impl Hold {
     /// Records that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
     pub(super) fn changed(&mut self, common: &Common, was: &Lease, cx: &mut Cx<'_>) {
         let presence = common.presence(cx.interfaces);
-        if presence == Presence::TakenOff {
+        if presence.is_left() {
             return;
         }
         let Some(next) = self.client.lease().filter(|next| !is_same(was, next, common)) else { return };
@@ -73,7 +73,7 @@ impl Hold {
 
     /// Records that there is a lease where there was none; `last` is the one before.
     pub(super) fn returned(&mut self, common: &Common, last: &Lease, cx: &mut Cx<'_>) {
-        if common.presence(cx.interfaces) == Presence::TakenOff {
+        if common.presence(cx.interfaces).is_left() {
             return;
         }
         if self.keeps_lost(common, cx.interfaces) {
@@ -94,7 +94,8 @@ impl Hold {
     pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
         let keeps = common.profile.on_expiry == OnExpiry::Keep;
         let before = former(common, cx);
-        if !keeps || taken {
+        let never_came = common.presence(cx.interfaces) == Presence::Elsewhere;
+        if (!keeps || taken) && !never_came {
             common.due(cx, |work| work.leave_behind(common.grant(lost), false));
             if keeps {
                 common.due(cx, Work::is_taken);
@@ -113,7 +114,7 @@ impl Hold {
         if self.vacates() {
             return Wish::Nothing;
         }
-        match self.client.lease().filter(|_| common.presence(interfaces) != Presence::TakenOff) {
+        match self.client.lease().filter(|_| !common.presence(interfaces).is_left()) {
             None if common.profile.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
             // The MTU that came with the ADD is no change, nor are routes that are missing.
@@ -343,7 +344,7 @@ impl Hold {
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
     pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late(&common.profile));
+        let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late());
         if late && common.presence(cx.interfaces) != Presence::There {
             common.due(cx, |work| work.lacks_routes(true));
         }

@@ -11,7 +11,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Verdict};
 use crate::event::EventKind;
-use crate::interface::Work;
+use crate::interface::{Presence, Work};
 use crate::record::Former;
 
 impl Hold {
@@ -19,7 +19,7 @@ impl Hold {
     pub(in crate::binding) fn resumed(
         common: &mut Common,
         (lease, unconfirmed): (Lease, bool),
-        left: (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
@@ -45,7 +45,7 @@ impl Hold {
     pub(in crate::binding) fn seeking(
         common: &Common,
         last: Lease,
-        left: (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Self::new(seek(common.plain_sender(), cx), last);

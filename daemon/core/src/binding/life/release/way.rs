@@ -228,7 +228,9 @@ impl Release {
             self.held_up = None;
         }
         let lease = self.lease.clone();
-        let mut sending = dhcp::Release::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let sending = dhcp::Release::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let is_elsewhere = common.presence(cx.interfaces).is_left();
+        let mut sending = if is_elsewhere { sending.without_arp() } else { sending };
         let step = sending.on_clock(cx.now.boot);
         self.stage = Stage::Sending(Box::new(sending));
         self.step(common, step, cx);

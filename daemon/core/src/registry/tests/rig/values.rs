@@ -71,6 +71,7 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
         former: None,
         taken_off: false,
         unconfirmed: false,
+        elsewhere: false,
         told: None,
     }
 }
