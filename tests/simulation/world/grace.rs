@@ -47,9 +47,11 @@ impl Returning {
         self.kept.clear();
     }
 
-    /// All grace of a LAN is over: a runtime collects there.
-    pub(super) fn collected(&mut self, lan: usize) {
+    /// All grace of a LAN is over: a runtime collects there. Nor do the containers that are ending get any, whose leases may go
+    /// back only after their links.
+    pub(super) fn collected(&mut self, lan: usize, ending: Vec<ClientKey>) {
         self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, until)| *until = 0);
+        self.kept.extend(ending.into_iter().map(|client| ((lan, client), 0)));
     }
 }
 
