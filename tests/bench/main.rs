@@ -2,7 +2,6 @@
 //! with 0 only if every result is as it should be.
 
 mod binaries;
-mod busy;
 mod client;
 mod cni;
 mod contender;

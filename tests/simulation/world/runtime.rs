@@ -110,14 +110,6 @@ impl World {
         }
     }
 
-    /// Docker starts a container that has its address: mostly at once, now and then after minutes, as where it relabels volumes.
-    pub(super) fn starts(&mut self, index: usize) {
-        let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
-        self.stats.count_many("containers that started slowly", usize::from(is_slow));
-        let most = if is_slow { 540 * SECOND } else { 200 * MILLI };
-        self.act_after(index, 0, most, Act::Appear);
-    }
-
     /// Docker moves the link of a container into its namespace, some time after it was told the address.
     fn appear(&mut self, index: usize) {
         let actor = &self.actors[index];
@@ -331,10 +323,7 @@ impl World {
                 Call::ReleaseAddress { pool: pool_of(lan), address }
             }
             // What it was not told of went with its call.
-            None => {
-                let grace = self.plan.grace.filter(|_| self.actors[index].returns());
-                Call::Del { attachment, grace }
-            }
+            None => Call::Del { attachment },
         };
         self.ask(index, Role::Del, call.clone(), self.now);
         if matches!(call, Call::ReleaseAddress { .. }) {
@@ -452,8 +441,7 @@ impl World {
         for attachment in attachments {
             let id = RequestId(self.next_request);
             self.next_request += 1;
-            // What is kept of a DEL says nothing else.
-            let call = Call::Del { attachment: attachment.clone(), grace: None };
+            let call = Call::Del { attachment: attachment.clone() };
             let role = Role::Spool(attachment);
             self.requests.insert(id, Asked::by_nobody(role, call.clone()));
             calls.push((id, call));

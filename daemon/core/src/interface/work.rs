@@ -489,8 +489,7 @@ impl Work {
             false => Vec::new(),
         };
         if let (Some(grant), false, true) = (&next, differs, self.only_late) {
-            let late = plan::late_routes(grant);
-            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !late.contains(route)));
+            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !grant.is_beyond(route.via)));
         }
         // The kernel takes no route on a link that is down.
         let routes = steps.len();

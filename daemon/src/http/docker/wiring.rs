@@ -9,7 +9,6 @@
 //! | `vlan` | none | the VLAN of the parent |
 //! | `mtu` | the lease's | that of the endpoints' links |
 //! | `gateway` | the lease's | the router |
-//! | `addresses` | `dhcp` | whose numbers endpoints have; `docker`: those that Docker makes up |
 //!
 //! Besides, all that is said of leases.
 
@@ -31,8 +30,6 @@ pub(super) struct NetworkOptions {
     pub(super) wiring: Wiring,
     /// The router, which goes before the lease's.
     pub(super) gateway: Option<Ipv4Addr>,
-    /// Docker is meant to number the endpoints itself.
-    pub(super) numbered: bool,
     pub(super) lease: LeaseOptions,
 }
 
@@ -46,12 +43,11 @@ struct Said {
     vlan: u16,
     mtu: Option<u16>,
     gateway: Option<Ipv4Addr>,
-    numbered: bool,
 }
 
 impl NetworkOptions {
     /// The options there are.
-    pub(crate) const KNOWN: [&str; 15] = [
+    pub(crate) const KNOWN: [&str; 14] = [
         "mode",
         "parent",
         "bridge",
@@ -59,7 +55,6 @@ impl NetworkOptions {
         "vlan",
         "mtu",
         "gateway",
-        "addresses",
         "client-id",
         "hostname",
         "timeout",
@@ -78,10 +73,10 @@ impl NetworkOptions {
                 return Err(Flag::Driver.unknown(key, &Self::KNOWN));
             }
         }
-        let (gateway, numbered) = (said.gateway, said.numbered);
+        let gateway = said.gateway;
         let wiring = said.wiring(host)?;
         lease.suit(&host.site, wiring.mode == Mode::Ipvlan)?;
-        Ok(Self { wiring, gateway, numbered, lease })
+        Ok(Self { wiring, gateway, lease })
     }
 }
 
@@ -111,8 +106,6 @@ impl Said {
             "gateway" => {
                 self.gateway = Some(parse::address(value).map_err(|_| expected("the IPv4 address of the router"))?);
             }
-            "addresses" if ["dhcp", "docker"].contains(&value) => self.numbered = value == "docker",
-            "addresses" => return Err(expected("dhcp or docker")),
             _ => return Ok(false),
         }
         Ok(true)
@@ -220,7 +213,6 @@ impl fmt::Display for NetworkOptions {
             (*vlan != 0).then(|| ("vlan", vlan.to_string())),
             mtu.map(|mtu| ("mtu", mtu.to_string())),
             self.gateway.map(|gateway| ("gateway", gateway.to_string())),
-            self.numbered.then(|| ("addresses", "docker".to_owned())),
         ];
         spell(f, said.into_iter().flatten().chain(self.lease.spelled()))
     }

@@ -60,10 +60,8 @@ impl Host {
             up: true,
             carrier: true,
             addresses: self.addresses.clone(),
-            routes: None,
             bridge: false,
             macvlan: false,
-            lower: None,
             wireless: false,
             received: 0,
         }
@@ -131,7 +129,6 @@ fn grant(address: &str, gateway: &str) -> Grant {
         advmss: None,
         table: None,
         scope: None,
-        late: false,
     };
     Grant { addresses: vec![address], gateway: Some(via), routes: vec![route], ..Grant::default() }
 }

@@ -13,7 +13,8 @@ fn route(destination: &str, via: Option<&str>) -> Step {
     Step::AddRoute(LinkRoute {
         destination: destination.parse().unwrap(),
         via: via.map(|via| via.parse().unwrap()),
-        ..LinkRoute::default()
+        metric: None,
+        mtu: None,
     })
 }
 
