@@ -148,7 +148,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (store, Stored { records, docker }) = Store::open(&settings.state_dir, persisted)?;
+    let (store, Stored { records, docker }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.
@@ -340,8 +340,13 @@ impl Driver {
             // The clock is read after every wake.
             Wake::Due => {}
             Wake::Hungry => service::feed(),
-            Wake::Look if matches!(self.phase, Phase::Running) => self.look(),
-            Wake::Look => {}
+            Wake::Look => {
+                // The wall clock may have been set.
+                self.registry.handle_timeout(Clock::now());
+                if matches!(self.phase, Phase::Running) {
+                    self.look();
+                }
+            }
             Wake::Stop(signal) => self.stop(signal),
             Wake::GraceOver => self.phase = Phase::Stopped,
             Wake::Net(NetEvent::Ended(task)) => self.ended(task),
@@ -451,7 +456,7 @@ impl Driver {
         match effect {
             Effect::Persist { op, changes } => self.store.persist(op, changes),
             Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
-            Effect::Inspect { op, target } => self.net.inspect(op, target),
+            Effect::Inspect { op, target, routes } => self.net.inspect(op, target, routes),
             Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
             Effect::Prepare { op, place, lan, exchange, chaddr } => {
                 self.net.prepare(op, exchange, Visit { place, lan, chaddr });
@@ -461,7 +466,7 @@ impl Driver {
             Effect::Make { op, link } => self.net.make(op, *link),
             Effect::Unmake { op, owner } => self.net.unmake(op, owner),
             Effect::ListOwn { op } => self.net.list_own(op),
-            Effect::Send { op, exchange, frame } => self.net.send(op, exchange, frame),
+            Effect::Send { op, exchange, frame, over } => self.net.send(op, exchange, frame, over),
             Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
             Effect::Close { op, exchange } => self.net.close(op, exchange),
             Effect::Reply { id, answer } => self.reply(id, answer),

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
 
 /// Runs the daemon. Once there is a log, the cause of its end is logged too.
 fn daemon(args: cli::DaemonArgs) -> ExitCode {
+    net::heap::share();
     let _flush = match log::init(args.log_format, &args.log) {
         Ok(flush) => flush,
         Err(error) => return said(Err(error.into())),

@@ -2,9 +2,11 @@
 //!
 //! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
 //! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for
-//! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records.
+//! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records,
+//! [`ends`] what lets leases go while the file cannot be written.
 
 mod docker;
+mod ends;
 mod file;
 pub(crate) mod journal;
 mod lock;
@@ -22,6 +24,7 @@ use leasehold_core::record::{BindingId, Change, DockerRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use self::ends::Ends;
 use self::journal::{Journal, Reading};
 use self::writer::Writer;
 use crate::lock::LockError;
@@ -33,7 +36,7 @@ pub(crate) use self::lock::DirLock;
 pub(crate) struct Persisted {
     /// The transaction.
     pub(crate) op: OpId,
-    /// All of it is durable, or none is, as far as the device can tell.
+    /// All of it is durable, or none is, as far as the device can tell. What ends a binding outlives this daemon at least.
     pub(crate) result: Result<(), StoreCause>,
 }
 
@@ -130,14 +133,20 @@ impl Store {
     /// Opens the store in `dir`, which is locked, and reads all that it holds.
     ///
     /// A damaged file is set aside and an empty one begun; a record that does not parse stays in the file but is not
-    /// returned. The results of transactions go to `events`.
-    pub(crate) fn open(dir: &Path, events: UnboundedSender<Persisted>) -> Result<(Self, Stored), StoreError> {
-        let (file, stored) = file::LeaseFile::open(dir)?;
+    /// returned. The results of transactions go to `events`. While the file cannot be written, what ends a binding is kept
+    /// beside `socket`.
+    pub(crate) fn open(
+        dir: &Path,
+        socket: &Path,
+        events: UnboundedSender<Persisted>,
+    ) -> Result<(Self, Stored), StoreError> {
+        let (file, mut stored) = file::LeaseFile::open(dir)?;
+        let ends = Ends::open(socket, file.id(), &mut stored);
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
         let (id, is_whole) = (file.id(), file.is_whole());
-        let writer = Writer { file, events, last_event };
+        let writer = Writer { file, ends, events, last_event };
         let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&queue));
         let writer = writer.map_err(|source| StoreError::Directory {
             doing: "start a thread for",

@@ -10,19 +10,23 @@ use std::error::Error;
 use netns_fixtures::Sandbox;
 
 use crate::binaries::Binaries;
+use crate::busy::{Busy, Load};
 use crate::ground::{Ground, Links, PER_PARENT};
 use crate::verdict::Verdict;
 use crate::{report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 5] = ["start", "sequential", "processor", "parallel-200", "parallel-1000"];
+pub(crate) const SECTIONS: [&str; 7] =
+    ["start", "sequential", "processor", "parallel-200", "parallel-1000", "crowd-1000", "bridge"];
 
 /// Measures these sections.
 pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let binaries = Binaries::build()?;
     let sandbox = Sandbox::enter()?;
     let mut verdict = Verdict::default();
-    let largest = match sections {
+    let in_turn: Vec<_> =
+        sections.iter().copied().filter(|section| !["crowd-1000", "bridge"].contains(section)).collect();
+    let largest = match &in_turn[..] {
         [.., "parallel-1000"] => 1000,
         [.., "parallel-200"] => 200,
         [.., "processor"] => rounds::PROCESSOR,
@@ -44,8 +48,23 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
                     report::processor(links, &turns, floor, &mut verdict);
                 }
             }
+            // The last: there are no macvlans any more.
+            "bridge" => {
+                ground.move_to_bridge(rounds::SEQUENTIAL)?;
+                for load in [Load::Quiet, Load::Busy] {
+                    let busy = Busy::with(load, &ground.lan.host)?;
+                    let turns = rounds::bridge(&binaries, &mut ground)?;
+                    busy.end()?;
+                    report::bridge(load, &turns, &mut verdict);
+                }
+            }
             "parallel-200" => parallel(&binaries, &mut ground, 200, &mut verdict)?,
-            _ => parallel(&binaries, &mut ground, 1000, &mut verdict)?,
+            "parallel-1000" => parallel(&binaries, &mut ground, 1000, &mut verdict)?,
+            _ => {
+                ground.crowd(1000)?;
+                let turns = rounds::parallel(&binaries, &mut ground, 1000, Links::Down)?;
+                report::parallel((1000, " on one parent"), Links::Down, &turns, &mut verdict);
+            }
         }
     }
     Ok(verdict)
@@ -58,7 +77,12 @@ fn parallel(
     verdict: &mut Verdict,
 ) -> Result<(), Box<dyn Error>> {
     for links in [Links::Up, Links::Down] {
-        report::parallel(count, links, &rounds::parallel(binaries, ground, count, links)?, verdict);
+        report::parallel(
+            (count, if count <= PER_PARENT { " on one parent" } else { "" }),
+            links,
+            &rounds::parallel(binaries, ground, count, links)?,
+            verdict,
+        );
     }
     Ok(())
 }

@@ -15,6 +15,8 @@ use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 pub(crate) const PER_PARENT: usize = 250;
 /// The servers' pool: many more addresses than containers, so that choosing one never takes long.
 pub(crate) const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
+/// How many that are.
+const POOL_SIZE: usize = 16 << 10;
 /// The pause between two looks at the server's leases.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -42,14 +44,18 @@ pub(crate) struct Ground {
 pub(crate) struct Place {
     /// The container.
     pub(crate) container: Container,
-    parent: String,
+    /// `None`: it is on the host's bridge.
+    parent: Option<String>,
 }
 
 impl Place {
     /// Returns the network's configuration, as a runtime passes it to a plugin whose daemon listens at `socket`.
     pub(crate) fn config(&self, socket: &Path) -> Vec<u8> {
-        let mut config = Lan::cni_config(socket);
-        config["master"] = self.parent.as_str().into();
+        let mut config = Lan::bridge_config(socket);
+        if let Some(parent) = &self.parent {
+            config = Lan::cni_config(socket);
+            config["master"] = parent.as_str().into();
+        }
         config.to_string().into_bytes()
     }
 }
@@ -62,6 +68,28 @@ impl Ground {
         // In memory only: both contenders would wait for what a server writes.
         let server = Kea::start(&lan, KeaConfig { pool: POOL, persist: false, ..KeaConfig::default() })?;
         Ok(Self { lan, places, server })
+    }
+
+    /// Puts as many other containers onto a bridge of the host, in the place of those that there are.
+    pub(crate) fn move_to_bridge(&mut self, containers: usize) -> Result<(), Box<dyn Error>> {
+        self.lan.add_host_bridge()?;
+        let place = |number: usize| -> Result<Place, Box<dyn Error>> {
+            Ok(Place { container: self.lan.bridged_container(&format!("b{number}"))?, parent: None })
+        };
+        self.places = (0..containers).map(place).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Puts other containers in place of these, all on one host link.
+    pub(crate) fn crowd(&mut self, containers: usize) -> Result<(), Box<dyn Error>> {
+        const PARENT: &str = "crowd";
+        self.lan.add_uplink(PARENT)?;
+        self.places.clear();
+        for number in 0..containers {
+            let container = self.lan.container_on(PARENT, &format!("crowd{number}"), address(POOL_SIZE + number))?;
+            self.places.push(Place { container, parent: Some(PARENT.to_owned()) });
+        }
+        Ok(())
     }
 
     /// Returns the containers from `first` on, `count` of them.
@@ -111,7 +139,7 @@ pub(crate) fn places(lan: &Lan, containers: usize, per_parent: usize) -> Result<
     for number in 0..containers {
         let parent = parent(number % parents);
         let container = lan.container_on(&parent, &format!("c{number}"), address(number))?;
-        places.push(Place { container, parent });
+        places.push(Place { container, parent: Some(parent) });
     }
     Ok(places)
 }

@@ -26,7 +26,7 @@ const PER_PARENT: usize = 500;
 /// The longest time from the start of a daemon with all these leases to the end of the next ADD.
 const NEXT_ADD: Duration = Duration::from_secs(1);
 /// The most memory that the daemon may take with all these leases at rest, in bytes.
-const MEMORY: u64 = 32 << 20;
+const MEMORY: u64 = 25 << 20;
 /// How long processor time is counted at rest.
 const IDLE: Duration = Duration::from_secs(60);
 /// The most of it that a daemon at rest may take.

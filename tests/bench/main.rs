@@ -2,6 +2,7 @@
 //! with 0 only if every result is as it should be.
 
 mod binaries;
+mod busy;
 mod client;
 mod cni;
 mod contender;

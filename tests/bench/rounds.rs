@@ -116,12 +116,32 @@ pub(crate) fn sequential(
     links: Links,
 ) -> Result<(Pair<Turns>, Floors), Box<dyn Error>> {
     let mut floors = Floors::new(binaries)?;
+    let turns = taking_turns(binaries, ground, links, |ground, first| {
+        ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
+        floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
+        ground.finish(first, SEQUENTIAL_TURN)
+    })?;
+    Ok((turns, floors))
+}
+
+/// Attaches and detaches one container after the other, on a ground that is on a bridge.
+pub(crate) fn bridge(binaries: &Binaries, ground: &mut Ground) -> Result<Pair<Turns>, Box<dyn Error>> {
+    taking_turns(binaries, ground, Links::Down, |_, _| Ok(()))
+}
+
+/// Lets both contenders attach and detach each container; `after` comes after both have had the containers from one on.
+fn taking_turns(
+    binaries: &Binaries,
+    ground: &mut Ground,
+    links: Links,
+    mut after: impl FnMut(&mut Ground, usize) -> Result<(), Box<dyn Error>>,
+) -> Result<Pair<Turns>, Box<dyn Error>> {
     let ours = Contender::start(Who::Ours, binaries, &ground.lan.host)?;
     let theirs = Contender::start(Who::Theirs, binaries, &ground.lan.host)?;
     let mut turns = Pair::<Turns>::default();
     for round in 0..SEQUENTIAL / SEQUENTIAL_TURN {
+        let first = round * SEQUENTIAL_TURN;
         for who in order(round) {
-            let first = round * SEQUENTIAL_TURN;
             ground.prepare(first, SEQUENTIAL_TURN, links)?;
             let contender = if who == Who::Ours { &ours } else { &theirs };
             let (add, del) = one_by_one(contender, ground.places(first, SEQUENTIAL_TURN))?;
@@ -131,14 +151,11 @@ pub(crate) fn sequential(
             turns.left.extend(ground.leases_left(PATIENCE));
             ground.finish(first, SEQUENTIAL_TURN)?;
         }
-        let first = round * SEQUENTIAL_TURN;
-        ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
-        floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
-        ground.finish(first, SEQUENTIAL_TURN)?;
+        after(ground, first)?;
     }
     ours.stop()?;
     theirs.stop()?;
-    Ok((turns, floors))
+    Ok(turns)
 }
 
 fn one_by_one(contender: &Contender, places: &[Place]) -> io::Result<(Calls, Calls)> {

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
 use netns_fixtures::{
     CallError, Capture, Containerd, DEADLINE, Engine, Incumbent, Lab, Lan, Need, Podman, Sandbox, binary,
     install_plugin, sandbox,
@@ -125,5 +125,24 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     seen.wait_for_release(address, DEADLINE)?;
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
+    Ok(())
+}
+
+/// Kea gives a client that released its lease another address, unless the client asks for that one.
+#[test]
+fn a_podman_container_that_is_restarted_has_the_address_that_it_had() -> Result<(), CallError> {
+    let needs = [Podman::NEEDS, &[Need::Program("kea-dhcp4")]].concat();
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = Kea::start(&lab.lan, KeaConfig::default())?;
+    let engine = Podman::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
+    let id = engine.keep("c1")?;
+    let address = || Ok::<_, CallError>(lab.daemon().list()?[0]["address"].clone());
+    let first = address()?;
+    engine.restart("c1")?;
+    lab.daemon().wait_for_event(&format!("lan/{id}/eth0 released"))?;
+    assert_eq!(address()?, first);
+    engine.remove("c1")?;
+    server.wait_until_free()?;
     Ok(())
 }

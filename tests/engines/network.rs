@@ -296,6 +296,12 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
     refused(&parent, &["-o", "vlan=5000"], "from 1 to 4094");
     refused(&parent, &["-o", "colour=red"], "-o colour: unknown");
     refused(&parent, &["--internal"], "--internal");
+    for subnet in [&[][..], &["--subnet", "10.7.0.0/16"]] {
+        let error = host.wire_on(&parent, "lan", subnet).expect_err("Docker's own numbers").to_string();
+        assert!(error.contains("-o addresses=docker"), "{error}");
+    }
+    host.wire_on(&parent, "own", &["--subnet", "10.7.0.0/16", "-o", "addresses=docker"])?;
+    host.docker.docker(&["network", "rm", "own"])?;
     // Docker's own drivers take no network without a subnet.
     let macvlan = ["network", "create", "-d", "macvlan", "-o", &parent, "--ipam-driver", "leasehold", "lan"];
     host.docker.docker(&macvlan).expect_err("nobody said which LAN this is");

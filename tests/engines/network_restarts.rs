@@ -116,6 +116,8 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     kill_in(docker, || docker.keep("db", &LAN), made)?;
     host.docker.kill9()?;
     host.docker.launch(&[])?;
+    // Without a container it asks for no driver, and so is not known to have started.
+    host.docker.docker(&["volume", "ls"])?;
     let as_before = || Ok((host.links()? == before).then_some(()));
     until_link(&host.lab.lan.host, "the links of the host as they were", UNSAID + DEADLINE, as_before)?;
     server.wait_for("the end of every lease", UNSAID + DEADLINE, |leases| {

@@ -34,7 +34,7 @@ fn addresses_of_dockers_own_are_put_on_without_dhcp() -> Result<(), Error> {
     let before = host.links()?;
     let parent = format!("parent={}", Lan::IFNAME);
     // The LAN's own subnet, so that the server can be pinged.
-    host.wire_on(&parent, "lan", &["--subnet", "10.7.0.0/16", "--ip-range", "10.7.9.0/24"])?;
+    host.wire_on(&parent, "lan", &["-o", "addresses=docker", "--subnet", "10.7.0.0/16", "--ip-range", "10.7.9.0/24"])?;
     host.docker.keep("web", &LAN)?;
     assert_eq!(host.address("web")?.octets()[..3], [10, 7, 9]);
     host.pings("web")?;

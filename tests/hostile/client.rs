@@ -94,7 +94,11 @@ impl<'a> Life<'a> {
             4 => Client::adopt(sender.clone(), before().address, now, rng),
             5 => Client::reacquire(sender.clone(), before().into(), now, rng),
             6 => Client::resume(sender.clone(), before().into(), now, rng),
-            _ => Client::confirm(sender.clone(), before().into(), now, rng),
+            _ => {
+                let mut client = Client::resume(sender.clone(), before().into(), now, rng);
+                client.confirm(now);
+                client
+            }
         };
         Self { script, client, now, line: Line::Closed, judge, said: None, sought: None, addresses: vec![ADDRESS] }
     }
@@ -206,7 +210,7 @@ impl<'a> Life<'a> {
         }
         self.turned(&out);
         // The sockets of a lost lease are closed: the next exchange has others.
-        if matches!(out.verdict, Some(Verdict::Lost(..))) {
+        if out.anew || matches!(out.verdict, Some(Verdict::Lost(..))) {
             self.line = Line::Closed;
         }
         self.line = match (out.listen, self.line) {

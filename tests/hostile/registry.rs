@@ -174,7 +174,7 @@ impl<'a> Life<'a> {
             assert!(drained < 200, "one input, and no end of effects: {effect:?}");
             match effect {
                 Effect::Persist { op, .. } => self.doing.push_back((op, Doing::Persist)),
-                Effect::Inspect { op, target } => self.doing.push_back((op, Doing::Inspect(target))),
+                Effect::Inspect { op, target, .. } => self.doing.push_back((op, Doing::Inspect(target))),
                 Effect::Apply { op, target, steps } => {
                     self.doing.push_back((op, Doing::Apply(target, steps.len())));
                 }
@@ -186,7 +186,7 @@ impl<'a> Life<'a> {
                     assert_eq!(self.sockets.insert(exchange, Socket::Opening), None, "{exchange:?} used again");
                     self.doing.push_back((op, Doing::Open(exchange)));
                 }
-                Effect::Send { op, exchange, frame } => {
+                Effect::Send { op, exchange, frame, .. } => {
                     self.send(exchange, &frame);
                     self.doing.extend(op.map(|op| (op, Doing::Send)));
                 }
@@ -422,7 +422,8 @@ impl<'a> Life<'a> {
     }
 
     fn del(&mut self) -> Call {
-        Call::Del { attachment: self.attachment() }
+        let grace = Some(self.script.u8()).filter(|grace| grace.is_multiple_of(2)).map(u32::from);
+        Call::Del { attachment: self.attachment(), grace }
     }
 
     fn rare_call(&mut self) -> Call {
@@ -499,6 +500,9 @@ impl<'a> Life<'a> {
             kept: (address.addr().octets()[2] % 2 == 1).then_some(t1),
             former,
             taken_off: address.addr().octets()[1] % 2 == 1,
+            unconfirmed: address.addr().octets()[1] % 3 == 1,
+            grace_asked: address.addr().octets()[2] % 3 == 1,
+            elsewhere: address.addr().octets()[1] % 4 == 2,
             told: (address.addr().octets()[1] % 4 > 1).then_some(address),
         }
     }
@@ -528,7 +532,7 @@ impl<'a> Life<'a> {
         let (carrier, bridge_nf, forward_drop) = (perhaps(), perhaps(), perhaps());
         let received = self.script.flag().then(|| self.script.u32().into());
         let (server_on_host, parent_is_bridge) = (self.script.flag(), self.script.flag());
-        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge, macvlan: false }
+        Survey { carrier, received, bridge_nf, forward_drop, server_on_host, parent_is_bridge, ..Survey::default() }
     }
 
     fn link_cause(&mut self) -> LinkCause {
@@ -578,8 +582,10 @@ fn view(target: &Target) -> LinkView {
         up: true,
         carrier: true,
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24).into()).to_vec(),
+        routes: Some(Vec::new()),
         bridge: false,
         macvlan: false,
+        lower: None,
         wireless: false,
         received: 0,
     }

@@ -34,6 +34,7 @@ mod http {
     pub(super) mod cni;
     pub(super) mod docker;
     mod named;
+    mod names;
     mod refusal;
     mod result;
 }
@@ -85,10 +86,11 @@ fn answer(request: &Request) {
             assert!(add.chaddr.is_none_or(|mac| mac.0[0] & 1 == 0), "{:?}", add.chaddr);
             can_be_said(add);
         }
-        Call::Del { .. } => {
+        Call::Del { attachment, .. } => {
             let kept = spool::del(request).expect("a DEL that is served can be kept");
             assert!(to_json(&kept).len() < 1024 && spool::path(Path::new(DEFAULT_SOCKET), &kept) == file);
-            assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(asked.call.clone()));
+            let call = Call::Del { attachment: attachment.clone(), grace: None };
+            assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(call));
         }
         Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
         other @ (Call::RequestPool(_)
@@ -220,6 +222,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
             NetworkCall::Delete(_)
             | NetworkCall::Find(_)
             | NetworkCall::FindByPool
+            | NetworkCall::Started
             | NetworkCall::DeleteEndpoint(_)
             | NetworkCall::Join { .. },
         ) => {}

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::{Config, Event, Kind, code};
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, IscDhcpd, ModelServer};
 use netns_fixtures::{
     Arp, CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Mac, Member, Need, Netns, Packet, mac_text, sandbox,
 };
@@ -13,6 +13,8 @@ const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
 /// The address that the server keeps for the container.
 const KEPT: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 77);
 const CONTAINER: Mac = [2, 0x6c, 0, 0, 9, 77];
+/// The address of a server in a container.
+const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 3);
 
 /// A LAN on which the server keeps [`KEPT`] for [`CONTAINER`].
 struct Stage {
@@ -149,6 +151,68 @@ fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
     lab.check(&member)
 }
 
+/// The neighbour is a macvlan beside the container's, which hears the container and not their parent.
+#[test]
+fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    for detection in ["optimistic", "strict"] {
+        let mut lab = Lab::new(&sandbox)?;
+        lab.config["ipam"]["conflictDetection"] = detection.into();
+        let (pool, answer_time) = ((KEPT, Ipv4Addr::new(10, 7, 0, 99)), Duration::from_millis(500));
+        let server = ModelServer::start(&lab.lan, Config { pool, answer_time, ..Config::new(Lan::SUBNET) })?;
+        let _sibling = lab.lan.sibling("sibling", KEPT)?;
+        let member = lab.attach("c1")?;
+        assert_ne!(member.address, KEPT, "{detection}");
+        server.wait_for("DECLINE", 0, DEADLINE, |event| (*event == Event::Declined(KEPT)).then_some(()))?;
+        assert_eq!(server.violations(), [], "{detection}");
+        lab.check(&member)?;
+    }
+    Ok(())
+}
+
+/// The kernel copies what a macvlan broadcasts for each of its siblings.
+#[test]
+fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut stage = Stage::new(&sandbox, None)?;
+    let sibling = stage.lab.lan.sibling("sibling", Ipv4Addr::new(10, 7, 0, 8))?;
+    let mut beside = Capture::start(&sibling, Lan::IFNAME)?;
+    // The server is found to be on the wire.
+    let first = stage.lab.attach("c0")?;
+    stage.seen.wait_for("the answer from the wire", DEADLINE, |packet| match packet {
+        Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),
+        Packet::Arp(_) | Packet::Dhcp(_) | Packet::Other(_) => None,
+    })?;
+    stage.lab.check(&first)?;
+    beside.clear()?;
+    stage.seen.clear()?;
+    let member = stage.attach()?;
+    let none = Ipv4Addr::UNSPECIFIED;
+    (0..3).try_for_each(|_| stage.asked(none, KEPT))?;
+    stage.seen.rewind();
+    (0..2).try_for_each(|_| stage.asked(KEPT, KEPT))?;
+    assert_eq!(stage.probes(KEPT)?, 3, "on the wire");
+    let asked: Vec<_> = beside.packets()?.iter().filter_map(is_from_container).map(|arp| arp.sender).collect();
+    assert_eq!(asked, [none, KEPT], "a probe and an announcement");
+    let told: Vec<_> = beside.dhcp()?.iter().filter(|m| m.chaddr == CONTAINER).map(|m| m.kind).collect();
+    assert_eq!(told, [Kind::Discover], "a server may be in a sibling; this one is not");
+    stage.lab.check(&member)
+}
+
+#[test]
+fn a_server_in_a_sibling_gets_each_request_at_once() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let machine = lab.lan.sibling("server-c", BESIDE)?;
+    let config = Config { id: BESIDE, ..Config::new(Lan::SUBNET) };
+    let server = ModelServer::start_in(&machine, config)?;
+    let members: Vec<_> = ["c1", "c2", "c3"].map(|name| lab.attach(name)).into_iter().collect::<Result<_, _>>()?;
+    members.iter().try_for_each(|member| lab.check(member))?;
+    let requests = server.events().iter().filter(|event| matches!(event, Event::Granted(..))).count();
+    assert_eq!((requests, server.leases().len()), (3, 3), "none had to be repeated");
+    Ok(())
+}
+
 #[test]
 fn an_add_to_which_only_an_address_in_use_is_offered_fails_and_names_who_uses_it() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
@@ -255,4 +319,27 @@ fn without_detection_an_address_is_taken_as_it_comes() -> Result<(), CallError> 
     stage.seen.wait_for_release(KEPT, DEADLINE)?;
     assert_eq!(stage.probes(KEPT)?, 0);
     Ok(())
+}
+
+/// ISC dhcpd offers a `fixed-address` again after each DECLINE.
+#[test]
+fn a_fixed_address_that_a_neighbour_uses_fails_its_own_containers_and_holds_up_no_other() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dhcpd")]) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = IscDhcpd::start(&lab.lan, Grants { fixed: vec![(CONTAINER, KEPT)], ..Grants::default() })?;
+    let neighbour = lab.lan.machine("neighbour", Ipv4Addr::new(10, 7, 0, 9))?;
+    neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))?;
+    for id in ["c1", "c2", "c3", "c4"] {
+        let container = lab.lan.container_on(Lan::IFNAME, id, CONTAINER)?;
+        let Err(CallError::Cni { error, .. }) = lab.shim.add(&container, &lab.config) else {
+            panic!("{id} has an address")
+        };
+        let said = error.to_string();
+        assert_eq!(said.matches(&KEPT.to_string()).count(), 2, "the conflict, and what to do: {said}");
+        lab.shim.del(&container, &lab.config)?;
+    }
+    let other = lab.attach("c5")?;
+    assert_ne!(other.address, KEPT);
+    lab.detach(&other)?;
+    Ok(server.wait_until_free()?)
 }

@@ -345,7 +345,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     let web = docker.run(&network, "web", RunPlan::default())?;
 
     let other = Ipv4Addr::new(10, 7, 8, 0)..=Ipv4Addr::new(10, 7, 8, 255);
-    server.restart(Some(Grants { pool: other.clone(), ..grants }.into()))?;
+    server.restart(Some(Grants { pool: other.clone(), ..grants.clone() }.into()))?;
     // While one takes the place of the other, the next one is there by itself, without its subnet.
     let is_whole = |address: &Ipv4Net| address.prefix_len() == Lan::SUBNET.prefix_len();
     let put_on = |addresses: Vec<Ipv4Net>| match addresses[..] {
@@ -360,6 +360,17 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     assert_eq!((&row["address"], &row["told"]), (&json!(next), &json!(web.address)));
     // Docker gives back the one that it knows.
     docker.stop(web)?;
+    server.wait_until_free()?;
+
+    // After live-restore it looks for the interface by that, and leaves it in the container.
+    server.restart(Some(grants.clone().into()))?;
+    let db = docker.run(&network, "db", RunPlan::default())?;
+    server.restart(Some(Grants { pool: other.clone(), ..grants }.into()))?;
+    netns_fixtures::until_link(&db.container.netns, "the next address", DEADLINE, || {
+        Ok(put_on(db.container.addresses()?))
+    })?;
+    docker.disconnect_astray(&db)?;
+    assert_eq!(db.container.addresses()?, []);
     server.wait_until_free()
 }
 

@@ -54,6 +54,25 @@ fn kea_gives_a_client_that_returns_the_address_that_it_had() -> Result<(), CallE
 }
 
 #[test]
+fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let _server = Kea::start(&lab.lan, KeaConfig::default())?;
+    // Under an identifier that Kea takes, and under one that would be too long for it.
+    for network in ["lan", &"n".repeat(200)] {
+        lab.config["name"] = network.into();
+        let first = lab.attach("c1")?;
+        let address = first.address;
+        lab.detach(&first)?;
+        drop(first);
+        let again = lab.attach("c1")?;
+        assert_eq!(again.address, address, "{network}");
+        lab.detach(&again)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_pool_that_is_all_kept_has_an_address_for_the_next_client() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
     let mut lab = Lab::new(&sandbox)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, sandbox};
+use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Member, Need, Packet, sandbox};
 
 use crate::witness;
 
@@ -85,6 +85,25 @@ fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_
     assert!(error.msg.contains("is not on interface"), "{error}");
     assert_eq!(member.container.addresses()?, []);
     assert_eq!(server.lease_of(&member.mac())?.map(|lease| lease.address), Some(member.address));
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn an_address_that_its_caller_never_puts_on_is_kept_without_arp_and_checked() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let timers = Some((Duration::from_secs(6), Duration::from_secs(60)));
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    let member = lab.add(lab.lan.container("c1")?)?;
+    lab.check(&member)?;
+    seen.clear()?;
+    (0..2).try_for_each(|_| is_confirmed(&mut seen, &member))?;
+    let named = |packet: &Packet| matches!(packet, Packet::Arp(arp) if arp.sender == member.address);
+    assert!(!seen.packets()?.iter().any(named), "a router would send here what is for its machine");
+    lab.check(&member)?;
+    assert_eq!(member.container.addresses()?, []);
     lab.detach(&member)?;
     Ok(server.wait_until_free()?)
 }

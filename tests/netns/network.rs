@@ -260,6 +260,7 @@ fn forgets_after(last: Step) -> Result<(), Error> {
     }
     // The container's namespace goes with all that is in it.
     drop(web);
+    host.docker.restart()?;
     host.is_as_before_within(UNSAID + DEADLINE)?;
     host.docker.unwire(&network)
 }

@@ -164,6 +164,7 @@ fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_le
             host.lives_with_death_in(killed, Then::GivenUp, with_ours)?;
         }
     }
+    host.docker.restart()?;
     host.is_as_before_within(UNSAID + DEADLINE)
 }
 
@@ -197,5 +198,6 @@ fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lea
     host.is_on_lan(&web)?;
     host.docker.stop_wired(&web)?;
     host.docker.unwire(&network)?;
+    host.docker.restart()?;
     host.is_as_before_within(UNSAID + DEADLINE)
 }

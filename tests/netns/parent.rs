@@ -1,14 +1,17 @@
 //! The container's own interface is gone before its DEL, or takes nothing: the RELEASE leaves by the host's link.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Capture, DEADLINE, Error, Lab, Lan, Need, Sandbox, sandbox};
+use netns_fixtures::model::Config;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
+use netns_fixtures::{CallError, Capture, Container, DEADLINE, Error, Lab, Lan, Need, Netns, Sandbox, sandbox};
 
 use crate::witness;
 
 const NEEDS: &[Need] = &[Need::Program("dnsmasq")];
+const MACVLAN: &str = "/usr/lib/cni/macvlan";
 
 #[test]
 fn a_dead_namespace_hands_its_lease_back_unasked() -> Result<(), CallError> {
@@ -113,4 +116,20 @@ fn a_container_that_lets_nothing_out_does_not_keep_its_lease() -> Result<(), Cal
     lab.detach(&member)?;
     witness::release(&mut seen, &member, DEADLINE)?;
     Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_successor_with_a_fixed_ethernet_address_comes_up_beside_what_is_left_of_the_one_before() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::File(MACVLAN)]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config["mac"] = "02:0a:0b:0c:0d:0e".into();
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    let plugin = lab.shim.under(PathBuf::from(MACVLAN));
+    for round in 0..12 {
+        let name = format!("c{round}");
+        let container = Container::new(&name, Netns::new(&sandbox, &name)?, "eth0", [0; 6]);
+        plugin.add(&container, &lab.config).inspect_err(|error| eprintln!("round {round}: {error}"))?;
+        // It goes without a DEL.
+    }
+    Ok(())
 }

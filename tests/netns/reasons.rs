@@ -148,3 +148,44 @@ fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> R
     lab.daemon().wait_for_event("could not be sent")?;
     Ok(())
 }
+
+#[test]
+fn a_server_that_answers_by_broadcast_alone_is_heard_from_the_third_discover_on_and_that_is_told()
+-> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let mut lab = lab(&sandbox)?;
+    let server = ModelServer::start(&lab.lan, Config { flag_only: true, ..Config::new(Lan::SUBNET) })?;
+    let member = lab.attach("c1")?;
+    assert_eq!(server.violations(), []);
+    lab.config["ipam"]["timeout"] = 1.into();
+    let error = lab.attach("c2").expect_err("its time is over before that").cni();
+    assert!(
+        error.msg.contains("answered only once it asked for answers by broadcast: set `broadcast` to true"),
+        "{error}"
+    );
+    lab.config["ipam"]["broadcast"] = true.into();
+    let other = lab.attach("c3")?;
+    lab.detach(&other)?;
+    lab.detach(&member)
+}
+
+#[test]
+fn spanning_tree_on_the_bridge_is_named_and_a_longer_time_out_is_the_remedy() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let mut lab = lab(&sandbox)?;
+    bridged(&mut lab)?;
+    let server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    // The uplink is a port too: it has to forward first.
+    let stp = ["link", "set", Lan::BRIDGE, "type", "bridge", "stp_state", "1", "forward_delay", "200"];
+    lab.lan.host.run_command("ip", &stp, "")?;
+    lab.config["ipam"]["timeout"] = 3.into();
+    let container = lab.lan.bridged_container("c1")?;
+    let error = lab.shim.add(&container, &lab.config).expect_err("its port listens and learns for 4 s").cni();
+    assert!(error.msg.contains("runs the spanning tree protocol, so that eth0 is cut off for its first 4s"), "{error}");
+    assert!(error.msg.contains("set `timeout` well above that"), "{error}");
+
+    lab.config["ipam"]["timeout"] = 30.into();
+    let member = lab.add(container)?;
+    assert!(server.leases().len() == 1);
+    lab.detach(&member)
+}

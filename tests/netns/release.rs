@@ -2,8 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig};
 use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Member, Need, Sandbox, sandbox, until_link};
+
+use crate::crash::each;
 
 const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("ip")];
 /// The bridge's own address.
@@ -88,4 +90,30 @@ fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back(
     scene.lab.detach(&scene.member)?;
     scene.was_released()?;
     Ok(scene.port_goes()?)
+}
+
+/// Containers of a whole node: RELEASEs of four times as many as leave at once.
+const NODE: usize = 500;
+
+#[test]
+fn the_leases_of_a_node_whose_containers_are_deleted_at_once_all_go_back() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
+    let lab = Lab::new(&sandbox)?;
+    let server = Kea::start(&lab.lan, KeaConfig::default())?;
+    let mut members = Vec::new();
+    while members.len() < NODE {
+        let next = members.len()..members.len() + 50;
+        members.extend(each(next, |n| lab.attach(&format!("c{n}")))?);
+    }
+    // Each link goes as soon as its DEL is answered, which is before the RELEASE for most.
+    each(members, |member| {
+        lab.detach(&member)?;
+        drop(member);
+        Ok(())
+    })?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+    let released = lab.daemon().events()?.iter().filter(|line| line.contains("/eth0 released ")).count();
+    assert_eq!(released, NODE);
+    Ok(())
 }

@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 use netns_fixtures::model::{Config, Event};
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{CallError, Container, DEADLINE, Lab, Lan, Need, Netns, result_addresses, sandbox};
+use serde_json::json;
 
 use crate::witness;
 
@@ -59,6 +60,45 @@ fn routes_beyond_the_subnet_come_whatever_the_main_plugin_can_and_its_check_miss
         assert_eq!(server.violations(), []);
     }
     Ok(())
+}
+
+#[test]
+fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_to_the_first() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(&[Need::File(MACVLAN), Need::Program("ip")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    lab.config["cniVersion"] = "1.0.0".into();
+    lab.config["ipam"]["priority"] = 500.into();
+    lab.config["ipam"]["routes"] = json!([
+        { "dst": "203.0.113.0/24", "mtu": 1300, "advmss": 1200, "priority": 7 },
+        { "dst": "198.51.100.0/24", "table": 100 },
+    ]);
+    let plugin = lab.shim.under(PathBuf::from(MACVLAN));
+    let container = Container::new("c1", Netns::new(&sandbox, "c1")?, "net1", [0; 6]);
+    container.add_cluster_network()?;
+    let result = plugin.add(&container, &lab.config)?;
+    let whole = [
+        "default via 172.31.0.1 dev cluster0",
+        "default via 10.7.0.1 dev net1 metric 500",
+        "203.0.113.0/24 via 10.7.0.1 dev net1 metric 7 mtu 1300 advmss 1200",
+    ];
+    witness::routes(&container, &whole, &["default via 10.7.0.1 dev net1 \n"], DEADLINE)?;
+    let ip = |arguments: &str| {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        container.netns.run_command("ip", &arguments, "")
+    };
+    assert_eq!(ip("route show table 100")?.trim(), "198.51.100.0/24 via 10.7.0.1 dev net1 metric 500");
+    plugin.check(&container, &lab.config, &result)?;
+
+    // Multus takes the default route off where another network is to have it.
+    ip("route del default dev net1")?;
+    plugin.check(&container, &lab.config, &result)?;
+    // Nor is any other form of it the one that the network asks for.
+    ip("route append default via 10.7.0.1 dev net1")?;
+    let error = plugin.check(&container, &lab.config, &result).expect_err("it has another metric").cni();
+    assert!(error.msg.contains("route 0.0.0.0/0 via 10.7.0.1 metric 500 is not on interface net1"), "{error}");
+    Ok(plugin.del(&container, &lab.config)?)
 }
 
 #[test]

@@ -109,14 +109,36 @@ fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
     Command::new("systemd-analyze").args(args).args(units).output().expect("systemd-analyze was looked for")
 }
 
+/// Returns what systemd finds wrong with our units in `dir`. It reads the units that they name too, from `others` first, and
+/// says what is wrong with those.
+fn faults(dir: &Path, others: &Path) -> Vec<String> {
+    let paths = UNITS.map(|name| dir.join(name));
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no", "--recursive-errors=no"]).args(&paths);
+    let found = verify.env("SYSTEMD_UNIT_PATH", format!("{}:", others.display())).output();
+    let found = found.expect("systemd-analyze was looked for");
+    let is_ours = |line: &&str| {
+        let names = |name: &str| line.starts_with(name) || line.starts_with(&*dir.join(name).to_string_lossy());
+        UNITS.into_iter().any(names)
+    };
+    // About an unknown key it only prints a warning.
+    let said = String::from_utf8_lossy(&found.stderr);
+    let failed = (!found.status.success()).then(|| format!("{}: {said}", found.status));
+    said.lines().filter(is_ours).map(str::to_owned).chain(failed).collect()
+}
+
 #[test]
 fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else { return Ok(()) };
-    let dir = installed(&sandbox)?;
-    let found = analyze(&["verify", "--man=no"], &UNITS.map(|name| dir.join(name)));
-    // About an unknown key it only prints a warning.
-    let said = String::from_utf8_lossy(&found.stderr);
-    assert!(found.status.success() && said.is_empty(), "{said}");
+    let (dir, others) = (installed(&sandbox)?, sandbox.dir("others")?);
+    let write = |path: PathBuf, text: &str| fs::write(path, text).expect("a directory takes a file");
+    write(others.join("docker.service"), "[Service]\nType=simpel\nExecStart=/nowhere\n");
+    assert_eq!(faults(&dir, &others), Vec::<String>::new());
+    let service = unit_here(UNITS[0])?;
+    for fault in ["ExecStart=/nowhere\n", "Unheard=of\n"] {
+        write(dir.join(UNITS[0]), &service.replace("[Service]\n", &format!("[Service]\n{fault}")));
+        assert!(!faults(&dir, &others).is_empty(), "{fault}");
+    }
     Ok(())
 }
 

@@ -165,6 +165,7 @@ fn code_of(answer: &Answer) -> u32 {
             Failure::Unknown(_) => 119,
             Failure::Differs { .. } => 120,
             Failure::NotOnLink { .. } => 121,
+            Failure::NoRoute { .. } => 128,
             Failure::Unfit { .. } => 122,
             Failure::Pool(_) => 123,
             Failure::Network(_) => 124,

@@ -218,8 +218,11 @@ impl Kernel {
             up: wire.up,
             carrier: wire.carrier,
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
+            routes: Some(wire.routes().to_vec()),
             bridge: wire.bridge,
             macvlan: false,
+            // A macvlan in every other container.
+            lower: (at.0 != HOST && at.0.0 % 2 == 0).then_some(at.1),
             wireless: false,
             received: 0,
         })
@@ -270,6 +273,11 @@ impl Kernel {
         Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
+    /// Lets the port that a link is at forward nothing until then.
+    pub(crate) fn block(&mut self, at: At, until: u64) {
+        self.link_mut(at).into_iter().for_each(|wire| wire.blocked = until);
+    }
+
     /// Sets a link down.
     pub(crate) fn lower(&mut self, at: At) -> Vec<KernelEvent> {
         let Some(wire) = self.link_mut(at) else { return Vec::new() };
@@ -297,7 +305,7 @@ impl Kernel {
         let host = self.spaces.get_mut(&HOST).ok_or(LinkCause::NoLink(link.on.clone()))?;
         let on = host.links.values().find(|wire| wire.ifname == link.on);
         let on = on.cloned().ok_or(LinkCause::NoLink(link.on.clone()))?;
-        let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now };
+        let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now, moved: false };
         if let Some(there) = host.links.values().find(|wire| wire.ifname == name) {
             let is_own = there.own.as_ref().is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
             // A VLAN's link of another store is what was asked for, from another hand.

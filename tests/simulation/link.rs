@@ -25,6 +25,8 @@ pub(crate) struct Wire {
     pub(crate) up: bool,
     /// Whether it has carrier.
     pub(crate) carrier: bool,
+    /// Until when the port that it is at forwards nothing.
+    pub(crate) blocked: u64,
     /// The addresses on it, in their order; each with whether it is another one's secondary.
     addresses: Vec<(Ipv4Net, bool)>,
     /// The routes over it, but for those that the kernel makes for addresses.
@@ -48,6 +50,8 @@ pub(crate) struct Own {
     pub(crate) on: String,
     /// When it came into the namespace that it is in.
     pub(crate) came: u64,
+    /// It was moved there.
+    pub(crate) moved: bool,
 }
 
 /// What a step did.
@@ -66,7 +70,7 @@ impl Wire {
     pub(crate) fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
         let (addresses, routes) = (Vec::new(), Vec::new());
         let (bridge, own) = (false, None);
-        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, addresses, routes, lan, bridge, own }
+        Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, blocked: 0, addresses, routes, lan, bridge, own }
     }
 
     /// Returns the addresses on it.
@@ -102,7 +106,7 @@ impl Wire {
 
     /// Takes it to another namespace, where it has this name: it arrives there down and bare.
     pub(crate) fn moved(self, ifname: &str, now: u64) -> Self {
-        let own = self.own.map(|own| Own { came: now, ..own });
+        let own = self.own.map(|own| Own { came: now, moved: true, ..own });
         let (addresses, routes) = (Vec::new(), Vec::new());
         Self { ifname: ifname.to_owned(), up: false, carrier: false, addresses, routes, own, ..self }
     }
@@ -169,7 +173,7 @@ impl Wire {
 
 /// Returns whether two routes are the same to the kernel, which does not compare their MTU.
 pub(crate) fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
-    let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0));
+    let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0), route.table);
     key(a) == key(b)
 }
 
@@ -183,8 +187,7 @@ fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
     let route = |to: &str, via: Option<&str>| LinkRoute {
         destination: net(to).into(),
         via: via.map(|via| via.parse().expect("an address")),
-        metric: None,
-        mtu: None,
+        ..LinkRoute::default()
     };
     let mut wire = Wire::new("eth0", Mac([2; 6]), 1500, 0, true);
     let default = route("0.0.0.0/0", Some("10.0.0.1"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
-use netns_fixtures::model::Knows;
+use netns_fixtures::model::{Knows, code};
 
 /// How often something happens, in parts of a million.
 pub(crate) type Chance = u32;
@@ -103,6 +103,8 @@ pub(crate) struct Plan {
     pub(crate) lans: usize,
     /// How many actors share a client identifier, at most.
     pub(crate) sharers: u32,
+    /// The actors are of so many clusters, which call their pods the same: the identifier begins with the cluster's name.
+    pub(crate) clusters: usize,
     /// Servers a LAN.
     pub(crate) servers: usize,
     /// Two servers give from the same pool, without knowing of each other.
@@ -129,6 +131,8 @@ pub(crate) struct Plan {
     pub(crate) extend_delay: Duration,
     /// The host's link hears what is addressed to a container's Ethernet address, as over veth.
     pub(crate) promiscuous: bool,
+    /// The servers answer clients without an address only by broadcast, and only who asks for that.
+    pub(crate) flag_only: bool,
     /// Whether the server gives an MTU.
     pub(crate) mtu: Option<u16>,
     /// How long the runtime goes on.
@@ -170,12 +174,18 @@ pub(crate) struct Plan {
     pub(crate) late_routes: bool,
     /// Servers answer an extension with the lease's times alone.
     pub(crate) terse: bool,
+    /// The option whose value is cut short in answers to an extension.
+    pub(crate) cut: Option<u8>,
+    /// From carrier to the moment at which a port forwards, where spanning tree keeps it.
+    pub(crate) forward_delay: Option<Duration>,
     /// An operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
     /// A transaction fails.
     pub(crate) store_faults: Chance,
     /// The store is full for a while, about every so often.
     pub(crate) store_full: Option<Duration>,
+    /// What ends a lease can be kept beside the socket while the store takes nothing.
+    pub(crate) spools: bool,
     /// The kernel's message is lost, and that is told.
     pub(crate) missed: Chance,
     /// The daemon crashes at these.
@@ -225,6 +235,7 @@ impl Plan {
             actors: if big { 200 } else { 1 + rng.usize(..8) },
             lans: if rng.u32(..5) == 0 { 2 } else { 1 },
             sharers: if rng.u32(..4) == 0 { 2 } else { 1 },
+            clusters: if Rng::with_seed(seed ^ 0x636c_7573).u32(..3) == 0 { 2 } else { 1 },
             servers: if rng.u32(..4) == 0 { 2 } else { 1 },
             overlap: false,
             knows: Knows::ClientId,
@@ -243,6 +254,7 @@ impl Plan {
                 _ => Duration::ZERO,
             },
             promiscuous: rng.bool(),
+            flag_only: false,
             mtu: (rng.u32(..4) == 0).then_some(1400),
             active,
             loss: 0,
@@ -264,9 +276,12 @@ impl Plan {
             metric: pick(rng, &[None, None, Some(77)]),
             late_routes: false,
             terse: false,
+            cut: None,
+            forward_delay: None,
             link_faults: 0,
             store_faults: 0,
             store_full: None,
+            spools: Rng::with_seed(seed ^ 0x7370_6f6f).u32(..4) > 0,
             missed: 0,
             crashes: Vec::new(),
             reboots: 0,
@@ -288,8 +303,21 @@ impl Plan {
         let plan = plan.with_grace(&mut Rng::with_seed(seed ^ 0x6772_6163));
         let rng = &mut Rng::with_seed(seed ^ 0x726f_7574);
         let plan = Self { late_routes: rng.bool(), terse: rng.u32(..6) == 0, ..plan };
+        let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
-        plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265))
+        let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
+        // Who asks for answers by broadcast at once, and leases that are over before a third try, are beside the point.
+        let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
+        Self { flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
+    }
+
+    /// Every second seed with flapping links has ports that forward late, and one in six servers that cut an option short.
+    fn with_ports(mut self, rng: &mut Rng) -> Self {
+        let delay = Duration::from_secs(rng.u64(15..=30));
+        self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
+        self.cut = pick(rng, &[None, None, None, None, Some(code::ROUTERS), Some(code::DNS)]);
+        self.cut = self.cut.filter(|_| rng.bool());
+        self
     }
 
     /// One seed in six has containers of Docker's: leases for them are got over the host's link, for a container's Ethernet
@@ -450,6 +478,13 @@ impl Plan {
         self.missed == 0 && self.crashes.is_empty()
     }
 
+    /// Returns whether a client can be asked to say something to its server within a minute or two of its link's return.
+    pub(crate) fn is_heard_soon(&self) -> bool {
+        let host = self.link_faults > 10_000 || self.suspends.is_some() || self.blindness > 0;
+        let strangers = self.proxy || self.claimer > 0 || !self.squatters.is_empty();
+        self.hears_all() && !self.may_lose_leases() && !host && !strangers && !self.overlap
+    }
+
     /// Returns whether the network keeps a client from its server.
     pub(crate) fn may_lose_leases(&self) -> bool {
         let wire = self.loss > 0 || self.duplicates > 0 || self.late.is_some();
@@ -469,7 +504,7 @@ impl Plan {
     pub(crate) fn heal(&mut self) {
         (self.loss, self.duplicates, self.link_faults, self.store_faults) = (0, 0, 0, 0);
         (self.missed, self.reboots, self.flapping, self.damages, self.blindness) = (0, 0, 0, 0, 0);
-        self.dies_declining = false;
+        (self.dies_declining, self.forward_delay) = (false, None);
         (self.elsewhere, self.claimer) = (0, 0);
         (self.late, self.server_faults, self.store_full) = (None, None, None);
         (self.partitions, self.storms, self.renumbers) = (None, None, None);

@@ -23,6 +23,8 @@ pub(crate) struct Store {
     pub(crate) busy: bool,
     /// Which store it is: one that was damaged is set aside for another.
     pub(crate) number: u32,
+    /// What the file holds of bindings whose end is kept beside the socket.
+    beside: BTreeMap<BindingId, Option<Record>>,
     /// Bound records that a commit replaced by others, as long as the daemon has not heard of it.
     replaced: BTreeMap<OpId, Vec<Record>>,
 }
@@ -52,6 +54,32 @@ impl Store {
             }
         }
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
+    }
+
+    /// Keeps what ends a binding beside the socket, where a reboot loses it.
+    pub(crate) fn keep_beside(&mut self, op: OpId, binding: BindingId, changes: Vec<Change>) -> Option<Event> {
+        let file = self.durable.get(&binding).cloned();
+        self.beside.entry(binding).or_insert(file);
+        self.commit(op, changes)
+    }
+
+    /// The file has recorded what was kept beside the socket.
+    pub(crate) fn recorded(&mut self) {
+        self.beside.clear();
+    }
+
+    /// The host rebooted: what was kept beside the socket is gone.
+    pub(crate) fn rebooted(&mut self) -> usize {
+        let lost = std::mem::take(&mut self.beside);
+        let count = lost.len();
+        for (binding, file) in lost {
+            self.past.remove(&binding);
+            match file {
+                Some(record) => _ = self.durable.insert(binding, record),
+                None => _ = self.durable.remove(&binding),
+            }
+        }
+        count
     }
 
     /// Records that the daemon has heard the result of a transaction.

@@ -200,12 +200,12 @@ impl Subject {
                 self.adds.insert(id, add.attachment.clone());
                 Some(Input::Request { id, call: Call::Add(add) })
             }
-            (Mutation::DelForgotten, Input::Request { id, call: Call::Del { attachment } }) => {
+            (Mutation::DelForgotten, Input::Request { id, call: Call::Del { attachment, grace } }) => {
                 if self.adds.values().any(|adding| *adding == attachment) {
                     self.own.push_back(Effect::Reply { id, answer: Answer::Deleted });
                     return None;
                 }
-                Some(Input::Request { id, call: Call::Del { attachment } })
+                Some(Input::Request { id, call: Call::Del { attachment, grace } })
             }
             (Mutation::NakIgnored, Input::Frame { bytes, .. }) if kind_of(bytes) == Some(Kind::Nak) => None,
             (Mutation::HangUpForgotten, Input::HungUp(id)) => {
@@ -254,11 +254,11 @@ impl Subject {
                 changes.iter().for_each(|change| self.answer_early(change));
                 Some(Effect::Persist { op, changes })
             }
-            (Mutation::ReleaseUnderHolder, Effect::Send { op, exchange, frame })
+            (Mutation::ReleaseUnderHolder, Effect::Send { op, exchange, frame, over })
                 if kind_of(&frame) == Some(Kind::Release) =>
             {
                 let address = message_of(&frame).expect("a kind comes from a message").ciaddr;
-                self.held.insert(exchange, (address, vec![Effect::Send { op, exchange, frame }]));
+                self.held.insert(exchange, (address, vec![Effect::Send { op, exchange, frame, over }]));
                 None
             }
             (Mutation::ReleaseUnderHolder, Effect::Close { op, exchange }) => match self.held.get_mut(&exchange) {
@@ -268,17 +268,17 @@ impl Subject {
                 }
                 None => Some(Effect::Close { op, exchange }),
             },
-            (Mutation::ClaimantsForgiven, Effect::Send { op, exchange, frame }) => {
+            (Mutation::ClaimantsForgiven, Effect::Send { op, exchange, frame, over }) => {
                 let question = arp_of(&frame).filter(|arp| arp.request && is_nobodys(arp.target));
                 self.controls.extend(question.map(|question| (exchange, question)));
-                Some(Effect::Send { op, exchange, frame })
+                Some(Effect::Send { op, exchange, frame, over })
             }
-            (Mutation::DeclinesUncounted, Effect::Send { op, exchange, frame })
+            (Mutation::DeclinesUncounted, Effect::Send { op, exchange, frame, over })
                 if kind_of(&frame) == Some(Kind::Decline) =>
             {
-                let again = (0..10).map(|_| Effect::Send { op: None, exchange, frame: frame.clone() });
+                let again = (0..10).map(|_| Effect::Send { op: None, exchange, frame: frame.clone(), over });
                 self.own.extend(again);
-                Some(Effect::Send { op, exchange, frame })
+                Some(Effect::Send { op, exchange, frame, over })
             }
             (
                 Mutation::LanUnshared,
@@ -329,12 +329,12 @@ impl Subject {
                 }
                 Some(Effect::Persist { op, changes })
             }
-            (Mutation::StormAnswered, Effect::Send { op, exchange, frame })
+            (Mutation::StormAnswered, Effect::Send { op, exchange, frame, over })
                 if kind_of(&frame) == Some(Kind::Discover) && self.echoes < 40 =>
             {
                 self.echoes += 1;
-                self.own.push_back(Effect::Send { op: None, exchange, frame: frame.clone() });
-                Some(Effect::Send { op, exchange, frame })
+                self.own.push_back(Effect::Send { op: None, exchange, frame: frame.clone(), over });
+                Some(Effect::Send { op, exchange, frame, over })
             }
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
             (Mutation::UnmakeForgotten, Effect::Unmake { op, .. }) => {

@@ -3,6 +3,7 @@
 //! The rules are written down here once more, from the RFC and the documents, not from the core.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
 
 use netns_fixtures::model::{ClientKey, Message, Purpose, code};
 
@@ -47,12 +48,15 @@ struct Client {
     leases: VecDeque<Times>,
     /// When it last asked all servers for a lease that it has, where it has said nothing else since.
     claimed: Option<u64>,
-    /// The last message: what for, its xid, when, and which of its kind in a row it was.
-    last: Option<(Purpose, u32, u64, u32)>,
+    /// The last message: what for, its xid and the server that it asks, when, and which of its kind in a row it was.
+    last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
     /// It went on at another place: what it had begun to ask for at the one before it counts from there.
     moved: bool,
 }
+
+/// The xid of a message, and the server that it asks for what that offered.
+pub(crate) type Asked = (u32, Option<Ipv4Addr>);
 
 /// All clients, by LAN and identifier.
 #[derive(Debug, Default)]
@@ -117,16 +121,16 @@ impl Timing {
         now: u64,
         who: (usize, ClientKey),
         purpose: Purpose,
-        xid: u32,
+        asked: Asked,
         waited_for: bool,
         early: bool,
     ) -> Result<(), String> {
         let healed = self.healed;
         let client = self.clients.entry(who).or_default();
         let before = client.last.filter(|(kind, ..)| *kind == purpose);
-        let same_xid = before.filter(|(_, other, ..)| *other == xid);
+        let same_xid = before.filter(|(_, other, ..)| *other == asked);
         let nth = same_xid.map_or(1, |(.., nth)| nth + 1);
-        client.last = Some((purpose, xid, now, nth));
+        client.last = Some((purpose, asked, now, nth));
         client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
         let gap = before.map(|(_, _, at, _)| now - at);
         match purpose {

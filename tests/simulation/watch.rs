@@ -63,6 +63,10 @@ pub(crate) enum Rule {
     Twice,
     /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
     Timing,
+    /// A client whose link was away for long was not heard by a server soon after.
+    Unconfirmed,
+    /// A message leaves by another link than it should.
+    WrongLink,
     /// A lease stays at its server without a holder.
     Stranded,
     /// An attachment goes on with an address that a neighbour uses, of which it could hear.
@@ -190,6 +194,11 @@ impl Watch {
         self.silent.entry(mac).and_modify(|before| *before = until.min(*before)).or_insert(until);
     }
 
+    /// Ends that demand of all.
+    pub(crate) fn unhush_all(&mut self) {
+        self.silent.clear();
+    }
+
     /// Ends that demand: there is a cause to send.
     pub(crate) fn unhush(&mut self, mac: Mac) {
         self.silent.remove(&mac);
@@ -204,10 +213,10 @@ impl Watch {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
-            Call::RequestPool(_) | Call::Reserve { .. } | Call::Network(_) => PATIENCE,
-            Call::List | Call::ReleasePool { .. } | Call::ReleaseAddress { .. } => SLACK,
+            Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
+            Call::List | Call::ReleasePool { .. } => SLACK,
         };
-        if let Call::Del { attachment } = call {
+        if let Call::Del { attachment, .. } = call {
             self.holders.remove(attachment);
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
@@ -324,7 +333,7 @@ impl Watch {
                 Place::InNetns(at) => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
                 Place::Parent { .. } => self.begin(*op, Under::Inspect),
             },
-            Effect::Send { op, exchange, frame } => {
+            Effect::Send { op, exchange, frame, .. } => {
                 let found = self.send(now, *exchange, frame, lan);
                 found.or(op.and_then(|op| self.begin(op, Under::Send(*exchange))))
             }

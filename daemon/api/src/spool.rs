@@ -1,4 +1,5 @@
-//! The spool: DELs that came while no daemon ran, as files beside the socket.
+//! The spool: DELs that came while no daemon ran, as files beside the socket, and ends of leases that the daemon's store could
+//! not record.
 //!
 //! A spooled call is [`del`]'s request as JSON, in a file that appears whole under its name or not at all. Shims write,
 //! the daemon reads, and both forget the file once the call is done. The file's name and content are defined here, so
@@ -48,6 +49,21 @@ pub fn path(socket: &Path, request: &Request) -> PathBuf {
 /// Returns the name under which the process `pid` writes what then becomes [`path`].
 pub fn unfinished(socket: &Path, request: &Request, pid: u32) -> PathBuf {
     socket.with_file_name(name(socket, ".new-", &format!("{}-{pid}", digits(request))))
+}
+
+/// Returns the file in which the daemon at `socket` keeps the end of a binding of its store, while that cannot be written.
+pub fn end(socket: &Path, store: u64, binding: u64) -> PathBuf {
+    socket.with_file_name(name(socket, ".end-", &format!("{store:016x}-{binding}")))
+}
+
+/// Returns the name under which the daemon writes what then becomes [`end`].
+pub fn unfinished_end(socket: &Path, store: u64, binding: u64) -> PathBuf {
+    socket.with_file_name(name(socket, ".new-", &format!("end-{store:016x}-{binding}")))
+}
+
+/// Returns the binding of this store whose end the file `name` keeps, `None` when it keeps none.
+pub fn ended(socket: &Path, store: u64, name: &OsStr) -> Option<u64> {
+    kind_of(socket, name, ".end-")?.strip_prefix(&format!("{store:016x}-"))?.parse().ok()
 }
 
 /// Returns where the daemon puts the spool file `name` when it cannot read it, or `None` when `name` is no spool file's.
@@ -184,6 +200,9 @@ mod tests {
         let aside = set_aside(socket, &name(path(socket, &request))).unwrap();
         assert_eq!(kind(socket, &name(aside)), Some(Kind::SetAside));
         assert_eq!(set_aside(socket, OsStr::new("other")), None);
+        let end = name(end(socket, 0xab, 7));
+        assert_eq!((kind(socket, &end), ended(socket, 0xab, &end), ended(socket, 0xac, &end)), (None, Some(7), None));
+        assert_eq!(kind(socket, &name(unfinished_end(socket, 0xab, 7))), Some(Kind::Unfinished));
         for other in ["dhcp.sock", "dhcp.sock.lock", "other.sock.del-1"] {
             assert_eq!(kind(socket, OsStr::new(other)), None);
         }

@@ -18,12 +18,13 @@
 //! they see, from 0.0.0.0 as RFC 5227 itself asks them to.
 //!
 //! Whoever has one of our own Ethernet addresses is not somebody else; nor is the interface that held the address before
-//! under the same identity: that of a sandbox whose end the kernel is still at work on answers ARP until it is gone. On
+//! ([`departed`]): it answers ARP until it is gone. On
 //! ipvlan all containers of a parent share one, so a conflict between two of them cannot be seen here; one with a host
 //! beyond the parent can, over the parent's link.
 //! On macvlan a conflict with an address of the parent itself cannot be seen: the two do not hear each other.
 
 pub mod control;
+pub mod departed;
 pub mod lans;
 pub mod stations;
 
@@ -92,8 +93,10 @@ pub struct Window {
 /// What a window wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Send this frame, then ask again.
+    /// Send this frame, then ask again. All stations of the LAN are to hear it.
     Send(Vec<u8>),
+    /// Send this frame, then ask again. It repeats an earlier one, in case the wire lost that.
+    Repeat(Vec<u8>),
     /// The probes are over, and nobody else uses the address. Said once; then ask again.
     Free,
     /// Wait until the deadline, or for an ARP packet.
@@ -245,14 +248,16 @@ impl Window {
         self.probes += 1;
         let wait = if self.probes == PROBE_NUM { ANNOUNCE_WAIT } else { between(PROBE_MIN, PROBE_MAX, rng) };
         self.probe_at = Some(now + wait);
-        Turn::Send(Arp::request(self.own[0], Ipv4Addr::UNSPECIFIED, self.address).encode())
+        let probe = Arp::request(self.own[0], Ipv4Addr::UNSPECIFIED, self.address).encode();
+        if self.probes == 1 { Turn::Send(probe) } else { Turn::Repeat(probe) }
     }
 
     fn announce(&mut self, now: Instant) -> Turn {
         self.announcements += 1;
         self.announce_at = (self.announcements < ANNOUNCE_NUM).then(|| now + ANNOUNCE_INTERVAL);
         self.until = self.until.max(now + ANNOUNCE_INTERVAL);
-        Turn::Send(self.announcement())
+        let announcement = self.announcement();
+        if self.announcements == 1 { Turn::Send(announcement) } else { Turn::Repeat(announcement) }
     }
 
     /// The first defence keeps the window open, to hear whether it helped; further ones do not, or a neighbour could

@@ -142,7 +142,8 @@ pub enum Outcome {
 /// What is to be done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Makes changes durable, in one transaction.
+    /// Makes changes durable, in one transaction. Where the store cannot be written, one that ends a binding
+    /// ([`ended_by`](crate::record::ended_by)) may be kept where only a reboot loses it.
     Persist {
         /// Answered by [`Outcome::Persisted`].
         op: OpId,
@@ -166,6 +167,8 @@ pub enum Effect {
         op: OpId,
         /// Which link.
         target: Target,
+        /// Its routes too.
+        routes: bool,
     },
     /// Changes a link step by step, then looks at it as [`Effect::Inspect`] does.
     Apply {
@@ -238,6 +241,9 @@ pub enum Effect {
         exchange: ExchangeId,
         /// The frame.
         frame: Vec<u8>,
+        /// The index of a link of the host that it leaves by instead, so that the stations of this host do not hear it. Where
+        /// that link does not take it at once, it leaves over the exchange.
+        over: Option<u32>,
     },
     /// Has the packet socket of an open exchange hear nothing but this of ARP. Where that cannot be done the exchange breaks.
     Hear {

@@ -93,7 +93,7 @@ pub enum EventKind {
     AddressRemoved,
     /// A station that claims the address claims one that nobody can have too: it is not heard any more.
     DetectionOff,
-    /// Another attachment of this host has the address: it was not taken, or not given back.
+    /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
     AddressHeld,
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use crate::dhcpv4::Tally;
-use crate::identity::{Attachment, ClientId, Lan};
-use crate::link::LinkCause;
+use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
+use crate::link::{LinkCause, LinkRoute};
 use crate::network::NetworkFault;
 use crate::pool::{PoolFault, Unfit};
 use crate::silence::Silence;
@@ -45,7 +45,7 @@ pub enum Failure {
         waited: Duration,
     },
     /// The time-out passed before any other offer.
-    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan))]
+    #[error("no DHCP offer after {sent} DISCOVER in {waited:?} on {lan}{}{}{}", turn(*.queued), hurried(*.cut), heard(.tally, .silence, .lan, .queued > .waited))]
     NoOffer {
         /// The wire.
         lan: Lan,
@@ -117,7 +117,7 @@ pub enum Failure {
     },
     /// So many addresses of the LAN were in use of late that no further one may be tried before the time-out.
     #[error(
-        "no further address is tried on {lan} for {wait:?}: the last {conflicts} that were offered there were in use, \
+        "new addresses on {lan} are paused for {wait:?}: the last {conflicts} that were offered there were in use, \
          {address} by {by}; look at why that Ethernet address answers for it"
     )]
     HeldBack {
@@ -125,8 +125,8 @@ pub enum Failure {
         lan: Lan,
         /// How long from now, in whole seconds.
         wait: Duration,
-        /// Conflicts in a row.
-        conflicts: u32,
+        /// So many addresses in a row were in use.
+        conflicts: usize,
         /// The last address that was offered.
         address: Ipv4Addr,
         /// Who uses it, by Ethernet address.
@@ -167,8 +167,10 @@ pub enum Failure {
         client_id: ClientId,
         /// Who holds it.
         holder: Attachment,
+        /// Its interface is there; else it may be where the daemon cannot look.
+        seen: bool,
     },
-    /// Another live attachment has the address that was to be had, or the last one that was offered.
+    /// Another live attachment, or the host itself, has the address that was to be had, or the last one that was offered.
     #[error("{}", held(*.server, *.address, .holder, *.shared))]
     AddressHeld {
         /// The server that would give it; `None`: the container was to be adopted with it.
@@ -176,7 +178,7 @@ pub enum Failure {
         /// The address.
         address: Ipv4Addr,
         /// Who has it.
-        holder: Attachment,
+        holder: AddressHolder,
         /// The Ethernet address, where both have the same.
         shared: Option<Mac>,
     },
@@ -246,15 +248,30 @@ pub enum Failure {
         /// The interface.
         ifname: String,
     },
+    /// CHECK of an attachment that lacks a route which the daemon has put on.
+    #[error(
+        "route {route} is not on interface {ifname} of {attachment}: somebody changed it, so add it again or make the container anew"
+    )]
+    NoRoute {
+        /// The attachment.
+        attachment: Attachment,
+        /// The route.
+        route: Box<LinkRoute>,
+        /// The interface.
+        ifname: String,
+    },
 }
 
-fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &Attachment, shared: Option<Mac>) -> String {
+fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, shared: Option<Mac>) -> String {
     match (server, shared) {
         (Some(server), Some(mac)) => format!(
             "server {server} gives this client {address}, which {holder} has: it seems to know clients by their Ethernet address, \
              and both have {mac}; use macvlan instead of ipvlan, or give this one a MAC of its own, or, where it is to take the \
              other's place, the same `clientId`"
         ),
+        (Some(server), None) if matches!(holder, AddressHolder::Host(_)) => {
+            format!("server {server} offers {address}, which {holder} has: take it out of the server's pool")
+        }
         (Some(server), None) => format!(
             "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; see \
              what it has on record"
@@ -275,10 +292,15 @@ fn turn(queued: Duration) -> String {
     }
 }
 
-fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan) -> String {
+fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: bool) -> String {
     let found = silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty());
     match (tally.reason(), tally.answers, found) {
         (Some(reason), ..) => format!(": {reason}"),
+        // So short a time says nothing of the server.
+        (None, 0, _) if was_queued => {
+            ": most of its time passed in that queue, as others there had no answer: try again, or raise `timeout`"
+                .to_owned()
+        }
         (None, 0, Some(reasons)) => format!(": no answer came; {}", reasons.join("; ")),
         (None, 0, None) => ": no answer came; is a DHCP server on that wire?".to_owned(),
         (None, answers, _) => format!(": {answers} answers came, none of them an offer"),

@@ -13,7 +13,7 @@ use crate::dhcpv4::profile::{ExtraRoute, Profile};
 const ETHERNET_MTU: u16 = 1500;
 
 /// The number of the main routing table.
-const MAIN_TABLE: u32 = 254;
+pub(crate) const MAIN_TABLE: u32 = 254;
 
 /// What an interface is to carry, and what its container may know besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +74,9 @@ pub struct Route {
     /// The scope, by the kernel's numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
+    /// The main plugin is not told of it: the daemon puts it on once the address is there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
 }
 
 impl Grant {
@@ -89,35 +92,20 @@ impl Grant {
         }
     }
 
-    /// Returns the same without the routes that a main plugin cannot add, where the profile leaves those to the daemon.
-    pub fn told(mut self, profile: &Profile) -> Self {
-        let routes = std::mem::take(&mut self.routes).into_iter();
-        self.routes = routes.filter(|route| !(profile.late_routes && self.is_late(route))).collect();
+    /// Returns the same without the routes that the daemon puts on itself.
+    pub fn told(mut self) -> Self {
+        self.routes.retain(|route| !route.late);
         self
     }
 
-    /// Returns whether there are routes that a main plugin is not told of.
-    pub fn has_late(&self, profile: &Profile) -> bool {
-        profile.late_routes && self.routes.iter().any(|route| self.is_late(route))
-    }
-
-    /// Returns whether a main plugin cannot add a route: it leads onto the link, or by a router outside of the subnet.
-    ///
-    /// Main plugins that know of no `scope` give a route onto the link the global one, and the kernel takes no next hop
-    /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told.
-    pub fn is_late(&self, route: &Route) -> bool {
-        let is_v4 = matches!(route.destination, IpNet::V4(_)) && route.via.is_none_or(|via| via.is_ipv4());
-        is_v4 && route.is_main() && self.is_beyond(route.via)
+    /// Returns whether there are routes that the daemon puts on itself.
+    pub fn has_late(&self) -> bool {
+        self.routes.iter().any(|route| route.late)
     }
 
     /// Returns whether this is one of the addresses.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| own.addr() == address)
-    }
-
-    /// Returns whether a next hop is in none of the subnets; `None`, the link itself, is in none.
-    pub fn is_beyond(&self, via: Option<IpAddr>) -> bool {
-        via.is_none_or(|via| !self.addresses.iter().any(|address| address.contains(&via)))
     }
 }
 
@@ -137,7 +125,7 @@ impl Dns {
 
 impl Route {
     fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
-        Self { destination, via, metric: None, mtu: None, advmss: None, table: None, scope: None }
+        Self { destination, via, metric: None, mtu: None, advmss: None, table: None, scope: None, late: false }
     }
 
     /// Returns whether it is one of the main routing table.
@@ -148,6 +136,27 @@ impl Route {
     /// Returns what of it the kernel tells routes apart by.
     fn key(&self) -> (IpNet, u32, u32) {
         (self.destination.trunc(), self.metric.unwrap_or(0), self.table.unwrap_or(MAIN_TABLE))
+    }
+
+    /// Returns the number of its routing table, `None` for the main one.
+    pub fn other_table(&self) -> Option<u32> {
+        self.table.filter(|_| !self.is_main())
+    }
+
+    /// Returns whether the daemon puts it on, on an interface with this address.
+    ///
+    /// Main plugins that know of no `scope` give a route onto the link the global one, and the kernel takes no next hop
+    /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told. And a result
+    /// below CNI 1.1.0 has nothing of a route but its destination and next hop. The link's own MTU need not be said.
+    fn is_late(&self, address: Ipv4Net, lease: &Lease, profile: &Profile) -> bool {
+        let is_v4 = matches!(self.destination, IpNet::V4(_)) && self.via.is_none_or(|via| via.is_ipv4());
+        let is_beyond = || self.via.is_none_or(|via| !IpNet::from(address).contains(&via));
+        let has_own_mtu = || self.mtu.is_some_and(|mtu| lease.mtu.map(u32::from) != Some(mtu));
+        let says_more = || {
+            let has_metric = self.metric.is_some_and(|metric| metric != 0);
+            has_metric || !self.is_main() || has_own_mtu() || self.advmss.is_some() || self.scope.is_some()
+        };
+        is_v4 && (profile.late_routes && self.is_main() && is_beyond() || profile.plain_routes && says_more())
     }
 }
 
@@ -181,7 +190,11 @@ fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
         }
     }
     routes.extend(via);
-    routes
+    let is_left_out = |route: &Route| {
+        profile.left_out.contains(&(route.destination.trunc(), route.other_table().unwrap_or(MAIN_TABLE)))
+    };
+    let routes = routes.into_iter().filter(|route| !is_left_out(route));
+    routes.map(|route| Route { late: route.is_late(address, lease, profile), ..route }).collect()
 }
 
 /// Returns a route of the configuration in a network with this gateway. Without a gateway it is on the link, as the
@@ -190,7 +203,7 @@ fn resolve(extra: &ExtraRoute, gateway: Option<Ipv4Addr>) -> Route {
     let ExtraRoute { destination, gateway: own, metric, mtu, advmss, table, scope } = *extra;
     let gateway = gateway.map(IpAddr::V4).filter(|_| matches!(destination, IpNet::V4(_)));
     let via = own.or(gateway).filter(|via| !via.is_unspecified());
-    Route { destination, via, metric, mtu, advmss, table, scope }
+    Route { destination, via, metric, mtu, advmss, table, scope, late: false }
 }
 
 #[cfg(test)]

@@ -59,6 +59,16 @@ impl Attachment {
         }
     }
 
+    /// Returns whether a client identifier is made of the container's id: it ends with that container, whose engine may start it
+    /// again. Of a long one only the head is readable.
+    pub(crate) fn is_named_by(&self, id: &ClientId) -> bool {
+        const HEAD: usize = 63;
+        let Self::Cni { network, container, ifname } = self else { return false };
+        let path = format!("{container}/{network}/{ifname}");
+        let head = &path.as_bytes()[..path.len().min(HEAD)];
+        id.as_bytes().strip_prefix(&[0]).is_some_and(|text| text.starts_with(head))
+    }
+
     /// Returns whether its door does not say where the interface is: that has to be found out.
     pub fn is_found_later(&self) -> bool {
         match self {
@@ -73,6 +83,24 @@ impl fmt::Display for Attachment {
         match self {
             Self::Cni { network, container, ifname } => write!(f, "{network}/{container}/{ifname}"),
             Self::Docker { pool, endpoint } => write!(f, "docker/{pool}/{endpoint}"),
+        }
+    }
+}
+
+/// Who has an address of a LAN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressHolder {
+    /// An attachment has leased it.
+    Attachment(Arc<Attachment>),
+    /// It is this host's own, on the link of this name.
+    Host(String),
+}
+
+impl fmt::Display for AddressHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attachment(attachment) => attachment.fmt(f),
+            Self::Host(ifname) => write!(f, "this host itself ({ifname})"),
         }
     }
 }
@@ -226,13 +254,20 @@ pub enum ClientIdRule {
     Bytes(ClientId),
     /// 1 and the hardware address (RFC 2132 §9.14).
     Mac,
+    /// A name that is too long for some servers.
+    Hashed {
+        /// What stands for it.
+        sent: ClientId,
+        /// The whole name: the identifier of clients that this daemon knows by it, and of those that ran before it did.
+        known: Option<ClientId>,
+    },
 }
 
 impl ClientIdRule {
     /// Returns the client identifier of a client with this hardware address.
     pub fn resolve(&self, chaddr: Mac) -> ClientId {
         match self {
-            Self::Bytes(id) => id.clone(),
+            Self::Bytes(id) | Self::Hashed { sent: id, .. } => id.clone(),
             Self::Mac => ClientId::ethernet(chaddr),
         }
     }
@@ -261,6 +296,25 @@ mod tests {
             assert_eq!(serde_json::to_string(&attachment).unwrap(), json);
             assert_eq!(serde_json::from_str::<Attachment>(json).unwrap(), attachment);
             assert_eq!(attachment.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_identifier_that_begins_with_the_containers_path_is_the_containers() {
+        let (c1, long) = (Attachment::cni("lan", "c1", "eth0"), Attachment::cni("lan", "c".repeat(64), "eth0"));
+        let hashed = format!("\0{}{}", "c".repeat(63), "0".repeat(64));
+        let docker = Attachment::Docker { pool: "lan".to_owned(), endpoint: "c1".to_owned() };
+        let table = [
+            (&c1, "\0c1/lan/eth0", true),
+            (&c1, "\0c1/lan/eth1", false),
+            (&c1, "\x01c1/lan/eth0", false),
+            (&c1, "\0shop/web-0/eth0", false),
+            (&long, hashed.as_str(), true),
+            (&docker, "\0c1/lan/eth0", false),
+        ];
+        for (attachment, id, named) in table {
+            let id = ClientId::new(id.as_bytes().to_vec()).unwrap();
+            assert_eq!(attachment.is_named_by(&id), named, "{attachment} {}", id.readable());
         }
     }
 

@@ -22,7 +22,7 @@
 //!
 //! // A runtime deletes what nobody knows: that is a success.
 //! let attachment = Attachment::cni("lan", "c1", "eth0");
-//! registry.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment } });
+//! registry.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment, grace: None } });
 //!
 //! // Drain: every effect that bears an op is answered by one Done.
 //! let mut answers = Vec::new();

@@ -263,10 +263,15 @@ pub struct LinkView {
     pub carrier: bool,
     /// The addresses on it, of the families that are looked for.
     pub addresses: Vec<IpNet>,
+    /// The IPv4 routes over it that the kernel did not make itself, where they were to be looked at.
+    pub routes: Option<Vec<LinkRoute>>,
     /// Whether it is a bridge.
     pub bridge: bool,
     /// Whether it is a macvlan.
     pub macvlan: bool,
+    /// The index of the host's link that it is a macvlan on. What that link sends leaves by the wire and reaches none of its
+    /// macvlans; what one of them broadcasts the kernel copies for each of the others.
+    pub lower: Option<u32>,
     /// Whether it is wireless: its access point takes frames of one Ethernet address only.
     pub wireless: bool,
     /// Frames that came in on it so far.

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::grant::{Grant, Route};
+use crate::grant::{Grant, MAIN_TABLE, Route};
 use crate::link::{LinkRoute, Step};
 
 /// Addresses of others that are there as a /32 while they are gone, at most: whose namespace it is may put any number there.
@@ -34,20 +34,42 @@ pub struct Before<'a> {
     pub addresses: &'a [IpNet],
 }
 
-/// Returns the routes that the daemon itself keeps in step with a grant: those of the main table and of its addresses' family.
-fn link_routes(grant: &Grant) -> Vec<LinkRoute> {
+/// Returns the routes that the daemon itself keeps in step with a grant: those of its addresses' family, in the main table or
+/// wherever the daemon puts them.
+pub fn link_routes(grant: &Grant) -> Vec<LinkRoute> {
+    own_routes(grant).map(link_route).collect()
+}
+
+/// Returns those of them that the daemon puts on.
+pub fn late_routes(grant: &Grant) -> Vec<LinkRoute> {
+    own_routes(grant).filter(|route| route.late).map(link_route).collect()
+}
+
+/// Returns those of them to whose destination no route was seen in their table, by destination and table.
+pub fn removed(grant: &Grant, seen: &[LinkRoute]) -> Vec<(IpNet, u32)> {
+    let of = |route: &LinkRoute| (route.destination, route.table.unwrap_or(MAIN_TABLE));
+    let seen: BTreeSet<_> = seen.iter().map(of).collect();
+    own_routes(grant).map(link_route).map(|route| of(&route)).filter(|route| !seen.contains(route)).collect()
+}
+
+fn own_routes(grant: &Grant) -> impl Iterator<Item = &Route> {
     let has_family = |is_v4: bool| grant.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
-    let is_own = |route: &&Route| {
+    grant.routes.iter().filter(move |route| {
         let is_v4 = route.destination.addr().is_ipv4();
-        route.is_main() && has_family(is_v4) && route.via.is_none_or(|via| via.is_ipv4() == is_v4)
-    };
-    let link_route = |route: &Route| LinkRoute {
+        (route.is_main() || route.late) && has_family(is_v4) && route.via.is_none_or(|via| via.is_ipv4() == is_v4)
+    })
+}
+
+fn link_route(route: &Route) -> LinkRoute {
+    LinkRoute {
         destination: route.destination.trunc(),
         via: route.via,
         metric: route.metric.filter(|metric| *metric != 0),
         mtu: route.mtu,
-    };
-    grant.routes.iter().filter(is_own).map(link_route).collect()
+        advmss: route.advmss,
+        table: route.other_table(),
+        scope: route.scope,
+    }
 }
 
 /// Returns whether two grants ask the same of an interface.
@@ -123,8 +145,8 @@ fn of_one_subnet(a: &IpNet, b: &IpNet) -> bool {
     a.addr().is_ipv4() && a.trunc() == b.trunc()
 }
 
-/// New routes come before old ones go, but for those that differ in MTU alone: the kernel cannot tell them apart, so the
-/// old one goes first.
+/// New routes come before old ones go, but for those that differ in nothing by which the kernel tells them apart: there the old
+/// one goes first.
 fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let old: Vec<Vec<LinkRoute>> = before.grants.iter().map(link_routes).collect();
     let new = next.map(link_routes).unwrap_or_default();
@@ -133,7 +155,7 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let mut going: Vec<LinkRoute> = Vec::new();
     // What needs another route goes before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {
-        // A main plugin before 1.1.0 was not told the metric.
+        // A main plugin before 1.1.0 was not told the metric, by earlier daemons.
         let untold = route.metric.map(|_| LinkRoute { metric: None, ..route.clone() });
         for route in [Some(route.clone()), untold].into_iter().flatten() {
             if !new.contains(&route) && !going.contains(&route) {
@@ -141,7 +163,7 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
             }
         }
     }
-    let key = |route: &LinkRoute| (route.destination, route.via, route.metric);
+    let key = |route: &LinkRoute| (route.destination, route.via, route.metric, route.table);
     let taken: BTreeSet<_> = new.iter().map(key).collect();
     let (first, later): (Vec<_>, Vec<_>) = going.into_iter().partition(|route| taken.contains(&key(route)));
     let replaced: BTreeSet<_> = first.iter().map(key).collect();

@@ -31,6 +31,10 @@ pub struct Record {
     /// What its client says and wants.
     #[serde(default)]
     pub profile: Profile,
+    /// Whether the identity can return was asked when the profile was made (`grace`). Daemons before there was such a time did not
+    /// ask.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grace_asked: bool,
     /// Where its packets go.
     pub link: Link,
     /// The lease. Its instants are on the clock of `boot`.
@@ -51,6 +55,13 @@ pub struct Record {
     /// Somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later leases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_off: bool,
+    /// The lease is used although no server has confirmed it since its link may have come to another network, or since servers
+    /// were silent when its identity came back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unconfirmed: bool,
+    /// The leased address never came onto the interface: its caller has it elsewhere. Nothing is put there until the next ADD.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// What Docker was told, which hears of no later address, and names this one when it is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
@@ -96,8 +107,18 @@ pub enum RecordState {
     Seeking,
     /// The attachment is gone; the server may not know yet.
     Releasing,
-    /// Nobody holds the lease: it was the last of an identity that can return, which will ask for its address.
+    /// Nobody holds the lease: it was the last of an identity that may return, which will ask for its address.
     Past,
+}
+
+impl RecordState {
+    /// Returns whether its attachment is gone.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Releasing | Self::Past => true,
+            Self::Bound | Self::Seeking => false,
+        }
+    }
 }
 
 impl Former {
@@ -110,6 +131,11 @@ impl Former {
 }
 
 impl Record {
+    /// Returns what the wall clock reads at an instant of its boot, if it was not set since the record was written.
+    pub fn wall_at(&self, instant: Instant) -> WallTime {
+        WallTime::from_epoch(self.since.since_epoch() + instant.saturating_since(self.lease.start))
+    }
+
     /// Moves the lease's instants onto this boot's clock.
     ///
     /// After a reboot only the wall clock tells how much of the lease has passed. A wall clock that went back makes
@@ -144,6 +170,19 @@ pub enum Change {
     PutDocker(Box<DockerRecord>),
     /// Forgets something of Docker's.
     RemoveDocker(DockerKey),
+}
+
+/// Returns the binding that a transaction ends, if that is all that it does beside telling of it. One that takes a record's place
+/// is none.
+pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
+    let ended = |change: &Change| match change {
+        Change::Put(id, record) => Some(*id).filter(|_| record.state.is_over()),
+        Change::Remove(id) => Some(*id),
+        Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
+    };
+    let mut others = changes.iter().filter(|change| !matches!(change, Change::Note(_)));
+    let binding = others.next().and_then(ended)?;
+    others.next().is_none().then_some(binding)
 }
 
 /// Something of Docker's that survives a restart.

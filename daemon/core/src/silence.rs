@@ -3,6 +3,8 @@
 //! An ADD that has no offer when its time is nearly up has its link and its LAN's looked at. What is found is named in the
 //! error, for the wire itself says nothing.
 
+use std::time::Duration;
+
 use crate::identity::Lan;
 
 /// What could explain that no server answers.
@@ -21,6 +23,8 @@ pub struct Survey {
     pub server_on_host: bool,
     /// The host's link is a bridge.
     pub parent_is_bridge: bool,
+    /// How long the host's link, a bridge, keeps back what a new port sends: it runs the spanning tree protocol.
+    pub port_delay: Option<Duration>,
     /// The container's interface is a macvlan: not a port of that bridge, but a child of it.
     pub macvlan: bool,
 }
@@ -32,6 +36,8 @@ pub struct Silence {
     pub ifname: String,
     /// Frames that had come in on it when the ADD began.
     pub before: u64,
+    /// How long the link had been up when the ADD's time was over, where it came up lately.
+    pub up_for: Option<Duration>,
     /// What was found at the end.
     pub survey: Survey,
 }
@@ -40,7 +46,23 @@ impl Silence {
     /// Returns a sentence for each thing that can explain it, with the way out, the likeliest first.
     pub(crate) fn reasons(&self, lan: &Lan) -> Vec<String> {
         let of_the_host = lan.parent().into_iter().flat_map(|parent| self.of_the_host(parent));
-        self.carrier().into_iter().chain(of_the_host).chain(self.frames()).collect()
+        self.carrier().into_iter().chain(self.spanning_tree(lan)).chain(of_the_host).chain(self.frames()).collect()
+    }
+
+    /// What a port keeps back with the spanning tree protocol, which first listens and then learns (802.1D-1998 §8.4).
+    fn spanning_tree(&self, lan: &Lan) -> Option<String> {
+        let ifname = &self.ifname;
+        match (self.survey.port_delay.filter(|_| !self.survey.macvlan), lan.parent(), self.up_for) {
+            (Some(delay), Some(bridge), _) => Some(format!(
+                "bridge {bridge} runs the spanning tree protocol, so that {ifname} is cut off for its first {delay:?}: set \
+                 `timeout` well above that, or turn the protocol off (ip link set {bridge} type bridge stp_state 0)"
+            )),
+            (_, _, Some(up)) => Some(format!(
+                "{ifname} or the link that it is on came up only {up:?} before: where a switch port runs the spanning tree \
+                 protocol, it forwards nothing for 30 s or more: raise `timeout`, or make it an edge port (PortFast)"
+            )),
+            (_, _, None) => None,
+        }
     }
 
     fn carrier(&self) -> Option<String> {
@@ -98,12 +120,37 @@ mod tests {
         forward_drop: None,
         server_on_host: false,
         parent_is_bridge: false,
+        port_delay: None,
         macvlan: false,
     };
 
     fn reasons(survey: Survey) -> Vec<String> {
         let lan = Lan::Link { parent: "br0".to_owned(), vlan: 0 };
-        Silence { ifname: "eth0".to_owned(), before: 10, survey }.reasons(&lan)
+        Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey }.reasons(&lan)
+    }
+
+    #[test]
+    fn spanning_tree_is_named_on_a_bridge_that_runs_it_and_where_a_link_came_up_lately() {
+        let port_delay = Some(Duration::from_secs(30));
+        let lan = Lan::Link { parent: "br0".to_owned(), vlan: 0 };
+        let reasons = |up_for, survey: Survey| {
+            Silence { ifname: "eth0".to_owned(), before: 10, up_for, survey }.reasons(&lan).concat()
+        };
+        let lately = Some(Duration::from_secs(12));
+        for (up_for, survey, expected) in [
+            (
+                None,
+                Survey { port_delay, ..BRIDGE },
+                "bridge br0 runs the spanning tree protocol, so that eth0 is cut off for its first 30s: set `timeout`",
+            ),
+            (lately, Survey { port_delay, ..BRIDGE }, "bridge br0 runs"),
+            (lately, NOTHING, "came up only 12s before: where a switch port"),
+            (lately, Survey { port_delay, macvlan: true, ..BRIDGE }, "came up only 12s before"),
+        ] {
+            let found = reasons(up_for, survey.clone());
+            assert!(found.contains(expected) && found.contains("`timeout`"), "{survey:?}: {found}");
+        }
+        assert!(!reasons(None, BRIDGE).contains("spanning tree"));
     }
 
     #[test]
@@ -144,7 +191,7 @@ mod tests {
     #[test]
     fn of_a_network_without_a_host_link_the_host_says_nothing() {
         let survey = Survey { server_on_host: true, received: Some(10), ..NOTHING };
-        let silence = Silence { ifname: "eth0".to_owned(), before: 10, survey };
+        let silence = Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey };
         let found = silence.reasons(&Lan::Network("lan".to_owned()));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("not one frame"), "{found:?}");

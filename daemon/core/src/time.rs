@@ -80,6 +80,13 @@ pub struct Now {
     pub wall: WallTime,
 }
 
+impl Now {
+    /// Returns what the wall clock would read by now if it had run on with the boot clock since an earlier reading of both.
+    pub(crate) fn wall_since(self, earlier: Self) -> WallTime {
+        WallTime::from_epoch(earlier.wall.since_epoch() + self.boot.saturating_since(earlier.boot))
+    }
+}
+
 /// Returns a duration as a person is told it: to the millisecond.
 pub(crate) fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)

@@ -30,7 +30,7 @@ pub(super) fn effect(effect: &Effect) {
         Effect::Open { op, exchange, link, want } => {
             debug!(op = op.0, exchange = exchange.0, ?link, ?want, "open");
         }
-        Effect::Inspect { op, target } => debug!(op = op.0, %target, "inspect"),
+        Effect::Inspect { op, target, routes } => debug!(op = op.0, %target, routes, "inspect"),
         Effect::Apply { op, target, steps } => debug!(op = op.0, %target, ?steps, "apply"),
         Effect::Prepare { op, place, exchange, .. } => {
             debug!(op = op.0, exchange = exchange.0, target = %place.target(), "prepare");
@@ -40,7 +40,9 @@ pub(super) fn effect(effect: &Effect) {
         Effect::Make { op, link } => debug!(op = op.0, ?link, "make"),
         Effect::Unmake { op, owner } => debug!(op = op.0, %owner, "unmake"),
         Effect::ListOwn { op } => debug!(op = op.0, "list own links"),
-        Effect::Send { op, exchange, frame } => trace!(?op, exchange = exchange.0, length = frame.len(), "frame out"),
+        Effect::Send { op, exchange, frame, over } => {
+            trace!(?op, exchange = exchange.0, length = frame.len(), ?over, "frame out");
+        }
         Effect::Hear { exchange, arp } => debug!(exchange = exchange.0, ?arp, "hear"),
         Effect::Close { op, exchange } => debug!(?op, exchange = exchange.0, "close"),
         Effect::Reply { id, answer: Answer::Failed(failure) } => debug!(request = id.0, %failure, "failed"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_api::cni::{self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route};
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, GRACE, OnChange, OnExpiry, Profile, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::link::{ByName, Place};
 use leasehold_core::wire::message::{ClientMessage, is_own};
@@ -15,10 +15,8 @@ use leasehold_core::wire::option::fqdn;
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
 use super::named::{Named, host_netns, lan, netns};
+use super::names::{Names, POD_NAME};
 use super::refusal::{bad_config, bad_env, quoted, refused};
-
-/// How many seconds to keep a lease whose identity can return, if the network does not say.
-const GRACE: u32 = 60;
 
 const HOST_NAME: u8 = 12;
 const STATIC_ROUTE: u8 = 33;
@@ -33,9 +31,6 @@ const MICROSOFT_ROUTES: u8 = 249;
 
 /// The longest host name, in bytes: that of a domain name without its last dot (RFC 1035 §2.3.4).
 const MAX_HOSTNAME: usize = 253;
-
-/// The longest template, in bytes.
-const MAX_TEMPLATE: usize = 512;
 
 /// What is the same for all callers: the host, and how the daemon was started.
 #[derive(Clone, Copy, Debug)]
@@ -59,19 +54,18 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let ipam = config.ipam().map_err(refused)?;
     let said = config.runtime_config().map_err(refused)?;
     let args = Args::parse(request.env.args.as_deref());
+    let names = Names { named, args: &args };
     let mut provided = provided(&ipam, &args)?;
-    let by_option = provided.contains_key(&CLIENT_ID);
-    let client_id = client_id(&ipam, &mut provided, named, &args, site)?;
+    let chaddr = args::chaddr(&said)?;
+    let grace = grace(&ipam, &provided, chaddr.is_some());
+    let client_id = client_id(&ipam, &mut provided, &names, site)?;
     let wanted = args::wanted(config, &said, &args)?;
-    let profile = profile(&ipam, provided, &Names { named, args: &args })?;
+    let profile = profile(&ipam, provided, &names)?;
     // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
     // An answer to a hardware address other than its own does not reach an interface either, and it is not known here
     // whether the main plugin has set the one that the runtime names.
-    let chaddr = args::chaddr(&said)?;
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
-    let returns = by_option || ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, chaddr.is_some()));
-    let grace = returns.then_some(ipam.grace.unwrap_or(GRACE));
     Ok(Add {
         attachment: named.attachment(),
         pool: None,
@@ -87,6 +81,21 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
         profile: Profile { broadcast, on_parent, grace, ..profile },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
     })
+}
+
+/// Returns for how many seconds the lease of a DEL is kept, where its configuration says that its identity can return. What
+/// cannot be read says nothing: a DEL has to succeed whatever its configuration says.
+pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
+    let (ipam, said) = (config.ipam().ok()?, config.runtime_config().ok()?);
+    let provided = provided(&ipam, &Args::parse(request.env.args.as_deref())).ok()?;
+    grace(&ipam, &provided, said.mac.is_some())
+}
+
+/// Returns for how many seconds a lease is kept whose identity can return; `None`: it cannot. `fixed_mac`: the runtime sets
+/// the hardware address.
+fn grace(ipam: &Ipam, provided: &BTreeMap<u8, &str>, fixed_mac: bool) -> Option<u32> {
+    let by_kind = ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, fixed_mac));
+    (by_kind || provided.contains_key(&CLIENT_ID)).then_some(ipam.grace.unwrap_or(GRACE))
 }
 
 /// Returns what the incumbent would send for `provide`: the last value of each option, where `fromArg` wins over
@@ -116,14 +125,13 @@ fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>
 fn client_id(
     ipam: &Ipam,
     provided: &mut BTreeMap<u8, &str>,
-    named: Named<'_>,
-    args: &Args<'_>,
+    names: &Names<'_>,
     site: &Site,
 ) -> Result<ClientIdRule, Error> {
     once("clientId", ipam.client_id.is_some(), CLIENT_ID, provided)?;
     match provided.remove(&CLIENT_ID) {
         Some(bytes) => client_id::of_bytes("ipam.provide: option 61", bytes.into()),
-        None => client_id::rule(ipam.client_id.as_ref().unwrap_or(&ClientId::Container), named, args, site.machine_id),
+        None => client_id::rule(ipam.client_id.as_ref().unwrap_or(&ClientId::Container), names, site.machine_id),
     }
 }
 
@@ -149,8 +157,10 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         text => Ok(text.clone()),
     };
     let named = |option: u8, provided: &mut BTreeMap<u8, &str>| provided.remove(&option).map(str::to_owned);
-    let fqdn = names.fqdn(ipam)?;
-    let hostname = names.hostname(ipam)?.or_else(|| named(HOST_NAME, &mut provided)).or_else(|| names.default(ipam));
+    let fqdn = said_fqdn(ipam, names)?;
+    let hostname = said_hostname(ipam, names)?
+        .or_else(|| named(HOST_NAME, &mut provided))
+        .or_else(|| default_hostname(ipam, names));
     let one_name_only = fqdn.is_some() || provided.contains_key(&FQDN);
     let profile = Profile {
         // RFC 4702 §3.1: a client that sends 81 must not send 12.
@@ -185,6 +195,8 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         follow_router: false,
         mtu: None,
         late_routes: false,
+        plain_routes: false,
+        left_out: Vec::new(),
     };
     match length(&profile) {
         0..=ClientMessage::EXTRA => Ok(profile),
@@ -232,67 +244,26 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// The names of a container.
-struct Names<'a> {
-    named: Named<'a>,
-    args: &'a Args<'a>,
+/// Returns the host name from the configuration, empty if that asks for none.
+fn said_hostname(ipam: &Ipam, names: &Names<'_>) -> Result<Option<String>, Error> {
+    const KEY: &str = "ipam.hostname";
+    let Some(template) = &ipam.hostname else { return Ok(None) };
+    let name = names.expand(KEY, template)?;
+    if template.is_empty() || is_hostname(&name) { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
 }
 
-impl Names<'_> {
-    /// Returns the host name from the configuration, empty if that asks for none.
-    fn hostname(&self, ipam: &Ipam) -> Result<Option<String>, Error> {
-        const KEY: &str = "ipam.hostname";
-        let Some(template) = &ipam.hostname else { return Ok(None) };
-        let name = self.expand(KEY, template)?;
-        if template.is_empty() || is_hostname(&name) { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
-    }
+/// Returns the pod's name, if it is valid as a host name.
+fn default_hostname(ipam: &Ipam, names: &Names<'_>) -> Option<String> {
+    let pod = ipam.hostname.is_none().then(|| names.args.get(POD_NAME))?;
+    pod.filter(|pod| is_hostname(pod)).map(str::to_owned)
+}
 
-    /// Returns the pod's name, if it is valid as a host name.
-    fn default(&self, ipam: &Ipam) -> Option<String> {
-        let pod = ipam.hostname.is_none().then(|| self.args.get("K8S_POD_NAME"))?;
-        pod.filter(|pod| is_hostname(pod)).map(str::to_owned)
-    }
-
-    fn fqdn(&self, ipam: &Ipam) -> Result<Option<String>, Error> {
-        const KEY: &str = "ipam.fqdn";
-        let Some(template) = &ipam.fqdn else { return Ok(None) };
-        let name = self.expand(KEY, template)?;
-        let good = is_hostname(name.strip_suffix('.').unwrap_or(&name)) && fqdn(&name).is_some();
-        if good { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
-    }
-
-    /// Replaces `{pod}`, `{namespace}`, `{container}` and `{ifname}` with their values.
-    fn expand(&self, key: &str, template: &str) -> Result<String, Error> {
-        if template.len() > MAX_TEMPLATE {
-            return Err(bad_config(key, format!("longer than {MAX_TEMPLATE} bytes")));
-        }
-        let mut parts = template.split('{');
-        let mut text = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let (name, rest) = part.split_once('}').ok_or_else(|| bad_config(key, "a { without its }"))?;
-            text.push_str(self.value(key, name)?);
-            text.push_str(rest);
-        }
-        Ok(text)
-    }
-
-    fn value(&self, key: &str, name: &str) -> Result<&str, Error> {
-        let arg = |arg| {
-            let fault =
-                || bad_config(key, format!("{{{name}}} needs {arg} in CNI_ARGS, which this runtime does not give"));
-            self.args.get(arg).ok_or_else(fault)
-        };
-        match name {
-            "pod" => arg("K8S_POD_NAME"),
-            "namespace" => arg("K8S_POD_NAMESPACE"),
-            "container" => Ok(self.named.container),
-            "ifname" => Ok(self.named.ifname),
-            other => {
-                let fault = format!("{{{other:.32}}} is not {{pod}}, {{namespace}}, {{container}} or {{ifname}}");
-                Err(bad_config(key, fault))
-            }
-        }
-    }
+fn said_fqdn(ipam: &Ipam, names: &Names<'_>) -> Result<Option<String>, Error> {
+    const KEY: &str = "ipam.fqdn";
+    let Some(template) = &ipam.fqdn else { return Ok(None) };
+    let name = names.expand(KEY, template)?;
+    let good = is_hostname(name.strip_suffix('.').unwrap_or(&name)) && fqdn(&name).is_some();
+    if good { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
 }
 
 fn bad_name(key: &str, name: &str) -> Error {

@@ -6,10 +6,15 @@
 //! | `mac` | 1, the hardware address (RFC 2132 §9.14) | the interface |
 //! | `pod` | 0, `namespace/name/interface` | a StatefulSet's pod, in each of its lives |
 //! | `duid` | 255, IAID, DUID-UUID (RFC 4361 §6.1, RFC 6355) | the container, as one of this host |
-//! | `text:…` | 0, the text | whoever sends it |
+//! | `text:…` | 0, the text with its placeholders filled in | whoever sends it |
 //! | `hex:…` | as given, type byte first | whoever sends them |
 //!
 //! Type 0 is for identifiers that are not hardware addresses; dnsmasq's `id:` leaves it out when it compares.
+//!
+//! Names may be long, and Kea takes no identifier above 128 bytes. Of a longer text ([`LONGEST`]) its first 63 bytes are sent,
+//! by which a person finds the container in the server's list, and the SHA-256 of all of it as 64 hexadecimal digits: what two
+//! hosts make of one pod is the same, and no two pods share it. Bytes that somebody chose (`hex:…`, option 61 of `provide`) are
+//! sent as they are.
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
@@ -17,12 +22,15 @@ use leasehold_core::effect::ClientIdRule;
 use leasehold_core::identity::ClientId;
 use sha2::{Digest, Sha256};
 
-use super::args::Args;
-use super::named::{Named, is_name};
-use super::refusal::{bad_config, bad_env};
+use super::named::Named;
+use super::names::{Names, POD_NAME, POD_NAMESPACE};
+use super::refusal::bad_config;
 
 /// The key of `clientId` in the configuration, for errors.
 const KEY: &str = "ipam.clientId";
+
+/// The longest identifier that every known server takes, in bytes.
+const LONGEST: usize = 128;
 
 /// The host's identity (machine-id(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,24 +68,18 @@ impl MachineId {
 /// # Errors
 /// 7 if something that the kind needs is missing, or if the identifier does not fit option 61; 4 for an invalid pod
 /// name.
-pub(super) fn rule(
-    kind: &Kind,
-    named: Named<'_>,
-    args: &Args<'_>,
-    machine: Option<MachineId>,
-) -> Result<ClientIdRule, Error> {
-    let bytes = match kind {
-        Kind::Mac => return Ok(ClientIdRule::Mac),
-        Kind::Container => return Ok(ClientIdRule::Bytes(of_container(named))),
-        Kind::Pod => untyped(&of_pod(named.ifname, args)?),
+pub(super) fn rule(kind: &Kind, names: &Names<'_>, machine: Option<MachineId>) -> Result<ClientIdRule, Error> {
+    match kind {
+        Kind::Mac => Ok(ClientIdRule::Mac),
+        Kind::Container => Ok(of_container(names.named)),
+        Kind::Pod => of_text(&of_pod(names)?),
         Kind::Duid => {
             let missing = || bad_config(KEY, "duid needs the host's /etc/machine-id: run systemd-machine-id-setup");
-            of_host(&path_of(named), machine.ok_or_else(missing)?)
+            of_bytes(KEY, of_host(&path_of(names.named), machine.ok_or_else(missing)?))
         }
-        Kind::Hex(bytes) => bytes.clone(),
-        Kind::Text(text) => untyped(text),
-    };
-    of_bytes(KEY, bytes)
+        Kind::Hex(bytes) => of_bytes(KEY, bytes.clone()),
+        Kind::Text(template) => of_text(&names.expand(KEY, template)?),
+    }
 }
 
 /// Returns whether an identity may return with another container. `fixed_mac`: the runtime sets the hardware address.
@@ -101,26 +103,48 @@ pub(super) fn untyped(text: &str) -> Vec<u8> {
     std::iter::once(0).chain(text.bytes()).collect()
 }
 
-/// Returns the client identifier that the incumbent would send, so that a server recognises its containers: a type byte
-/// of 0, then at most 254 bytes of `container/network/interface`.
-fn of_container(named: Named<'_>) -> ClientId {
-    let mut bytes = untyped(&path_of(named));
+/// Returns the rule for a text.
+fn of_text(text: &str) -> Result<ClientIdRule, Error> {
+    let whole = untyped(text);
+    if whole.len() <= LONGEST {
+        return of_bytes(KEY, whole);
+    }
+    // Longer ones were never sent.
+    let known = ClientId::new(whole).ok();
+    Ok(ClientIdRule::Hashed { sent: hashed(text), known })
+}
+
+/// Returns the rule for the identifier that the incumbent would send, so that a server recognises its containers: a type
+/// byte of 0, then at most 254 bytes of `container/network/interface`.
+fn of_container(named: Named<'_>) -> ClientIdRule {
+    let path = path_of(named);
+    let mut bytes = untyped(&path);
     bytes.truncate(255);
-    ClientId::new(bytes).expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes")
+    let is_long = bytes.len() > LONGEST;
+    let incumbents =
+        ClientId::new(bytes).expect("a type byte, two slashes and at most 252 bytes more are 3 to 255 bytes");
+    match is_long {
+        false => ClientIdRule::Bytes(incumbents),
+        true => ClientIdRule::Hashed { sent: hashed(&path), known: Some(incumbents) },
+    }
+}
+
+/// Returns the identifier that stands for a long text.
+fn hashed(text: &str) -> ClientId {
+    let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut bytes = untyped(text);
+    bytes.truncate(LONGEST - digits.len());
+    bytes.extend(digits.bytes());
+    ClientId::new(bytes).expect("128 bytes fit option 61")
 }
 
 fn path_of(Named { network, container, ifname }: Named<'_>) -> String {
     format!("{container}/{network}/{ifname}")
 }
 
-/// A name with a slash could be taken for another pod's.
-fn of_pod(ifname: &str, args: &Args<'_>) -> Result<String, Error> {
-    let name = |key| match args.get(key) {
-        Some(name) if is_name(name) => Ok(name),
-        Some(_) => Err(bad_env("CNI_ARGS", format!("{key} is not a valid Kubernetes name"))),
-        None => Err(bad_config(KEY, format!("pod needs {key} in CNI_ARGS, which this runtime does not give"))),
-    };
-    Ok(format!("{}/{}/{ifname}", name("K8S_POD_NAMESPACE")?, name("K8S_POD_NAME")?))
+fn of_pod(names: &Names<'_>) -> Result<String, Error> {
+    let (namespace, pod) = (names.arg(KEY, "pod", POD_NAMESPACE)?, names.arg(KEY, "pod", POD_NAME)?);
+    Ok(format!("{namespace}/{pod}/{}", names.named.ifname))
 }
 
 /// Returns the identifier of what has this name on the host with that identity (RFC 4361 §6.1).
@@ -138,11 +162,13 @@ pub(super) fn of_host(name: &str, machine: MachineId) -> Vec<u8> {
 mod tests {
     use leasehold_core::wire::Mac;
 
+    use super::super::args::Args;
     use super::*;
 
     fn made(kind: &Kind, args: &str, machine: Option<MachineId>) -> Result<Vec<u8>, String> {
         let named = Named { network: "lan", container: "abc", ifname: "net1" };
-        let rule = rule(kind, named, &Args::parse(Some(args)), machine).map_err(|error| error.msg)?;
+        let names = Names { named, args: &Args::parse(Some(args)) };
+        let rule = rule(kind, &names, machine).map_err(|error| error.msg)?;
         Ok(rule.resolve(Mac([2, 0, 0, 0, 0, 9])).as_bytes().to_vec())
     }
 
@@ -155,10 +181,41 @@ mod tests {
             (Kind::Pod, b"\0shop/web-0/net1".to_vec()),
             (Kind::Hex(vec![9, 8]), vec![9, 8]),
             (Kind::Text("printer".into()), b"\0printer".to_vec()),
+            (Kind::Text("prod-a/{namespace}/{pod}/{ifname}".into()), b"\0prod-a/shop/web-0/net1".to_vec()),
+            (Kind::Text("{container}".into()), b"\0abc".to_vec()),
         ];
         for (kind, bytes) in table {
             assert_eq!(made(&kind, pod, None), Ok(bytes), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_text_that_not_every_server_takes_is_sent_as_its_head_and_its_hash() {
+        let text = |length: usize| Kind::Text("x".repeat(length));
+        assert_eq!(made(&text(127), "", None).unwrap(), untyped(&"x".repeat(127)));
+        for length in [128, 254, 255, 500] {
+            let id = made(&text(length), "", None).unwrap();
+            assert_eq!((id.len(), &id[..64]), (128, &untyped(&"x".repeat(63))[..]), "{length}");
+            assert_ne!(id, made(&text(length + 1), "", None).unwrap());
+        }
+        // Fixed: servers know containers by it.
+        let id = String::from_utf8(made(&text(128), "", None).unwrap()[64..].to_vec()).unwrap();
+        assert_eq!(id, "24da1b81d0b16df6428eee73c69fcb2a93c76bc6df706f0c6670fe6bfe800464");
+        let pod = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{}", "0".repeat(200));
+        assert!(made(&Kind::Pod, &pod, None).unwrap().starts_with(b"\0shop/web-0"));
+        assert_eq!(made(&Kind::Hex(vec![7; 255]), "", None), Ok(vec![7; 255]), "bytes are sent as they are");
+    }
+
+    #[test]
+    fn containers_of_a_network_with_a_long_name_are_told_apart_and_known_as_the_incumbent_knew_them() {
+        let (network, container) = ("n".repeat(250), "c".repeat(64));
+        let of = |ifname| of_container(Named { network: &network, container: &container, ifname });
+        let (ClientIdRule::Hashed { sent, known }, ClientIdRule::Hashed { sent: other, .. }) = (of("eth0"), of("eth1"))
+        else {
+            panic!("these are long");
+        };
+        assert_ne!(sent, other);
+        assert_eq!(known.map(|known| known.as_bytes().len()), Some(255));
     }
 
     #[test]
@@ -173,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let long = "x".repeat(255);
+        let long = "x".repeat(513);
         let table = [
             (Kind::Pod, "K8S_POD_NAME=web-0", "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
             (Kind::Pod, "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=", "ipam.clientId: pod needs K8S_POD_NAME in CNI_ARGS"),
@@ -185,7 +242,16 @@ mod tests {
             (Kind::Duid, "", "ipam.clientId: duid needs the host's /etc/machine-id"),
             (Kind::Hex(vec![1]), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
             (Kind::Text(String::new()), "", "ipam.clientId: a client identifier has at least 2 bytes, this one has 1"),
-            (Kind::Text(long), "", "ipam.clientId: a client identifier has at most 255 bytes, this one has 256"),
+            (Kind::Text(long), "", "ipam.clientId: longer than 512 bytes"),
+            (Kind::Hex(vec![1; 256]), "", "ipam.clientId: a client identifier has at most 255 bytes, this one has 256"),
+            (Kind::Text("a/{pod}".into()), "", "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS"),
+            (Kind::Text("a/{pod}".into()), "K8S_POD_NAME=a/b", "CNI_ARGS: K8S_POD_NAME is not a valid Kubernetes name"),
+            (
+                Kind::Text("a/{pot}".into()),
+                "",
+                "ipam.clientId: {pot} is not {pod}, {namespace}, {container} or {ifname}",
+            ),
+            (Kind::Text("a/{pod".into()), "", "ipam.clientId: a { without its }"),
         ];
         for (kind, args, fault) in table {
             let error = made(&kind, args, None).unwrap_err();

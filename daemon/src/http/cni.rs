@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
 use leasehold_core::effect::{Answer, Call};
 
-use super::add::{Site, add};
+use super::add::{Site, add, grace_of_del};
 use super::named::{named, netns, network, standing_parent};
 use super::refusal::{bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
@@ -101,15 +101,16 @@ impl Asked {
             Verb::Add => {
                 let named = named(request, config)?;
                 let mut add = add(request, config, named, site)?;
-                // Routes have a scope since then.
-                add.profile.late_routes = version < Version::V1_1_0;
+                // Since then a route has more than a destination and a next hop.
+                let is_plain = version < Version::V1_1_0;
+                (add.profile.late_routes, add.profile.plain_routes) = (is_plain, is_plain);
                 (of(&add.attachment), Call::Add(Box::new(add)))
             }
             // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must
             // succeed.
             Verb::Del => {
                 let attachment = named(request, config)?.attachment();
-                (of(&attachment), Call::Del { attachment })
+                (of(&attachment), Call::Del { attachment, grace: grace_of_del(request, config) })
             }
             Verb::Check => {
                 let named = named(request, config)?;

@@ -1,7 +1,7 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`args`], [`client_id`], [`refusal`] and
-//! [`result`]), [`docker`] and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the
+//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`],
+//! [`refusal`] and [`result`]), [`docker`] and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the
 //! journal, [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
@@ -29,6 +29,7 @@ mod control;
 mod docker;
 mod events;
 mod named;
+mod names;
 mod refusal;
 mod result;
 mod server;

@@ -16,7 +16,7 @@ pub(super) fn success(grant: &Grant) -> Success {
 }
 
 fn route(route: &grant::Route) -> Route {
-    let grant::Route { destination, via, metric, mtu, advmss, table, scope } = *route;
+    let grant::Route { destination, via, metric, mtu, advmss, table, scope, late: _ } = *route;
     Route { dst: destination, via, mtu, advmss, priority: metric, table, scope }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn code(failure: &Failure) -> Code {
         | Failure::Attached { .. } => Code::TryAgainLater,
         Failure::NotReady(_) => Code::NotAvailable,
         Failure::Unknown(_) => Code::UnknownContainer,
-        Failure::Differs { .. } | Failure::NotOnLink { .. } => Code::CheckFailed,
+        Failure::Differs { .. } | Failure::NotOnLink { .. } | Failure::NoRoute { .. } => Code::CheckFailed,
     }
 }
 

@@ -17,7 +17,7 @@ use tracing::{debug, trace};
 
 use super::opened::Opened;
 use super::outbox::{Order, Outbox, Outgoing};
-use super::packet::{PacketSocket, Receiver, Sent};
+use super::packet::{PacketSocket, Receiver, Sent, Uplinks};
 use super::pool::Pool;
 use super::port::Port;
 use super::process::Process;
@@ -40,6 +40,7 @@ pub(super) struct Exchange {
     pub(super) events: UnboundedSender<NetEvent>,
     /// What all exchanges receive into, one frame after the other.
     pub(super) into: Arc<Mutex<Receiver>>,
+    pub(super) uplinks: Arc<Uplinks>,
     pub(super) pool: Pool,
 }
 
@@ -220,8 +221,9 @@ impl Exchange {
         retry: Box<Retry>,
         tally: &mut Tally,
     ) -> Result<Option<Box<Retry>>, LinkCause> {
-        let op = retry.outgoing.op;
-        let sent = match packet.send(&retry.outgoing.frame) {
+        let Outgoing { op, ref frame, over } = retry.outgoing;
+        let over_host = over.is_some_and(|link| self.uplinks.send(link, frame));
+        let sent = match if over_host { Sent::Yes } else { packet.send(frame) } {
             Sent::Yes => Ok(()),
             Sent::Gone => return Err(packet.no_link()),
             Sent::Busy(errno) => match retry.later(Instant::now()) {
@@ -344,7 +346,7 @@ mod tests {
     fn a_frame_is_tried_for_fifty_milliseconds_at_growing_intervals() {
         let start = Instant::now();
         let mut tries = Vec::new();
-        let mut next = Some(Retry::first(Outgoing { op: None, frame: Vec::new() }, start));
+        let mut next = Some(Retry::first(Outgoing { op: None, frame: Vec::new(), over: None }, start));
         while let Some(retry) = next {
             tries.push((retry.at - start).as_millis());
             let at = retry.at;

@@ -11,6 +11,7 @@
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`]
 //!   hears when the path to one goes, and [`process`] when the process does by which one is known.
+//! * [`heap`] gives back to the kernel what the allocator keeps after a burst.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive longer than an exchange or a look
@@ -19,6 +20,7 @@
 mod alias;
 mod exchange;
 mod filter;
+pub(crate) mod heap;
 pub(crate) mod inherit;
 mod netlink;
 mod netns;
@@ -61,6 +63,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tracing::debug;
 
 pub(crate) use alias::StoreId;
@@ -70,7 +73,7 @@ use netns::Host;
 pub(crate) use netns::Visit;
 use outbox::{Order, Outgoing, Sender, outbox};
 use own::{Own, Work};
-use packet::Receiver;
+use packet::{Receiver, Uplinks};
 use pool::Pool;
 use process::Process;
 pub(crate) use ready::Ready;
@@ -89,6 +92,11 @@ const UNSENT: usize = 16;
 const MOST_DESCRIPTORS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
+
+/// How many exchanges leave much free memory behind.
+const BURST: usize = 64;
+/// When that is given back: the threads that closed their sockets have ended by then.
+const AFTER_BURST: Duration = Duration::from_secs(3);
 
 /// How the net is started.
 #[derive(Clone, Debug)]
@@ -235,8 +243,11 @@ pub(crate) struct Net {
     own: Own,
     exchanges: HashMap<ExchangeId, Sender>,
     into: Arc<Mutex<Receiver>>,
+    uplinks: Arc<Uplinks>,
     sockets: Arc<Semaphore>,
     sweep_at: usize,
+    /// How many exchanges there were since free memory was last given back.
+    burst: usize,
     watch: JoinHandle<()>,
 }
 
@@ -263,7 +274,21 @@ impl Net {
         let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
         let own = Own::start(config.store, pool.clone(), events.clone());
         let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
-        Ok(Self { runtime, pool, events, docker_netns, own, exchanges, into, sockets, sweep_at: SWEEP, watch })
+        let uplinks = Arc::new(Uplinks::open());
+        Ok(Self {
+            runtime,
+            pool,
+            events,
+            docker_netns,
+            own,
+            exchanges,
+            into,
+            uplinks,
+            sockets,
+            sweep_at: SWEEP,
+            burst: 0,
+            watch,
+        })
     }
 
     /// Opens the sockets of an exchange.
@@ -279,8 +304,8 @@ impl Net {
     }
 
     /// Looks at a link, and from then on reports what happens in its namespace.
-    pub(crate) fn inspect(&mut self, op: OpId, target: Target) {
-        let look = self.pool.run(move |worker| worker.apply(&target, &[], |_| true));
+    pub(crate) fn inspect(&mut self, op: OpId, target: Target, routes: bool) {
+        let look = self.pool.run(move |worker| worker.look(&target, routes));
         self.answer(op, async move { Outcome::Inspected(look.await.flatten()) });
     }
 
@@ -354,12 +379,13 @@ impl Net {
         self.own.ask(op, Work::List);
     }
 
-    /// Sends a frame. One that the link cannot take within 50 ms is lost; the outcome is reported if an `op` was given.
-    pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
+    /// Sends a frame, by the host's link `over` if that takes it. One that the exchange's link cannot take within 50 ms is lost;
+    /// the outcome is reported if an `op` was given.
+    pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
         };
-        if frames.put(Order::Send(Outgoing { op, frame })) {
+        if frames.put(Order::Send(Outgoing { op, frame, over })) {
             return;
         }
         debug!(exchange = exchange.0, "frame not sent: too many wait, or the socket failed");
@@ -382,6 +408,7 @@ impl Net {
     /// given, the port that was made for it is removed, and that is reported.
     pub(crate) fn close(&mut self, op: Option<OpId>, exchange: ExchangeId) {
         let frames = self.exchanges.remove(&exchange);
+        self.trim();
         if let Some(op) = frames.map_or(op, |frames| frames.close(op)) {
             self.answer(op, future::ready(Outcome::Closed));
         }
@@ -389,7 +416,7 @@ impl Net {
 
     fn exchange(&self, id: ExchangeId) -> Exchange {
         let (events, into, pool) = (self.events.clone(), Arc::clone(&self.into), self.pool.clone());
-        Exchange { id, events, into, pool }
+        Exchange { id, events, into, uplinks: Arc::clone(&self.uplinks), pool }
     }
 
     fn answer(&self, op: OpId, outcome: impl Future<Output = Outcome> + Send + 'static) {
@@ -403,8 +430,21 @@ impl Net {
         });
     }
 
+    /// Gives free memory back a moment after the last of many exchanges.
+    fn trim(&mut self) {
+        if self.exchanges.is_empty() && self.burst >= BURST {
+            self.burst = 0;
+            let pool = self.pool.clone();
+            self.runtime.spawn(async move {
+                sleep(AFTER_BURST).await;
+                let _ = pool.run(|_| heap::trim()).await;
+            });
+        }
+    }
+
     /// Drops what is left of exchanges that never opened, or broke, and were not closed.
     fn sweep(&mut self) {
+        self.burst += 1;
         if self.exchanges.len() >= self.sweep_at {
             self.exchanges.retain(|_, frames| !frames.is_abandoned());
             self.sweep_at = SWEEP.max(2 * self.exchanges.len());

@@ -11,6 +11,7 @@ mod answer;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use leasehold_core::link::{Cookie, LinkCause, LinkView};
@@ -54,6 +55,8 @@ pub(super) fn own_ns() -> nix::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: Socket,
+    /// The host's namespace, where the links of another are looked at.
+    host: Option<Arc<OwnedFd>>,
     sequence: u32,
     answer: Vec<u8>,
 }
@@ -101,7 +104,12 @@ impl Netlink {
         // From here on only the kernel is heard. Otherwise whoever administers a container's network could give the
         // answers, or keep a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: 0, answer: Vec::new() })
+        Ok(Self { socket, host: None, sequence: 0, answer: Vec::new() })
+    }
+
+    /// Returns the same where it is to be told which links are on one of the host's.
+    pub(super) fn on(self, host: &Arc<OwnedFd>) -> Self {
+        Self { host: Some(Arc::clone(host)), ..self }
     }
 
     /// Returns the cookie of the namespace that the socket was opened in.
@@ -171,6 +179,7 @@ impl Netlink {
     pub(super) fn view(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
         let (link, mac) = self.ethernet(which)?;
         let addresses = self.addresses(link.index).map_err(|error| error.at(which, "list the addresses"))?;
+        let lower = self.lower_of(&link);
         Ok(LinkView {
             cookie,
             ifindex: link.index,
@@ -181,10 +190,19 @@ impl Netlink {
             mtu: link.mtu,
             bridge: link.bridge,
             macvlan: link.macvlan,
+            lower,
             wireless: false,
             received: link.received,
             addresses,
+            routes: None,
         })
+    }
+
+    /// Returns the index of the host's link that a macvlan is on.
+    fn lower_of(&mut self, link: &LinkAnswer) -> Option<u32> {
+        let host = self.host.clone().filter(|_| link.macvlan && link.other != 0)?;
+        let number = link.other_ns?;
+        (self.number_of(&host).ok()? == Some(number)).then_some(link.other)
     }
 
     /// Looks at a link, and refuses one without an Ethernet address.
@@ -196,30 +214,37 @@ impl Netlink {
         }
     }
 
-    /// Returns the index of the one link on a wire that has this Ethernet address: the one of that name, if it has.
+    /// Returns the index of the interface that a server knows by this Ethernet address, mostly the one of that name.
+    ///
+    /// Others may have the address too: a stand-in under the interface's name, or the bridge that the interface was made a port
+    /// of. The one whose other end is outside is it, else a bridge's port. What is neither has no way to a server.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);
         let asked = self.each_link(|link| {
-            let is_it = link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER;
-            is_named |= link.name == name;
-            stands_in |= link.dummy && link.name == name;
-            stations.extend((is_it && !link.dummy).then_some((link.name, link.index)));
+            let is_own = link.name == name;
+            is_named |= is_own;
+            if link.mac == Some(mac) && link.kind == libc::ARPHRD_ETHER {
+                stands_in |= is_own && !link.leads_out() && !link.is_port();
+                stations.extend((link.leads_out() || link.is_port()).then_some((link.leads_out(), is_own, link.index)));
+            }
         });
         asked.map_err(|error| LinkCause::refused("look for the container's interface", error))?;
         if stations.is_empty() && !is_named {
             return Err(LinkCause::NoLink(name.to_owned()));
         }
-        let found = match &stations[..] {
-            [(_, index)] => Some(*index),
-            several => several.iter().find(|(other, _)| other == name).map(|(_, index)| *index),
-        };
-        let stand_in = if stands_in { format!("; {name} is a dummy that stands in for it") } else { String::new() };
-        found.ok_or_else(|| {
-            let reason =
-                format!("{} links on a wire have {mac}, by which the server knows it{stand_in}", stations.len());
-            LinkCause::refused("tell the container's interface", reason)
-        })
+        stations.sort_unstable();
+        match &stations[..] {
+            [.., (out, own, _), (leads_out, is_own, index)] if (out, own) < (leads_out, is_own) => Ok(*index),
+            [(.., index)] => Ok(*index),
+            several => {
+                let stand_in = if stands_in { format!("; {name} only stands in for it") } else { String::new() };
+                let number = several.len();
+                let reason =
+                    format!("{number} links with a way out have {mac}, by which the server knows it{stand_in}");
+                Err(LinkCause::refused("tell the container's interface", reason))
+            }
+        }
     }
 
     /// Looks at a link alone.

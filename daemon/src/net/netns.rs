@@ -35,7 +35,7 @@ use super::registrar::Registrar;
 /// What every worker knows of the namespace that the daemon runs in.
 #[derive(Debug)]
 pub(super) struct Host {
-    ns: OwnedFd,
+    ns: Arc<OwnedFd>,
     cookie: Cookie,
     /// Where the host's root directory is, if not `/`.
     prefix: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(super) struct Host {
 impl Host {
     /// Takes the calling thread's namespace as the host's.
     pub(super) fn here(prefix: PathBuf, registrar: Arc<Registrar>, reaper: Reaper) -> io::Result<Self> {
-        let ns = own_ns()?;
+        let ns = Arc::new(own_ns()?);
         let cookie = Netlink::open()?.cookie()?;
         let prefix = Some(prefix).filter(|prefix| !prefix.as_os_str().is_empty() && prefix != Path::new("/"));
         Ok(Self { ns, cookie, prefix, registrar, reaper })
@@ -260,6 +260,18 @@ impl Worker {
         }
     }
 
+    /// Looks at a link, and with `routes` at those over it too, if it is a container's.
+    pub(super) fn look(&mut self, target: &Target, routes: bool) -> Result<LinkView, LinkCause> {
+        match target {
+            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) if routes => {
+                self.visit(path, Expected::This(*cookie), |netlink, cookie, _| {
+                    netlink.view_with_routes(Which::Index(*ifindex), cookie)
+                })
+            }
+            target => self.apply(target, &[], |_| true),
+        }
+    }
+
     /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there; if it `opens` any, with
     /// the sockets that were wished for.
     pub(super) fn prepare(
@@ -389,7 +401,7 @@ impl Worker {
         // First, so that nothing is missed that goes after it is seen.
         host.watch(path);
         self.within(path, |ns| {
-            let mut netlink = Netlink::open().map_err(unopened)?;
+            let mut netlink = Netlink::open().map_err(unopened)?.on(&host.ns);
             let cookie = check(&host, &netlink, path, expected)?;
             match cookie == host.cookie {
                 true => host.registrar.register_own(cookie),

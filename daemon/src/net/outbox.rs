@@ -32,6 +32,8 @@ pub(super) struct Outgoing {
     pub(super) op: Option<OpId>,
     /// From its Ethernet header on.
     pub(super) frame: Vec<u8>,
+    /// The host's link that it leaves by, if that takes it.
+    pub(super) over: Option<u32>,
 }
 
 /// The sending end. Dropping it closes the exchange once its orders are carried out.
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     fn frame(byte: u8) -> Order {
-        Order::Send(Outgoing { op: None, frame: vec![byte] })
+        Order::Send(Outgoing { op: None, frame: vec![byte], over: None })
     }
 
     fn on_loop<F: Future>(future: F) -> F::Output {

@@ -18,11 +18,12 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
     ControlMessageOwned, GetSockOpt, LinkAddr, MsgFlags, SetSockOpt, SockaddrLike, SockaddrStorage, bind, getsockname,
-    recvmsg, send, sockopt,
+    recvmsg, send, sendto, sockopt,
 };
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::debug;
 
 use super::failed;
 use super::filter::{self, LONGEST, Ours};
@@ -239,7 +240,25 @@ impl Drop for PacketSocket {
     }
 }
 
-/// Returns the address that binds a packet socket to every protocol at one link.
+/// The packet socket by which frames leave over any link of the host. It hears nothing; there is one for all exchanges.
+#[derive(Debug)]
+pub(super) struct Uplinks(Option<OwnedFd>);
+
+impl Uplinks {
+    /// Opens it in the calling thread's namespace, the host's. Without it nothing leaves so.
+    pub(super) fn open() -> Self {
+        let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None);
+        Self(opened.map_err(|error| debug!(%error, "no packet socket for the host's links")).ok().map(OwnedFd::from))
+    }
+
+    /// Sends a frame over a link of the host; returns whether that took it.
+    pub(super) fn send(&self, ifindex: u32, frame: &[u8]) -> bool {
+        let Some(socket) = &self.0 else { return false };
+        sendto(socket.as_raw_fd(), frame, &everything_at(ifindex), MsgFlags::MSG_DONTWAIT).is_ok()
+    }
+}
+
+/// Returns the address of every protocol at one link.
 fn everything_at(ifindex: u32) -> LinkAddr {
     let raw = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,

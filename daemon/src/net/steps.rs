@@ -18,6 +18,12 @@ use nix::libc;
 
 use super::netlink::{Netlink, NetlinkError, Which};
 
+/// The number of the main routing table.
+const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+
+/// Routes over a link that are looked at, at most: whose namespace it is may put any number there.
+const MAX_ROUTES: usize = 1024;
+
 impl Netlink {
     /// Takes `steps` in order, and returns what the link then looks like. `goes_on` is told how many were taken, before
     /// each and after the last; once it returns false, nobody waits for the rest, which is left.
@@ -55,7 +61,18 @@ impl Netlink {
             Step::RemoveRoute(route) => self.remove_route(index, route),
             Step::ReplaceDefault { from, to } => self.replace_default(index, *from, *to),
         };
-        done.map_err(|error| error.at(Which::Index(index), step.doing()))
+        done.map_err(|error| match (step, error) {
+            // A macvlan whose Ethernet address another one on the same parent has.
+            (Step::Up, NetlinkError::Kernel { errno: libc::EADDRINUSE, .. }) => self.mac_taken(index),
+            (_, error) => error.at(Which::Index(index), step.doing()),
+        })
+    }
+
+    fn mac_taken(&mut self, index: u32) -> LinkCause {
+        match self.ethernet(Which::Index(index)) {
+            Ok((_, mac)) => LinkCause::MacTaken(mac),
+            Err(cause) => cause,
+        }
     }
 
     /// Sets a link administratively up.
@@ -100,9 +117,9 @@ impl Netlink {
         let mut request = route_message(index, route);
         request.header.protocol = RouteProtocol::Boot;
         request.header.kind = RouteType::Unicast;
-        if let Some(mtu) = route.mtu {
-            request.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
-        }
+        let metrics = [route.mtu.map(RouteMetric::Mtu), route.advmss.map(RouteMetric::Advmss)];
+        let metrics: Vec<_> = metrics.into_iter().flatten().collect();
+        request.attributes.extend(Some(RouteAttribute::Metrics(metrics.clone())).filter(|_| !metrics.is_empty()));
         unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(request), NLM_F_CREATE | NLM_F_APPEND))
     }
 
@@ -123,7 +140,7 @@ impl Netlink {
     /// of its metric if the old one has that, else behind them.
     fn replace_default(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Result<(), NetlinkError> {
         let mut defaults = Vec::new();
-        self.main_routes(family(from), None, |there| {
+        self.routes_of(family(from), Some(MAIN), None, |there| {
             if there.destination.prefix_len() == 0 {
                 defaults.push(there);
             }
@@ -131,8 +148,12 @@ impl Netlink {
         for old in defaults.iter().filter(|there| there.index == Some(index) && there.via == Some(from)) {
             let first = defaults.iter().find(|there| there.metric == old.metric);
             let behind = if first.is_some_and(|first| std::ptr::eq(first, old)) { 0 } else { NLM_F_APPEND };
-            let route =
-                |via| LinkRoute { destination: old.destination, via: Some(via), metric: Some(old.metric), mtu: None };
+            let route = |via| LinkRoute {
+                destination: old.destination,
+                via: Some(via),
+                metric: Some(old.metric),
+                ..LinkRoute::default()
+            };
             let mut new = route_message(index, &route(to));
             (new.header.protocol, new.header.kind) = (old.protocol, RouteType::Unicast);
             unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(new), NLM_F_CREATE | behind))?;
@@ -148,11 +169,10 @@ impl Netlink {
         unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))
     }
 
-    /// Returns each route in the main table that matches this one: main plugins that are given no scope add on-link routes of
-    /// global scope. Routes that the kernel adds for an address belong to that address and do not count.
+    /// Returns each route that matches this one: main plugins that are given no scope add on-link routes of global scope. Routes that the kernel adds for an address belong to that address and do not count.
     fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<RouteAnswer>, NetlinkError> {
         let mut found = Vec::new();
-        self.main_routes(family(route.destination.addr()), Some(index), |there| {
+        self.routes_of(family(route.destination.addr()), Some(table(route)), Some(index), |there| {
             if there.is(index, route) && there.protocol != RouteProtocol::Kernel {
                 found.push(there);
             }
@@ -160,17 +180,32 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Lists the routes of the main table, over one link or all, in the kernel's order.
-    fn main_routes(
+    /// Looks at a link and at the IPv4 routes over it that the kernel did not make itself, unless these are too many.
+    pub(super) fn view_with_routes(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
+        let view = self.view(which, cookie)?;
+        let (mut routes, mut count) = (Vec::new(), 0);
+        let asked = self.routes_of(AddressFamily::Inet, None, Some(view.ifindex), |there| {
+            if there.index == Some(view.ifindex) && there.protocol != RouteProtocol::Kernel {
+                count += 1;
+                routes.extend(Some(there.into_link_route()).filter(|_| count <= MAX_ROUTES));
+            }
+        });
+        asked.map_err(|error| error.at(which, "list the routes"))?;
+        Ok(LinkView { routes: Some(routes).filter(|_| count <= MAX_ROUTES), ..view })
+    }
+
+    /// Lists the routes of one table or all, over one link or all, in the kernel's order.
+    fn routes_of(
         &mut self,
         family: AddressFamily,
+        table: Option<u32>,
         over: Option<u32>,
         mut take: impl FnMut(RouteAnswer),
     ) -> Result<(), NetlinkError> {
         let mut request = RouteMessage::default();
         request.header.address_family = family;
-        request.header.table = RouteHeader::RT_TABLE_MAIN;
         request.header.kind = RouteType::Unicast;
+        request.attributes.extend(table.map(RouteAttribute::Table));
         request.attributes.extend(over.map(RouteAttribute::Oif));
         let asked = self.request(RouteNetlinkMessage::GetRoute(request), NLM_F_DUMP, |kind, payload| {
             if kind == libc::RTM_NEWROUTE {
@@ -178,7 +213,7 @@ impl Netlink {
             }
             Ok(())
         });
-        // A namespace gets its main table with its first route.
+        // A namespace gets a table with its first route.
         unless(libc::ENOENT, asked)
     }
 }
@@ -213,13 +248,13 @@ fn route_message(index: u32, route: &LinkRoute) -> RouteMessage {
     let destination = route.destination.trunc();
     let mut message = RouteMessage::default();
     message.header.address_family = family(destination.addr());
-    message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.destination_prefix_length = destination.prefix_len();
     message.header.scope = scope(route);
     message.attributes = vec![
         RouteAttribute::Destination(destination.addr().into()),
         RouteAttribute::Oif(index),
         RouteAttribute::Priority(metric(route)),
+        RouteAttribute::Table(table(route)),
     ];
     message.attributes.extend(route.via.map(|via| RouteAttribute::Gateway(via.into())));
     message
@@ -235,13 +270,19 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
-/// Returns the scope to give a route: of IPv4, only one with link scope can lead to another route's next hop; IPv6 has no
-/// scopes.
+/// Returns the scope to give a route, if it has none of its own: of IPv4, only one with link scope can lead to another route's
+/// next hop; IPv6 has no scopes.
 fn scope(route: &LinkRoute) -> RouteScope {
     match (route.destination, route.via) {
+        (IpNet::V4(_), _) if let Some(scope) = route.scope => scope.into(),
         (IpNet::V4(_), None) => RouteScope::Link,
         (IpNet::V4(_), Some(_)) | (IpNet::V6(_), _) => RouteScope::Universe,
     }
+}
+
+/// Returns the number of a route's table.
+fn table(route: &LinkRoute) -> u32 {
+    route.table.unwrap_or(MAIN)
 }
 
 /// Returns the metric that the kernel gives a route (`IP6_RT_PRIO_USER`).
@@ -255,6 +296,9 @@ struct RouteAnswer {
     destination: IpNet,
     via: Option<IpAddr>,
     metric: u32,
+    table: u32,
+    mtu: Option<u32>,
+    advmss: Option<u32>,
     index: Option<u32>,
     protocol: RouteProtocol,
     scope: RouteScope,
@@ -263,8 +307,8 @@ struct RouteAnswer {
 impl RouteAnswer {
     const HEADER: usize = 12;
 
-    /// Reads a `struct rtmsg` and its attributes; `None` for a route that no step adds: another family, table, type or
-    /// TOS, several next hops, or a next hop object.
+    /// Reads a `struct rtmsg` and its attributes; `None` for a route that no step adds: another family, type or TOS, several
+    /// next hops, or a next hop object.
     fn read(payload: &[u8]) -> Result<Option<Self>, NetlinkError> {
         let header = RouteHeader::parse(payload).map_err(|_| NetlinkError::Unreadable("a route without a header"))?;
         let nowhere: IpAddr = match header.address_family {
@@ -272,10 +316,11 @@ impl RouteAnswer {
             AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
             _ => return Ok(None),
         };
-        if (header.table, header.kind, header.tos) != (RouteHeader::RT_TABLE_MAIN, RouteType::Unicast, 0) {
+        if (header.kind, header.tos) != (RouteType::Unicast, 0) {
             return Ok(None);
         }
         let (mut destination, mut via, mut metric, mut index) = (nowhere, None, 0, None);
+        let (mut table, mut mtu, mut advmss) = (header.table.into(), None, None);
         for attribute in NlasIterator::new(&payload[Self::HEADER..]) {
             let attribute = attribute.map_err(|_| NetlinkError::Unreadable("a route's attribute runs over its end"))?;
             let four = attribute.value().first_chunk::<4>().copied();
@@ -284,23 +329,50 @@ impl RouteAnswer {
                 libc::RTA_GATEWAY => via = ip(attribute.value()),
                 libc::RTA_PRIORITY => metric = four.map_or(0, u32::from_ne_bytes),
                 libc::RTA_OIF => index = four.map(u32::from_ne_bytes),
+                libc::RTA_TABLE => table = four.map_or(table, u32::from_ne_bytes),
+                libc::RTA_METRICS => {
+                    for metric in NlasIterator::new(attribute.value()).flatten() {
+                        let value = metric.value().first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes));
+                        match metric.kind() {
+                            Self::METRIC_MTU => mtu = value,
+                            Self::METRIC_ADVMSS => advmss = value,
+                            _ => {}
+                        }
+                    }
+                }
                 libc::RTA_MULTIPATH | Self::VIA | Self::NEXT_HOP => return Ok(None),
                 _ => {}
             }
         }
         let destination = IpNet::new(destination, header.destination_prefix_length)
             .map_err(|_| NetlinkError::Unreadable("a route with an impossible prefix"))?;
-        Ok(Some(Self { destination, via, metric, index, protocol: header.protocol, scope: header.scope }))
+        let (protocol, scope) = (header.protocol, header.scope);
+        Ok(Some(Self { destination, via, metric, table, mtu, advmss, index, protocol, scope }))
+    }
+
+    fn into_link_route(self) -> LinkRoute {
+        LinkRoute {
+            destination: self.destination,
+            via: self.via,
+            metric: Some(self.metric).filter(|metric| *metric != 0),
+            mtu: self.mtu,
+            advmss: self.advmss,
+            table: Some(self.table).filter(|table| *table != MAIN),
+            scope: Some(self.scope.into()),
+        }
     }
 
     /// RTA_VIA: a next hop of another family.
     const VIA: u16 = 18;
     /// RTA_NH_ID.
     const NEXT_HOP: u16 = 30;
+    /// In RTA_METRICS: RTAX_MTU, RTAX_ADVMSS.
+    const METRIC_MTU: u16 = 2;
+    const METRIC_ADVMSS: u16 = 8;
 
     fn is(&self, index: u32, route: &LinkRoute) -> bool {
         self.index == Some(index)
             && (self.destination, self.via) == (route.destination.trunc(), route.via)
-            && self.metric == metric(route)
+            && (self.metric, self.table) == (metric(route), table(route))
     }
 }

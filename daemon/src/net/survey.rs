@@ -11,6 +11,7 @@ use leasehold_core::link::{Link, Target};
 use leasehold_core::silence::Survey;
 use tracing::debug;
 
+use super::netlink::Which;
 use super::netns::Worker;
 
 /// Whether frames that a bridge carries go through iptables, in the reader's namespace.
@@ -27,8 +28,8 @@ const LONGEST: u64 = 64 * 1024;
 /// Looks at a container's link, at the host's link that is its LAN, and at the host.
 pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) -> Survey {
     let own = worker.apply(&Target::Known(link), &[], |_| true).ok();
-    let parent = lan_parent.and_then(|ifname| worker.apply(&Target::Host { ifname }, &[], |_| true).ok());
-    let parent_is_bridge = parent.is_some_and(|view| view.bridge);
+    let parent = lan_parent.and_then(|ifname| worker.host_link(Which::Name(&ifname)).ok());
+    let parent_is_bridge = parent.as_ref().is_some_and(|link| link.bridge);
     let bridge_nf = parent_is_bridge.then(|| setting(BRIDGE_NF)).flatten();
     let survey = Survey {
         carrier: own.as_ref().map(|view| view.carrier),
@@ -38,6 +39,7 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
         forward_drop: (bridge_nf == Some(true)).then(forward_policy).flatten().map(|policy| policy == "DROP"),
         server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
         parent_is_bridge,
+        port_delay: parent.and_then(|link| link.port_delay),
         macvlan: own.as_ref().is_some_and(|view| view.macvlan),
     };
     debug!(?survey, "looked for what keeps servers from answering");

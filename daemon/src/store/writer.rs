@@ -1,22 +1,28 @@
 //! The writer thread: takes all waiting jobs, commits them as one, answers each; then carries out the reads.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use leasehold_core::effect::{OpId, StoreCause};
-use leasehold_core::record::Change;
+use leasehold_core::record::{self, BindingId, Change};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use super::ends::Ends;
 use super::file::{Encoded, LeaseFile};
 use super::{Job, Persisted};
 
 /// The most jobs taken together: bounds how long the first of them waits for the others.
 const GROUP: usize = 512;
 
+/// How long the file rests before it is tried with the ends that it could not record, where nothing else is written.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// All that the thread has.
 pub(super) struct Writer {
     pub(super) file: LeaseFile,
+    pub(super) ends: Ends,
     /// Where the results of transactions go.
     pub(super) events: UnboundedSender<Persisted>,
     /// Where the number of the last event goes.
@@ -26,7 +32,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Runs until told to end, with all earlier jobs done.
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
+        while let Some(first) = self.next(queue) {
             // After a failure, what comes meanwhile shares the next try.
             thread::sleep(self.file.pause());
             let (mut writes, mut readings, mut closing) = (Vec::new(), Vec::new(), false);
@@ -49,11 +55,25 @@ impl Writer {
         }
     }
 
-    /// Commits a group. A transaction that cannot be encoded fails alone; the others share one fate.
+    /// Waits for the next job. Has the file record what it could not before, where none comes.
+    fn next(&mut self, queue: &Receiver<Job>) -> Option<Job> {
+        while !self.ends.is_empty() {
+            match queue.recv_timeout(AGAIN) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => drop(self.commit(Vec::new())),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        queue.recv().ok()
+    }
+
+    /// Commits a group, after what the file could not record before. A transaction that cannot be encoded fails alone; the others
+    /// share one fate, but that those which end a binding are then kept beside the socket.
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
         let mut answers = Vec::with_capacity(group.len());
-        let mut encoded = Vec::with_capacity(group.len());
+        let mut encoded: Vec<_> = self.ends.changes().map(Encoded::new).filter_map(Result::ok).collect();
         for (op, changes) in group {
+            let ends = record::ended_by(&changes).map(|binding| (binding, changes.clone()));
             let result = match changes.into_iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
                 // A transaction without changes asks whether writing is possible.
                 Ok(nothing) if nothing.is_empty() => {
@@ -66,12 +86,26 @@ impl Writer {
                 }
                 Err(error) => Err(StoreCause::Failed(format!("cannot write the record as JSON: {error}"))),
             };
-            answers.push(Persisted { op, result });
+            answers.push((Persisted { op, result }, ends));
         }
-        if let Err(cause) = self.file.commit(&encoded) {
-            tracing::error!(%cause, transactions = answers.len(), "nothing written");
-            answers.iter_mut().filter(|a| a.result.is_ok()).for_each(|a| a.result = Err(cause.clone()));
+        match self.file.commit(&encoded) {
+            Ok(()) => self.ends.recorded(),
+            Err(cause) => {
+                tracing::error!(%cause, transactions = answers.len(), "nothing written");
+                for (answer, ends) in answers.iter_mut().filter(|(answer, _)| answer.result.is_ok()) {
+                    answer.result = self.keep(ends.take(), &cause);
+                }
+            }
         }
-        answers
+        answers.into_iter().map(|(answer, _)| answer).collect()
+    }
+
+    /// Keeps what ends a binding although the file was not written, for this cause.
+    fn keep(&mut self, ends: Option<(BindingId, Vec<Change>)>, cause: &StoreCause) -> Result<(), StoreCause> {
+        let (binding, changes) = ends.ok_or_else(|| cause.clone())?;
+        self.ends.keep(binding, changes).map_err(|error| {
+            tracing::error!(%error, binding = binding.0, "nor can it be kept beside the socket");
+            cause.clone()
+        })
     }
 }

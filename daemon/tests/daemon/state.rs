@@ -34,8 +34,11 @@ fn store_half(path: &Path) {
         boot: BootId("an earlier one".to_owned()),
         since: WallTime::from_epoch(Duration::ZERO),
         kept: None,
+        grace_asked: true,
         former: None,
         taken_off: false,
+        unconfirmed: false,
+        elsewhere: false,
         told: None,
     };
     let database = redb::Database::open(path).unwrap();

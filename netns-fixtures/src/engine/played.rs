@@ -142,6 +142,11 @@ impl Played {
         Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release })
     }
 
+    /// It ends, and the next one asks what the plugin is.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.plugin.call("Plugin.Activate", &Value::Null).map(drop)
+    }
+
     /// Returns the host.
     pub(super) fn host(&self) -> &Netns {
         &self.host
@@ -280,6 +285,12 @@ impl Played {
 
     /// Gives a container's address back.
     pub fn release(&self, endpoint: PlayedContainer) -> Result<(), Error> {
+        self.release_address(&endpoint.network, endpoint.address.addr())
+    }
+
+    /// Disconnects a container after live-restore whose interface has another address by then than Docker knows: it gives that back,
+    /// and leaves the interface inside.
+    pub fn disconnect_astray(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }
 

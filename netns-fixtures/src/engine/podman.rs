@@ -57,6 +57,11 @@ impl Podman {
         Ok(self.container(&["--detach", "--name", name], &["sleep", "1000000"])?.trim().to_owned())
     }
 
+    /// Starts a container again, under the same id.
+    pub fn restart(&self, name: &str) -> Result<(), Error> {
+        self.podman(&["restart", "--time", "0", name]).map(drop)
+    }
+
     /// Runs a busybox command in a running container, and returns what it printed.
     pub fn exec(&self, name: &str, command: &[&str]) -> Result<String, Error> {
         self.podman(&[&["exec", name, "/bin/busybox"], command].concat())

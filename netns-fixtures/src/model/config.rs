@@ -74,12 +74,22 @@ pub struct Config {
     pub answer_time: Duration,
     /// Whether it answers an extension with only the lease's times, as MikroTik's does.
     pub terse: bool,
+    /// The option whose value lacks its last byte in its answers to an extension.
+    pub cut: Option<u8>,
     /// Whether it refuses every REQUEST, as after a change of configuration. It drops the lease of what it refuses.
     pub refuses: bool,
+    /// Whether it ignores clients without an address that do not ask for answers by broadcast.
+    pub flag_only: bool,
+    /// Whether it offers addresses and never acknowledges one.
+    pub deaf: bool,
+    /// The relay of another subnet by which it hears all broadcasts too. It refuses what it hears by that, beside its own answer.
+    pub relay: Option<Ipv4Addr>,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
     pub decline_hold: Duration,
+    /// Whether it offers a client again what that has declined, as ISC dhcpd does with a `fixed-address`.
+    pub stubborn: bool,
 }
 
 impl Config {
@@ -108,9 +118,14 @@ impl Config {
             extend_delay: Duration::ZERO,
             answer_time: Duration::ZERO,
             terse: false,
+            cut: None,
             refuses: false,
+            flag_only: false,
+            deaf: false,
+            relay: None,
             offer_hold: Duration::from_secs(60),
             decline_hold: Duration::from_secs(600),
+            stubborn: false,
         }
     }
 
@@ -135,6 +150,10 @@ impl Config {
         more.extend(self.extra.iter().cloned());
         let wanted = request.option(code::PARAMETERS);
         more.retain(|(code, value)| !value.is_empty() && wanted.is_none_or(|list| list.contains(code)));
+        let cut = self.cut.filter(|_| !request.ciaddr.is_unspecified());
+        for (_, value) in more.iter_mut().filter(|(code, _)| Some(*code) == cut) {
+            value.pop();
+        }
         answer.options.append(&mut more);
     }
 }

@@ -31,6 +31,8 @@ pub struct Handled {
     pub event: Event,
     /// The answer, if there is one.
     pub reply: Option<Reply>,
+    /// What comes just before it, by way of a relay.
+    pub relayed: Option<Reply>,
 }
 
 /// What happened.
@@ -55,6 +57,8 @@ pub enum Event {
 pub enum Silence {
     /// Not a message, or not one that a client sends.
     NotForServers,
+    /// The client has no address, and does not ask for an answer by broadcast.
+    NoFlag,
     /// The pool is used up.
     NoAddress,
     /// The client chose or means another server.
@@ -63,6 +67,8 @@ pub enum Silence {
     Unknown,
     /// The address is not this client's, and the server is not authoritative.
     NotItsOwn,
+    /// It never acknowledges anything.
+    Deaf,
     /// A RELEASE or DECLINE of an address that this client does not have.
     NothingToGiveBack,
     /// A RELEASE that did not come from the leased address.
@@ -186,14 +192,14 @@ impl Server {
             self.violations.extend(found.into_iter().take(room));
         }
         let handled = self.serve(now, datagram);
-        if let (Some(judge), Some(reply)) = (&mut self.judge, &handled.reply) {
-            judge.server(now, &reply.payload);
+        for reply in handled.relayed.iter().chain(&handled.reply) {
+            self.judge.iter_mut().for_each(|judge| judge.server(now, &reply.payload));
         }
         handled
     }
 
     fn serve(&mut self, now: Duration, datagram: &Datagram<'_>) -> Handled {
-        let silent = |silence| Handled { event: Event::Silent(silence), reply: None };
+        let silent = |silence| Handled { event: Event::Silent(silence), reply: None, relayed: None };
         let Ok(message) = Message::decode(datagram.payload) else {
             return silent(Silence::NotForServers);
         };
@@ -205,9 +211,15 @@ impl Server {
             return silent(Silence::NotForServers);
         };
         let event = match purpose {
+            Purpose::Discover | Purpose::Select | Purpose::Reboot
+                if self.config.flag_only && !message.wants_broadcast() =>
+            {
+                Event::Silent(Silence::NoFlag)
+            }
             Purpose::Select | Purpose::Reboot | Purpose::Renew | Purpose::Rebind if self.config.refuses => {
                 self.storm(now, &message, purpose)
             }
+            Purpose::Select | Purpose::Reboot if self.config.deaf => Event::Silent(Silence::Deaf),
             Purpose::Discover => self.discover(now, &message),
             Purpose::Select => self.select(now, &message),
             Purpose::Reboot => self.reboot(now, &message),
@@ -215,7 +227,26 @@ impl Server {
             Purpose::Decline => self.decline(now, &message),
             Purpose::Release => self.release(now, &message, *datagram.source.ip()),
         };
-        Handled { event, reply: self.reply(now, &message, event) }
+        let reply = self.reply(now, &message, event);
+        let relayed = reply.as_ref().and_then(|reply| self.relayed(&message, event, destination, reply.delay));
+        Handled { event, reply, relayed }
+    }
+
+    /// Returns the NAK to a REQUEST that came by the relay of another subnet too.
+    fn relayed(
+        &self,
+        request: &Message,
+        event: Event,
+        destination: Option<Ipv4Addr>,
+        delay: Duration,
+    ) -> Option<Reply> {
+        let relay = self.config.relay.filter(|_| matches!(event, Event::Granted(..)))?;
+        destination.filter(Ipv4Addr::is_broadcast)?;
+        let mut nak = Message { giaddr: relay, ..Message::answer_to(request, Kind::Nak) };
+        nak.options.push((code::SERVER, self.config.id.octets().to_vec()));
+        nak.options.push((code::MESSAGE, b"wrong network".to_vec()));
+        let destination = SocketAddrV4::new(Ipv4Addr::BROADCAST, 68);
+        Some(Reply { payload: nak.encode(), destination, ethernet: Some(BROADCAST), delay })
     }
 
     /// Refuses any REQUEST, unless the client means another server.
@@ -296,6 +327,9 @@ impl Server {
             return Event::Silent(Silence::NothingToGiveBack);
         };
         self.end(address);
+        if self.config.stubborn {
+            return Event::Declined(address);
+        }
         self.by_client.remove(&self.key(message));
         self.leases.remove(&address);
         self.declined.insert(address, now + self.config.decline_hold);

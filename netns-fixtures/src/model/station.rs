@@ -148,12 +148,13 @@ impl Station {
         let Some(reply) = handled.reply else {
             return (Vec::new(), Some(handled.event));
         };
+        let relayed = handled.relayed.map(|nak| self.datagram(BROADCAST, nak.destination, &nak.payload, nak.delay));
         let known = self.neighbours.get(reply.destination.ip()).filter(|(_, until)| now < *until);
         let out = match reply.ethernet.or(known.map(|(mac, _)| *mac)) {
             Some(mac) => self.datagram(mac, reply.destination, &reply.payload, reply.delay),
             None => self.ask(now, reply.destination, reply.payload),
         };
-        (vec![out], Some(handled.event))
+        (relayed.into_iter().chain([out]).collect(), Some(handled.event))
     }
 
     /// Asks by ARP for a neighbour, and keeps what is for it.

@@ -8,6 +8,7 @@ use ipnet::Ipv4Net;
 
 use super::POOL;
 use crate::lan::Lan;
+use crate::link::Mac;
 
 /// What a server gives out.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Grants {
     pub mtu: Option<u16>,
     /// Classless routes (121), each with its next hop.
     pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
+    /// Addresses that ISC dhcpd keeps, each for an Ethernet address (`fixed-address`).
+    pub fixed: Vec<(Mac, Ipv4Addr)>,
 }
 
 impl Default for Grants {
@@ -41,6 +44,7 @@ impl Default for Grants {
             domain: None,
             mtu: None,
             routes: Vec::new(),
+            fixed: Vec::new(),
         }
     }
 }

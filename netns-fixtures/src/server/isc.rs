@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Grants, Lease, Place, Program, Server};
 use crate::error::Error;
 use crate::lan::Lan;
+use crate::link::mac_text;
 use crate::need::Need;
 
 /// ISC dhcpd's program.
@@ -68,6 +69,11 @@ fn config_text(grants: &Grants) -> String {
     if !grants.routes.is_empty() {
         let bytes: Vec<_> = grants.classless_routes().iter().map(u8::to_string).collect();
         option("classless-routes", &bytes.join(", "));
+    }
+    for (mac, address) in &grants.fixed {
+        let name = address.to_bits();
+        writeln!(text, "host h{name} {{ hardware ethernet {}; fixed-address {address}; }}", mac_text(*mac))
+            .expect("a string takes all that is written to it");
     }
     let (subnet, mask) = (Lan::SUBNET.network(), Lan::SUBNET.netmask());
     let (first, last) = (grants.pool.start(), grants.pool.end());

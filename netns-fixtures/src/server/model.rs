@@ -161,8 +161,8 @@ impl Serve {
             if first_readable(&[self.stopped.as_fd()], now)? {
                 return Ok(());
             }
-            while let Some(reply) = self.receive()? {
-                held_back.extend(reply.map(|reply| (now + reply.delay, reply)));
+            while let Some(replies) = self.receive()? {
+                held_back.extend(replies.into_iter().map(|reply| (now + reply.delay, reply)));
             }
             for (_, reply) in held_back.extract_if(.., |(at, _)| *at <= now) {
                 self.send(&reply)?;
@@ -170,8 +170,8 @@ impl Serve {
         }
     }
 
-    /// Takes a datagram, if one has come. The inner value is its answer.
-    fn receive(&self) -> Result<Option<Option<Reply>>, Error> {
+    /// Takes a datagram, if one has come. Returns its answers.
+    fn receive(&self) -> Result<Option<Vec<Reply>>, Error> {
         let mut payload = [0; 2048];
         let mut control = nix::cmsg_space!(nix::libc::in_pktinfo);
         let (length, source, to) = {
@@ -192,7 +192,7 @@ impl Serve {
             (message.bytes, message.address, to)
         };
         let Some(source) = source.map(|from| SocketAddrV4::new(from.ip(), from.port())) else {
-            return Ok(Some(None));
+            return Ok(Some(Vec::new()));
         };
         let destination = to.map(|ip| SocketAddrV4::new(ip, 67));
         let datagram = Datagram { payload: &payload[..length], source, destination, ethernet: None };
@@ -200,7 +200,7 @@ impl Serve {
         let handled = state.server.receive(self.began.elapsed(), &datagram);
         state.events.push(handled.event);
         self.shared.changed.notify_all();
-        Ok(Some(handled.reply))
+        Ok(Some(handled.relayed.into_iter().chain(handled.reply).collect()))
     }
 
     /// Sends an answer. A client that has no address yet cannot answer ARP, so the server answers for it.

@@ -51,6 +51,8 @@ pub(crate) struct Actor {
     pub(crate) routes: Vec<LinkRoute>,
     /// Actors of one group share a client identifier.
     pub(crate) group: usize,
+    /// The cluster of the group, and what that calls it, where there are several clusters.
+    pub(crate) cluster: Option<(usize, usize)>,
     /// The client identifier follows the container, not the group.
     pub(crate) own_ids: bool,
     /// Counts its containers; acts of an earlier one are void.
@@ -253,6 +255,9 @@ impl Actor {
             network: None,
             routes: Vec::new(),
             group,
+            // Every second actor has identifiers of its containers' own.
+            cluster: (plan.clusters > 1)
+                .then_some((group / 2 % plan.clusters, group / 2 / plan.clusters * 2 + group % 2)),
             own_ids: plan.sharers == 1 && index.is_multiple_of(2),
             generation: 0,
             container: 0,
@@ -332,6 +337,7 @@ impl Actor {
                 on_expiry: plan.on_expiry,
                 metric: self.metric(plan),
                 late_routes: plan.late_routes && !self.docker,
+                plain_routes: plan.late_routes && !self.docker,
                 suppress_default_route: self.docker,
                 follow_router: self.docker,
                 prefix: pooled.then_some(DOCKER_PREFIX),
@@ -377,9 +383,10 @@ impl Actor {
             true => self.docker_attachment(self.mac.to_string()),
             false => Attachment::cni(network, name, "eth0"),
         };
-        let id = match self.own_ids {
-            true => format!("\0{}/net{}/eth0", container(&self.attachment), self.lan),
-            false => format!("\0group-{}", self.group),
+        let id = match (self.own_ids, self.cluster) {
+            (true, _) => format!("\0{}/net{}/eth0", container(&self.attachment), self.lan),
+            (false, Some((cluster, pod))) => format!("\0prod-{cluster}/default/db-{pod}/eth0"),
+            (false, None) => format!("\0group-{}", self.group),
         };
         self.client_id = ClientId::new(id.into_bytes()).expect("longer than two bytes");
         self.foreign.clear();

@@ -19,7 +19,7 @@ use crate::watch::Rule;
 const NOTICED: Micros = 20 * SECOND;
 
 /// So much longer Docker is waited for, which may release the address yet, or has not put the link there.
-const DOCKER_WAIT: Micros = 330 * SECOND;
+const DOCKER_WAIT: Micros = 630 * SECOND;
 
 impl World {
     /// Returns within what time a namespace that died is noticed, and what lived there given back.
@@ -146,7 +146,7 @@ impl World {
                 }
                 if self.actors[index].docker {
                     self.actors[index].phase = Phase::Live;
-                    self.act_after(index, 0, 200 * MILLI, Act::Appear);
+                    self.starts(index);
                     return self.stay(index);
                 }
                 let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
@@ -313,10 +313,14 @@ impl World {
         match answer {
             Answer::Deleted | Answer::Released => {
                 self.stats.count(if answer == Answer::Deleted { "DEL done" } else { "addresses released" });
+                if answer == Answer::Released {
+                    self.judge_released(index);
+                }
                 self.lease_is_back(index, true);
             }
             Answer::Failed(failure) => {
-                if self.calm {
+                let can_be_kept = self.plan.spools && matches!(failure, Failure::Store(_));
+                if self.calm || can_be_kept {
                     self.fail(Rule::Failed, format!("DEL: {failure}"));
                 }
                 let patience = self.plan.active.as_micros() as Micros / 50;
@@ -338,7 +342,7 @@ impl World {
             self.kernel.doom(cookie);
             return;
         }
-        if let Call::Del { attachment } = &asked.call
+        if let Call::Del { attachment, .. } = &asked.call
             && !matches!(asked.role, Role::Spool(_))
         {
             self.stats.count("DEL spooled");
@@ -392,7 +396,7 @@ fn is_without_lease(role: &Role, answer: &Answer) -> bool {
 fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
-        Call::Del { attachment } | Call::Check { attachment, .. } => Some(attachment),
+        Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List => None,
         Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
         Call::Network(_) => None,

@@ -20,8 +20,10 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::subject::{add_of, arp_of, is_nobodys};
 use crate::watch::Rule;
 
-/// DECLINEs of one ADD at most, and those of a LAN in a row before new tries are held back (RFC 5227 §1.1).
-const MOST: u32 = 10;
+/// DECLINEs of one ADD at most, and addresses of a LAN in a row before new tries are held back (RFC 5227 §1.1).
+const MOST: usize = 10;
+/// DECLINEs of what one server offers an ADD again and again, at most.
+const MOST_OF_ONE: usize = 3;
 /// From one try to the next then.
 const PAUSE: Micros = 60 * SECOND;
 /// DECLINEs are in a row when the next comes within this.
@@ -50,10 +52,10 @@ pub(super) struct Claims {
     writing: BTreeMap<OpId, Vec<Attachment>>,
     /// Whose leases the store has refused at this very moment: their ADDs are undone.
     refused: Vec<Attachment>,
-    /// DECLINEs of an ADD under way.
-    declines: BTreeMap<Who, u32>,
-    /// DECLINEs of a LAN since somebody last got an address there, and when the last was.
-    row: BTreeMap<usize, (usize, Micros)>,
+    /// What an ADD under way has declined.
+    declines: BTreeMap<Who, Vec<Ipv4Addr>>,
+    /// What was declined on a LAN since somebody last got an address there, and when the last was.
+    row: BTreeMap<usize, (BTreeSet<Ipv4Addr>, Micros)>,
 }
 
 impl World {
@@ -121,23 +123,27 @@ impl World {
             return;
         }
         let mac = who.1;
-        let count = self.claims.declines.entry(who).or_default();
-        *count += 1;
-        let count = *count;
-        if count > MOST {
-            self.fail(Rule::Declines, format!("{mac} declines {address}, the {count}th address of its ADD"));
+        let declined = self.claims.declines.entry(who).or_default();
+        declined.push(address);
+        let (count, again) = (declined.len(), declined.iter().filter(|before| **before == address).count());
+        if count > MOST || again > MOST_OF_ONE * self.plan.servers {
+            let detail = format!("{mac} declines {address}, for the {again}th time, the {count}th DECLINE of its ADD");
+            self.fail(Rule::Declines, detail);
         }
     }
 
-    /// After ten conflicts in a row one address a minute is tried on a LAN. What was being tried at the tenth goes on.
+    /// After ten addresses in a row that were in use one address a minute is tried on a LAN. What was being tried at the tenth
+    /// goes on.
     fn judge_pace(&mut self, lan: usize, address: Ipv4Addr) {
         let under_way = self.actors.iter().filter(|actor| actor.lan == lan).count();
-        let (before, last) =
-            self.claims.row.get(&lan).copied().filter(|(_, last)| self.now < last + ROW).unwrap_or_default();
-        self.claims.row.insert(lan, (before + 1, self.now));
-        if before >= MOST as usize + under_way && self.now < last + PAUSE {
+        let row = self.claims.row.remove(&lan).filter(|(_, last)| self.now < last + ROW);
+        let (mut declined, last) = row.unwrap_or_default();
+        let before = declined.len();
+        declined.insert(address);
+        self.claims.row.insert(lan, (declined, self.now));
+        if before >= MOST + under_way && self.now < last + PAUSE {
             let after = (self.now - last) / MILLI;
-            self.fail(Rule::Pace, format!("{address} is declined, the {}th in a row, after {after} ms", before + 1));
+            self.fail(Rule::Pace, format!("{address} is declined, after {before} others in a row, after {after} ms"));
         }
     }
 

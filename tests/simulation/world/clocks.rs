@@ -1,8 +1,12 @@
 //! Clocks that jump: the wall clock is set, and the host sleeps while its boot clock goes on.
 
 use super::actor::Phase;
-use super::{Event, MILLI, SECOND, World};
+use super::ledger::Excuse;
+use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::pick;
+
+/// The daemon has noticed by then that the wall clock was set, and has written it.
+const WRITTEN: Micros = 10 * SECOND;
 
 impl World {
     /// The wall clock is set to another time: corrected by a little, or wrong by hours or years.
@@ -10,10 +14,40 @@ impl World {
         let Some(every) = self.plan.wall_jumps else { return };
         self.sometime(every, Event::WallJump);
         let most = pick(&mut self.rng, &[10, 3600, 3600, 10 * 86_400, 10 * 365 * 86_400]) * SECOND as i64;
-        self.wall_offset = self.rng.i64(-most..=most);
+        let before = std::mem::replace(&mut self.wall_offset, self.rng.i64(-most..=most));
+        self.wall_off |= before.abs_diff(self.wall_offset) < 60 * SECOND;
+        self.wall_set = self.now;
+        if self.daemon.is_none() {
+            self.leave_all(Excuse::WallClock, false);
+        }
+        // Leases are confirmed.
+        self.watch.unhush_all();
+        self.after(0, SECOND, Event::Looks(self.run));
         let offset = self.wall_offset / SECOND as i64;
         self.note(|| format!("WALL CLOCK is {offset} s off"));
         self.stats.count(if offset < 0 { "wall clocks set back" } else { "wall clocks set forward" });
+    }
+
+    /// The daemon reads its clocks.
+    pub(super) fn looks(&mut self) {
+        let now = self.clock();
+        if let Some(daemon) = &mut self.daemon {
+            daemon.subject.handle_timeout(now);
+        }
+        self.drain();
+    }
+
+    /// What a record says of a lease's age by the wall clock is of no use to the next boot, where the daemon of this one could not
+    /// write that it was set.
+    pub(super) fn excuse_outdated_clock(&mut self) {
+        let unwritten = self.store_fails || self.now < self.wall_set.max(self.started) + WRITTEN;
+        if self.wall_set == 0 {
+            return;
+        }
+        match self.wall_off || unwritten {
+            true => self.leave_all(Excuse::WallClock, false),
+            false => self.stats.count("reboots after the wall clock was set"),
+        }
     }
 
     /// The host is suspended. All that was to happen meanwhile happens when it is resumed, in some order.

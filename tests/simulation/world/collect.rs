@@ -2,7 +2,7 @@
 
 use leasehold_core::effect::{Answer, Call, Failure};
 
-use super::actor::{Asked, Phase, Role};
+use super::actor::{Actor, Asked, Phase, Role};
 use super::{Event, SECOND, World};
 use crate::subject::{container, is_in};
 use crate::watch::Rule;
@@ -26,6 +26,7 @@ impl World {
 
     /// Ends a container by a GC that does not name it.
     pub(super) fn end_by_collection(&mut self, index: usize) {
+        self.goes_elsewhere(index);
         self.actors[index].phase = Phase::Ending;
         let network = format!("net{}", self.actors[index].lan);
         self.ask(index, Role::Collect, Call::Collect { network, keep: Vec::new() }, self.now);
@@ -36,7 +37,11 @@ impl World {
     pub(super) fn name_the_valid(&mut self, call: &mut Call) {
         let Call::Collect { network, keep } = call else { return };
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
-        lans.for_each(|lan| self.returning.collected(lan));
+        for lan in lans.collect::<Vec<_>>() {
+            let ends = |actor: &&Actor| actor.lan == lan && actor.phase == Phase::Ending;
+            let ending = self.actors.iter().filter(ends).map(Actor::client_key).collect();
+            self.returning.collected(lan, ending);
+        }
         let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
         let valid = valid.map(|actor| &actor.attachment).filter(|attachment| is_in(attachment, network));
         *keep = valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())).collect();

@@ -100,7 +100,8 @@ impl World {
             // A mutation may have added to its name.
             let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", self.boot));
             // What was leased for an endpoint that is not known goes back at once.
-            if record.state == RecordState::Bound && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
+            let is_good = record.state == RecordState::Bound && !record.unconfirmed;
+            if is_good && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
                 self.watch.hush(record.link.mac(), t1);
             } else {
@@ -119,7 +120,7 @@ impl World {
                 Some(attachment) => &attachment.clone(),
                 None => return,
             },
-            Call::Del { attachment } => attachment,
+            Call::Del { attachment, .. } => attachment,
             Call::Collect { network, keep } => {
                 let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
                 let stale = self.store.durable.values().filter(stale);
@@ -195,14 +196,14 @@ impl World {
         self.stats.reboots += 1;
         self.boot += 1;
         self.booted_at = self.now;
-        if self.plan.wall_jumps.is_some() {
-            self.leave_all(Excuse::WallClock, false);
-        }
+        self.excuse_outdated_clock();
         self.kernel = Kernel::booted(self.plan.lans, self.plan.wires == Some(Wires::Bridge));
         self.wired.rebooted();
         self.watch.holders.clear();
         self.returning.nothing_is_kept();
         self.spool.clear();
+        let lost = self.store.rebooted();
+        self.stats.count_many("ends beside the socket that a reboot lost", lost);
         self.containers_ended();
     }
 
@@ -233,7 +234,7 @@ impl World {
         self.drain();
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         let mut left = MOST_EFFECTS;
         self.spins = 0;
         while let Some(effect) = self.daemon.as_mut().and_then(|daemon| daemon.subject.poll_effect()) {
@@ -521,7 +522,7 @@ fn brief_call(call: &Call) -> String {
         Call::Add(add) => {
             format!("ADD {} client {} in {}", add.attachment, add.client_id.resolve(Mac::default()), add.place.target())
         }
-        Call::Del { attachment } => format!("DEL {attachment}"),
+        Call::Del { attachment, .. } => format!("DEL {attachment}"),
         Call::Check { attachment, expected } => format!("CHECK {attachment} {expected:?}"),
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),

@@ -49,6 +49,7 @@ impl World {
             self.watch.holders.clear();
         }
         self.store.durable.clear();
+        self.store.recorded();
         self.docker_is_lost();
         self.was_damaged = true;
         self.leave_all(Excuse::StoreLost, false);

@@ -101,7 +101,7 @@ impl World {
             u32::MAX => 1500,
             lease => u64::from(lease),
         };
-        let end = self.now + (2 * lease + 600) * SECOND;
+        let end = self.now + (2 * lease + 900) * SECOND;
         self.note(|| "QUIET".to_owned());
         self.until(end, |_| false) && self.comes_to_rest() && self.nothing_open()
     }
@@ -168,7 +168,7 @@ impl World {
             self.stats.count("containers whose end nobody can know");
             for row in docker.into_iter().filter(|_| unknown.0) {
                 // As dockerd does at its start.
-                self.inquire(Call::Del { attachment: row.attachment.clone() });
+                self.inquire(Call::Del { attachment: row.attachment.clone(), grace: None });
             }
             return (0..self.segments.len()).filter(|_| unknown.1).for_each(|lan| self.collect(lan));
         }

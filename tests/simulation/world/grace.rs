@@ -47,9 +47,11 @@ impl Returning {
         self.kept.clear();
     }
 
-    /// All grace of a LAN is over: a runtime collects there.
-    pub(super) fn collected(&mut self, lan: usize) {
+    /// All grace of a LAN is over: a runtime collects there. Nor do the containers that are ending get any, whose leases may go
+    /// back only after their links.
+    pub(super) fn collected(&mut self, lan: usize, ending: Vec<ClientKey>) {
         self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, until)| *until = 0);
+        self.kept.extend(ending.into_iter().map(|client| ((lan, client), 0)));
     }
 }
 
@@ -151,8 +153,11 @@ impl World {
         let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
         let Some(sock) = self.socks.get(&exchange) else { return };
         let (address, key) = (message.ciaddr, message.key());
-        // From inside a caller may wait for it.
-        let by_port = sock.link.in_netns().is_none() && !is_direct(&sock.link);
+        // It is not asked for where the container's own interface has it.
+        let is_asked_for = match sock.link.in_netns() {
+            Some(at) => !self.kernel.link(at).is_some_and(|wire| wire.has(address)),
+            None => !is_direct(&sock.link),
+        };
         // One with the client's own Ethernet address is not told from its link that is on its way out.
         let station = self.returning.elsewhere.get(&(lan, address));
         // Nor is one heard that came after the last question.
@@ -162,7 +167,7 @@ impl World {
         });
         let returns =
             self.actors.iter().any(|actor| actor.returns() && (actor.lan, actor.client_key()) == (lan, key.clone()));
-        if by_port && elsewhere && returns && self.plan.grace.is_some() {
+        if is_asked_for && elsewhere && returns && self.plan.grace.is_some() {
             return self.fail(Rule::ReleaseElsewhere, format!("RELEASE of {address}, which another host has"));
         }
         let until = self.returning.kept.get(&(lan, key)).copied();

@@ -40,7 +40,7 @@ impl World {
         if !self.actors[index].foreign.is_empty() {
             let via = Some(Ipv4Addr::new(172, 20, 0, 1).into());
             let destination = "192.0.2.0/24".parse().expect("a network");
-            self.meddle(index, at, &[Step::AddRoute(LinkRoute { destination, via, metric: None, mtu: None })]);
+            self.meddle(index, at, &[Step::AddRoute(LinkRoute { destination, via, ..LinkRoute::default() })]);
         }
         if self.rng.u32(..8) == 0 {
             // Of the lease's own subnet, so that it goes with the lease's address.
@@ -48,7 +48,7 @@ impl World {
             let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
             let via = Some(Ipv4Addr::from(lease.address.network().to_bits() | 0x3e0).into());
             let destination = "198.51.100.0/24".parse().expect("a network");
-            let route = LinkRoute { destination, via, metric: None, mtu: None };
+            let route = LinkRoute { destination, via, ..LinkRoute::default() };
             self.meddle(index, at, &[Step::AddAddress(address.into()), Step::AddRoute(route)]);
         }
     }
@@ -63,7 +63,8 @@ impl World {
         let steps = [Step::AddAddress(subnet)];
         let docker = self.actors.iter().any(|actor| actor.docker && actor.at == Some(at));
         let late = self.plan.late_routes;
-        let is_told = |route: &LinkRoute| !docker && (!late || route.via.is_some_and(|via| subnet.contains(&via)));
+        let is_plain = |route: &LinkRoute| route.metric.is_none() && route.via.is_some_and(|via| subnet.contains(&via));
+        let is_told = |route: &LinkRoute| !docker && (!late || is_plain(route));
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
         let joined = self.actors.iter().find(|actor| docker && actor.at == Some(at)).map(|actor| actor.routes.clone());
         let told = told.chain(joined.into_iter().flatten().map(Step::AddRoute)).collect::<Vec<_>>();
@@ -295,7 +296,7 @@ impl World {
 
 /// Returns a default route by a router.
 fn default_by(router: Ipv4Addr) -> LinkRoute {
-    LinkRoute { destination: Ipv4Net::default().into(), via: Some(router.into()), metric: None, mtu: None }
+    LinkRoute { destination: Ipv4Net::default().into(), via: Some(router.into()), ..LinkRoute::default() }
 }
 
 /// Returns the routes that a lease means: those that it names, and first of all one to a router outside of its subnet.
@@ -306,6 +307,7 @@ fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
         via: via.map(IpAddr::V4),
         metric,
         mtu,
+        ..LinkRoute::default()
     };
     let mut routes: Vec<_> =
         lease.routes.iter().filter(|r| r.via.is_none()).map(|r| route(r.destination, None)).collect();

@@ -17,6 +17,7 @@ mod interface;
 mod ledger;
 mod links;
 mod pools;
+mod ports;
 mod runtime;
 mod shell;
 mod spoken;
@@ -46,6 +47,7 @@ use self::daemon::Daemon;
 use self::grace::Returning;
 use self::ledger::{Excuse, Grant, Unnamed};
 use self::pools::Network;
+use self::ports::Ports;
 use self::shell::Sock;
 use self::squatters::Squatted;
 use self::wire::Segment;
@@ -56,7 +58,7 @@ use crate::plan::{CrashPoint, EffectKind, Plan, Wires};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::subject::Mutation;
-use crate::timing::Timing;
+use crate::timing::{self, Timing};
 use crate::trace::Trace;
 use crate::watch::{Breach, Rule, Watch, breach};
 
@@ -120,6 +122,10 @@ enum Event {
     Disk(bool),
     /// The wall clock is set.
     WallJump,
+    /// The daemon of this run reads its clocks, as it does every second.
+    Looks(u32),
+    /// The client on a link that had no carrier since one time is to be heard, as its port forwards since another.
+    Heard(At, Micros, Micros),
     /// The daemon of this run sees namespaces again.
     Sight(u32),
     /// The host is suspended.
@@ -162,6 +168,10 @@ pub(crate) struct World {
     booted_at: Micros,
     /// What the wall clock shows beyond the world's time, in microseconds.
     wall_offset: i64,
+    /// When it was last set.
+    wall_set: Micros,
+    /// It was set by less than the daemon takes for a jump.
+    wall_off: bool,
     /// When the daemon last started.
     started: Micros,
     /// When the host was last resumed.
@@ -170,6 +180,8 @@ pub(crate) struct World {
     sequence: u32,
     kernel: Kernel,
     segments: Vec<Segment>,
+    /// What is known of links and of what their clients said.
+    ports: Ports,
     store: Store,
     disk_full: bool,
     /// When it last filled up or got room.
@@ -219,7 +231,7 @@ pub(crate) struct World {
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
     /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
-    latest: BTreeMap<(usize, ClientKey), (u32, Micros)>,
+    latest: BTreeMap<(usize, ClientKey), (timing::Asked, Micros)>,
     /// When a client was last offered or granted an address.
     offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
     /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
@@ -244,6 +256,8 @@ pub(crate) struct World {
     was_damaged: bool,
     /// A lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
+    /// A client is soon heard when its link is back.
+    heard_soon: bool,
     breach: Option<Breach>,
     stats: Stats,
     trace: Trace,
@@ -263,12 +277,15 @@ impl World {
             boot: 0,
             booted_at: 0,
             wall_offset: 0,
+            wall_set: 0,
+            wall_off: false,
             started: 0,
             resumed: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             kernel: Kernel::booted(plan.lans, plan.wires == Some(Wires::Bridge)),
             segments,
+            ports: Ports::default(),
             store: Store::default(),
             disk_full: false,
             disk_turned: 0,
@@ -312,6 +329,7 @@ impl World {
             store_fails: plan.store_faults > 0 || plan.store_full.is_some() || plan.damages > 0,
             was_damaged: false,
             may_lapse: plan.may_lapse(),
+            heard_soon: plan.is_heard_soon(),
             breach: None,
             stats: Stats::default(),
             trace,
@@ -441,6 +459,7 @@ impl World {
             Event::Told(run, told) if run == self.run => self.told(told),
             Event::HungUp(run, id) if run == self.run => self.hung_up(id),
             Event::Sight(run) if run == self.run => self.see_again(),
+            Event::Looks(run) if run == self.run => self.looks(),
             Event::Carry(..)
             | Event::Commit(_)
             | Event::Done(..)
@@ -449,7 +468,9 @@ impl World {
             | Event::Broken(..)
             | Event::Told(..)
             | Event::HungUp(..)
-            | Event::Sight(_) => {}
+            | Event::Sight(_)
+            | Event::Looks(_) => {}
+            Event::Heard(at, lost, forwards) => self.must_be_heard(at, lost, forwards),
             Event::Station(lan, station, frame) => self.at_station(lan, station, &frame),
             Event::Host(lan, frame) => self.at_host(lan, &frame),
             Event::Carrier(at, carrier) => self.carrier(at, carrier),

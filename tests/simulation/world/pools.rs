@@ -5,8 +5,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Answer, Call, PoolRequest};
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
 
 use super::actor::{Actor, Form, Phase, Role, pool_of};
@@ -81,6 +83,21 @@ impl World {
         };
         let mut of_docker = self.actors.iter().filter(|actor| actor.docker && actor.lan == lan);
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
+    }
+
+    /// Docker has been told that a container's lease is on its way back: that is durable. Of two that were told one address it is not
+    /// known whose was meant.
+    pub(super) fn judge_released(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let address = actor.told.as_ref().map(Lease::ip);
+        let told = |record: &&Record| record.told.is_some() && record.told.map(|told| told.addr()) == address;
+        let held = self.store.durable.values().filter(|record| record.state == RecordState::Bound);
+        let told: Vec<_> = held.filter(told).collect();
+        let kept = told.first().filter(|only| told.len() == 1 && only.attachment == actor.attachment);
+        if let Some(kept) = kept {
+            let detail = format!("{} was released, and the store has it as {:?}", actor.attachment, kept.state);
+            self.fail(Rule::NotDurable, detail);
+        }
     }
 
     /// Docker gives a container's address back, and says so twice now and then: the second time before it has heard of the first.

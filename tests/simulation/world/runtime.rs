@@ -110,6 +110,14 @@ impl World {
         }
     }
 
+    /// Docker starts a container that has its address: mostly at once, now and then after minutes, as where it relabels volumes.
+    pub(super) fn starts(&mut self, index: usize) {
+        let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
+        self.stats.count_many("containers that started slowly", usize::from(is_slow));
+        let most = if is_slow { 540 * SECOND } else { 200 * MILLI };
+        self.act_after(index, 0, most, Act::Appear);
+    }
+
     /// Docker moves the link of a container into its namespace, some time after it was told the address.
     fn appear(&mut self, index: usize) {
         let actor = &self.actors[index];
@@ -323,7 +331,10 @@ impl World {
                 Call::ReleaseAddress { pool: pool_of(lan), address }
             }
             // What it was not told of went with its call.
-            None => Call::Del { attachment },
+            None => {
+                let grace = self.plan.grace.filter(|_| self.actors[index].returns());
+                Call::Del { attachment, grace }
+            }
         };
         self.ask(index, Role::Del, call.clone(), self.now);
         if matches!(call, Call::ReleaseAddress { .. }) {
@@ -441,7 +452,8 @@ impl World {
         for attachment in attachments {
             let id = RequestId(self.next_request);
             self.next_request += 1;
-            let call = Call::Del { attachment: attachment.clone() };
+            // What is kept of a DEL says nothing else.
+            let call = Call::Del { attachment: attachment.clone(), grace: None };
             let role = Role::Spool(attachment);
             self.requests.insert(id, Asked::by_nobody(role, call.clone()));
             calls.push((id, call));

@@ -2,6 +2,7 @@
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::record::{BindingId, Change, ended_by};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -138,7 +139,7 @@ impl World {
                 let (delay, result) = self.open(exchange);
                 self.report(op, Outcome::Opened(result), Some(exchange), delay);
             }
-            Effect::Inspect { op, target } => {
+            Effect::Inspect { op, target, .. } => {
                 let (delay, result) = self.inspect(&target);
                 self.report(op, Outcome::Inspected(result), None, delay);
             }
@@ -182,7 +183,7 @@ impl World {
                 let (delay, result) = self.list_own();
                 self.report(op, Outcome::OwnLinks(result), None, delay);
             }
-            Effect::Send { op, exchange, frame } => self.send(op, exchange, frame),
+            Effect::Send { op, exchange, frame, over } => self.send(op, exchange, frame, over.is_some()),
             Effect::Hear { exchange, arp } => {
                 if let Some(sock) = self.socks.get_mut(&exchange) {
                     (sock.want.arp, sock.speaks) = (arp, false);
@@ -264,9 +265,9 @@ impl World {
     }
 
     /// Lets a frame out, or refuses to, which only who asks about it hears.
-    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>) {
+    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
         let Some(op) = op else {
-            return self.transmit(exchange, frame);
+            return self.transmit(exchange, frame, over_host);
         };
         // The socket of a link that is gone breaks.
         let Some(at) = self.socks.get(&exchange).and_then(|sock| sock.open_at) else { return };
@@ -277,7 +278,7 @@ impl World {
             Fate::Refused | Fate::TimedOut => Err(refused("send")),
         };
         match result {
-            Ok(()) => self.transmit(exchange, frame),
+            Ok(()) => self.transmit(exchange, frame, over_host),
             Err(_) => self.not_spoken(exchange, &frame),
         }
         self.report(op, Outcome::Sent(result), None, 0);
@@ -374,20 +375,20 @@ impl World {
             if self.crashes_at(EffectKind::Persist, false) {
                 return;
             }
-            let result = if self.disk_full {
-                Err(StoreCause::Full)
-            } else if happens(&mut self.rng, self.plan.store_faults) {
-                Err(StoreCause::Failed("simulated".to_owned()))
+            let failure = if self.disk_full {
+                Some(StoreCause::Full)
             } else {
-                let told = self.store.events.len();
-                self.digest.stored(self.now, &changes);
-                if let Some(event) = self.store.commit(op, changes) {
-                    self.fail(Rule::EventAhead, format!("{event:?}"));
+                let fails = happens(&mut self.rng, self.plan.store_faults);
+                fails.then(|| StoreCause::Failed("simulated".to_owned()))
+            };
+            let ends = ended_by(&changes).filter(|_| self.plan.spools);
+            let result = match (failure, ends) {
+                (Some(cause), None) => Err(cause),
+                (failure, ends) => {
+                    let beside = ends.filter(|_| failure.is_some());
+                    self.make_durable(op, changes, beside);
+                    Ok(())
                 }
-                self.judge_removals(told);
-                self.note_leases(told);
-                self.note_left(told);
-                Ok(())
             };
             if result.is_err() {
                 self.stats.count("failed transactions");
@@ -401,6 +402,28 @@ impl World {
         if self.store.busy {
             self.after(50, 2 * MILLI, Event::Commit(self.run));
         }
+    }
+
+    /// Makes a transaction durable. `beside`: the binding whose end it is, where that is kept beside the socket.
+    fn make_durable(&mut self, op: OpId, changes: Vec<Change>, beside: Option<BindingId>) {
+        let told = self.store.events.len();
+        self.digest.stored(self.now, &changes);
+        let ahead = match beside {
+            Some(binding) => {
+                self.stats.count("ends kept beside the socket");
+                self.store.keep_beside(op, binding, changes)
+            }
+            None => {
+                self.store.recorded();
+                self.store.commit(op, changes)
+            }
+        };
+        if let Some(event) = ahead {
+            self.fail(Rule::EventAhead, format!("{event:?}"));
+        }
+        self.judge_removals(told);
+        self.note_leases(told);
+        self.note_left(told);
     }
 
     /// The disk fills up, or has room again.

@@ -27,9 +27,10 @@ impl World {
             self.judge_timing(lan, to, &message);
             if message.kind() == Some(Kind::Request) {
                 self.judge_rogue(lan, message.address(code::SERVER));
-                let latest = self.latest.entry((lan, message.key())).or_insert((message.xid, self.now));
-                if latest.0 != message.xid {
-                    *latest = (message.xid, self.now);
+                let asked = (message.xid, message.address(code::SERVER));
+                let latest = self.latest.entry((lan, message.key())).or_insert((asked, self.now));
+                if latest.0 != asked {
+                    *latest = (asked, self.now);
                 }
             }
         }
@@ -52,7 +53,8 @@ impl World {
         if early && purpose == Purpose::Renew {
             self.stats.count("renewed as another was offered the address");
         }
-        if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, message.xid, waited_for, early) {
+        let asked = (message.xid, message.address(code::SERVER));
+        if let Err(how) = self.timing.sent(self.now, (lan, key), purpose, asked, waited_for, early) {
             self.fail(Rule::Timing, how);
         }
     }
@@ -73,7 +75,7 @@ impl World {
         let concerned = if let Call::Network(call) = call { self.concerned(call) } else { None };
         let concerns = |attachment: &Attachment| match call {
             Call::Add(add) => add.attachment == *attachment,
-            Call::Del { attachment: deleted } => deleted == attachment,
+            Call::Del { attachment: deleted, .. } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List => false,
             Call::ReleaseAddress { address, .. } => is_told(attachment, *address),
@@ -126,7 +128,8 @@ impl World {
             let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
             self.store.durable.values().filter(has_it).for_each(|record| self.watch.unhush(record.link.mac()));
         }
-        if is_nak {
+        // One that came by a relay may not be the last word.
+        if is_nak && message.giaddr.is_unspecified() {
             self.refused_by_rogue.remove(&(lan, key.clone()));
             let named = |holder: &Holder| key_of(&holder.client_id) == key;
             self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
@@ -136,7 +139,7 @@ impl World {
             let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
             let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
             concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
-            let Some((xid, sent)) = self.latest.get(&(lan, message.key())).copied() else { return };
+            let Some(((xid, _), sent)) = self.latest.get(&(lan, message.key())).copied() else { return };
             if xid == message.xid {
                 if let Some(times) = Times::of(&message, sent) {
                     self.timing.knows((lan, message.key()), times);

@@ -54,6 +54,8 @@ impl Segment {
             t2: plan.times.map(|(_, t2)| t2),
             mtu: plan.mtu,
             terse: plan.terse,
+            cut: plan.cut,
+            flag_only: plan.flag_only,
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,
             // On a wire that loses frames too nobody could say which answer a client has heard.
@@ -114,23 +116,28 @@ impl Segment {
 }
 
 impl World {
-    /// Sends a frame from an exchange's socket.
-    pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
+    /// Sends a frame from an exchange's socket, or over the host's link, where only the wire hears it.
+    pub(super) fn transmit(&mut self, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
         let Some(sock) = self.socks.get_mut(&exchange) else { return };
         if let Some(message) = message_of(&frame) {
             (sock.speaks, sock.client) = (true, Some(message.key()));
         }
         let Some(wire) = sock.open_at.and_then(|at| self.kernel.link(at)) else { return };
-        if !(wire.up && wire.carrier) {
+        if !(wire.up && wire.carrier && self.now >= wire.blocked) {
             return;
         }
-        let (lan, in_reach) = (sock.lan, !(self.plan.beside && is_direct(&sock.link)));
+        self.judge_link(exchange, &frame);
+        let Some(sock) = self.socks.get(&exchange) else { return };
+        let (lan, in_reach) = (sock.lan, !(self.plan.beside && (over_host || is_direct(&sock.link))));
         self.digest.frame(self.now, lan, &frame);
         self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
         if in_reach {
             self.reach_stations(lan, frame.clone());
         }
-        self.neighbours_hear(lan, exchange, &frame);
+        if over_host {
+            self.stats.count("frames over the link of macvlans");
+        }
+        self.neighbours_hear(lan, exchange, &frame, over_host);
     }
 
     /// Returns whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
@@ -147,12 +154,12 @@ impl World {
     }
 
     /// The other containers' kernels answer ARP, and the other sockets that listen for it hear it.
-    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8]) {
+    fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8], over_host: bool) {
         let Ok(frame) = decode(bytes) else { return };
         let Packet::Arp(question) = frame.packet else { return };
         let own = Mac(frame.source);
         let owner = self.kernel.owner(lan, question.target, Some(own)).map(|wire| wire.mac);
-        if let Some(owner) = owner.filter(|_| question.request) {
+        if let Some(owner) = owner.filter(|_| question.request && !over_host) {
             let answer = answer_to(&question, owner);
             let reply = arp(owner.0, question.sender_mac, &answer);
             self.claimed.insert((lan, question.target, owner), self.now);
@@ -161,7 +168,7 @@ impl World {
         self.squatters_hear(lan, exchange, &question);
         self.claimants_hear(lan, exchange, &question);
         self.elsewhere_hears(lan, exchange, &question);
-        if frame.destination != BROADCAST {
+        if frame.destination != BROADCAST || over_host {
             return;
         }
         let address = if question.sender.is_unspecified() { question.target } else { question.sender };
@@ -213,6 +220,7 @@ impl World {
             self.note(|| format!("    server {lan}.{station}: {served:?}"));
             if let Some(message) = message_of(frame) {
                 self.server_took(lan, station, &message);
+                self.ports.taken.insert((lan, message.key()), self.now);
                 if let Served::Granted(address, purpose) = served {
                     let grant = (lan, self.server_id(lan, station), address, message.key());
                     self.server_granted(grant, message.xid, purpose);
@@ -313,7 +321,7 @@ impl World {
     }
 
     fn carries(&self, at: At) -> bool {
-        self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier)
+        self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier && self.now >= wire.blocked)
     }
 
     fn reach_stations(&mut self, lan: usize, frame: Vec<u8>) {
@@ -344,6 +352,10 @@ impl World {
     pub(super) fn carrier(&mut self, at: At, carrier: bool) {
         let event = self.kernel.set_carrier(at, carrier);
         self.tell(event);
+        match carrier {
+            true => self.plugged_in(at),
+            false => self.unplugged(at),
+        }
         if !carrier {
             self.after(SECOND, 30 * SECOND, Event::Carrier(at, true));
         }
@@ -352,6 +364,7 @@ impl World {
     /// Sets a link down, with which the kernel takes its routes, and lets it come up again.
     pub(super) fn lower(&mut self, at: At) {
         self.kernel.lower(at).into_iter().for_each(|told| self.tell(Some(told)));
+        self.unplugged(at);
         self.after(SECOND, 30 * SECOND, Event::Raised(at));
     }
 

@@ -1,7 +1,8 @@
 //! Docker's networks of our own driver, and their endpoints: what dockerd asks of them, and what it makes of the answers.
 //!
 //! A link that was made for Docker lives with its endpoint only. One in the host's namespace is that of an endpoint that dockerd
-//! has, or has been there for less than a minute. One in a container is nobody's but Docker's. A link of a VLAN is there as long
+//! has, or has been there for less than ten minutes; for less than one, where it came back from a container. One in a container is
+//! nobody's but Docker's. A link of a VLAN is there as long
 //! as a network is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,11 +25,19 @@ use leasehold_core::wire::Mac;
 
 use super::actor::{Act, Form, NETWORK, Phase, Role};
 use super::{Event, MILLI, Micros, SECOND, World};
+use crate::link::Own;
 use crate::plan::{VLAN, Wires, happens};
 use crate::watch::Rule;
 
-/// For how long a link may be in the host's namespace.
-pub(super) const STRAY: Micros = 60 * SECOND;
+/// For how long a link may be in the host's namespace that has not been in a container yet.
+const SLOW_START: Micros = 600 * SECOND;
+/// For how long one that came back from there.
+const STRAY: Micros = 60 * SECOND;
+
+/// Returns for how long at least dockerd may leave a link where it is.
+pub(super) fn may_stay(own: &Own) -> Micros {
+    if own.moved { STRAY } else { SLOW_START }
+}
 
 /// What dockerd has of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +323,7 @@ impl World {
             (Role::Join, Phase::Adding, Some(Answer::Network(NetworkAnswer::Joined { grant, .. }))) => {
                 self.actors[index].routes = told_routes(grant.as_deref());
                 self.actors[index].phase = Phase::Live;
-                self.act_after(index, 0, 200 * MILLI, Act::Appear);
+                self.starts(index);
                 self.stay(index);
             }
             (Role::Join, Phase::Live, Some(Answer::Network(NetworkAnswer::Joined { grant, .. }))) => {
@@ -444,6 +453,7 @@ impl World {
             | NetworkCall::Delete(_)
             | NetworkCall::Find(_)
             | NetworkCall::FindByPool
+            | NetworkCall::Started
             | NetworkCall::Join { .. } => None,
         }
     }
@@ -465,7 +475,7 @@ impl World {
         let has_vlan = self.store.docker.keys().any(|key| matches!(key, DockerKey::Network(_)));
         let left =
             self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
-                LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + STRAY < self.now,
+                LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + SLOW_START < self.now,
                 LinkOwner::Vlan { .. } => !has_vlan,
             });
         if let Some((own, wire)) = left {
@@ -563,5 +573,5 @@ impl World {
 fn told_routes(grant: Option<&Grant>) -> Vec<LinkRoute> {
     let routes = grant.map(|grant| grant.routes.as_slice()).unwrap_or_default().iter();
     let told = routes.filter(|route| route.destination.prefix_len() > 0);
-    told.map(|route| LinkRoute { destination: route.destination, via: route.via, metric: None, mtu: None }).collect()
+    told.map(|route| LinkRoute { destination: route.destination, via: route.via, ..LinkRoute::default() }).collect()
 }

@@ -133,7 +133,7 @@ pub enum ClientId {
     Duid,
     /// `hex:…`: these bytes, type byte first.
     Hex(Vec<u8>),
-    /// `text:…`: this text, of no hardware type.
+    /// `text:…`: this template, of no hardware type.
     Text(String),
 }
 

@@ -4,6 +4,7 @@ pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
 pub(super) mod persistence;
+mod siblings;
 pub(super) mod tenancy;
 pub(super) mod told;
 
@@ -65,8 +66,6 @@ pub(crate) struct Common {
     pub(super) permit: Permit,
     /// The leased address under watch, for a few seconds.
     pub(super) guard: Option<Box<Guard>>,
-    /// The Ethernet addresses of those that held the identity before and that this binding took it over from.
-    pub(super) predecessors: Box<[Mac]>,
     /// What was refused or dropped of answers, as far as it was told.
     pub(super) told: Told,
 }
@@ -98,7 +97,7 @@ pub(crate) enum Leave {
     LinkGone,
     /// An ADD of the same attachment has another identity.
     Displaced,
-    /// Docker gave its address back, and waits for nothing.
+    /// Docker gave its address back, and waits until that is durable.
     Released,
     /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
     Yielded,
@@ -110,25 +109,11 @@ impl Common {
         Grant::v4(lease, &self.profile)
     }
 
-    pub(super) fn new(id: BindingId, holder: Holder, predecessors: Box<[Mac]>) -> Self {
+    pub(super) fn new(id: BindingId, holder: Holder) -> Self {
         let Holder { attachment, identity, profile, link, answered } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
         let (parent, guard, told) = (None, None, Told::default());
-        Self {
-            id,
-            attachment,
-            identity,
-            profile,
-            link,
-            answered,
-            parent,
-            exchange,
-            persistence,
-            permit,
-            guard,
-            predecessors,
-            told,
-        }
+        Self { id, attachment, identity, profile, link, answered, parent, exchange, persistence, permit, guard, told }
     }
 
     /// Returns whether the leased address is on the interface, as far as is known.
@@ -141,6 +126,11 @@ impl Common {
         if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
             seat.expect(presence);
         }
+    }
+
+    /// Returns the index of the host's link that the interface is a macvlan on, where that was seen.
+    pub(super) fn lower(&self, interfaces: &Interfaces) -> Option<u32> {
+        interfaces.lower(&self.link, self.id)
     }
 
     /// Returns what is to be done on the interface, if anything is.
@@ -320,8 +310,11 @@ impl Common {
             boot: cx.boot.clone(),
             since: WallTime::from_epoch(since),
             kept: None,
+            grace_asked: true,
             former: None,
             taken_off: false,
+            unconfirmed: false,
+            elsewhere: false,
             told: self.answered,
         }
     }

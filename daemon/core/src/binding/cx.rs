@@ -3,6 +3,7 @@
 use fastrand::Rng;
 
 use super::Holders;
+use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::OpId;
 use crate::interface::Interfaces;
@@ -18,8 +19,10 @@ pub(crate) struct Cx<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) holders: &'a Holders,
     pub(crate) interfaces: &'a mut Interfaces,
-    /// What conflicts have taught of each LAN.
+    /// What each LAN has taught.
     pub(crate) conflicts: &'a mut Lans,
+    /// Whose interfaces are on their way out.
+    pub(crate) departed: &'a Departed,
 }
 
 impl Cx<'_> {

@@ -2,14 +2,16 @@
 //!
 //! A server that is given a client identifier keys on it alone (RFC 2131 §4.2), so the identity decides. But some know their
 //! clients by chaddr (BusyBox's udhcpd, odhcpd), and give two identities one address; and one that has lost its leases offers
-//! an address that is in use. So it is known of each address, too, who has it.
+//! an address that is in use. So it is known of each address, too, who has it. The host's own addresses are among them: no ARP of a
+//! container's shows these, as a host and its macvlans do not hear each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::Binding;
-use crate::identity::{Attachment, IdentityKey, Lan};
+use crate::identity::{AddressHolder, Attachment, IdentityKey, Lan};
+use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -70,8 +72,9 @@ pub(crate) enum Basis {
 /// The live holder of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tenant {
+    /// The binding; 0 where it is the host.
     pub(crate) id: BindingId,
-    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) who: AddressHolder,
     pub(crate) chaddr: Mac,
     /// The server that granted the address, as far as is known.
     pub(crate) server: Option<Ipv4Addr>,
@@ -95,6 +98,8 @@ pub(crate) struct Holders {
     leaving: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
     /// The claims on addresses, live or not.
     addresses: BTreeMap<Lan, BTreeSet<(Ipv4Addr, BindingId)>>,
+    /// The host's own addresses on each LAN's link, as it was seen last.
+    hosts: BTreeMap<Lan, LinkView>,
     /// Identities whose live holder went, or came to its address, during the input at hand.
     stirred: BTreeSet<IdentityKey>,
     /// Held bindings that came to their address during the input at hand.
@@ -157,17 +162,33 @@ impl Holders {
         self.known.get(&id).map(|known| known.standing)
     }
 
-    /// Returns who has an address of a LAN, beside one binding: the first that lives and was granted it, or uses it.
+    /// Records the host's own addresses on the link of a LAN. One that is tagged there is another wire's.
+    pub(crate) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
+        match view.addresses.is_empty() || lan.vlan() != 0 {
+            true => _ = self.hosts.remove(lan),
+            false => _ = self.hosts.insert(lan.clone(), view.clone()),
+        }
+    }
+
+    /// Returns the host, if an address of a LAN is its own.
+    fn host(&self, lan: &Lan, address: Ipv4Addr) -> Option<Tenant> {
+        let view = self.hosts.get(lan).filter(|view| view.addresses.iter().any(|own| own.addr() == address))?;
+        Some(Tenant { id: BindingId(0), who: AddressHolder::Host(view.ifname.clone()), chaddr: view.mac, server: None })
+    }
+
+    /// Returns who has an address of a LAN, beside one binding: the host, or the first that lives and was granted it, or uses it.
     pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
-        self.claims(lan, address).find_map(|(id, known, claim)| {
-            let has = known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
-            let server = match claim.basis {
-                Basis::Asked => return None,
-                Basis::Used => None,
-                Basis::Granted => Some(claim.server),
-            };
-            let (attachment, chaddr) = (&known.attachment, known.chaddr);
-            (has && id != but).then(|| Tenant { id, attachment: attachment.clone(), chaddr, server })
+        self.host(lan, address).or_else(|| {
+            self.claims(lan, address).find_map(|(id, known, claim)| {
+                let has = known.standing.stage.is_live() && claim.ends.is_none_or(|end| now < end);
+                let server = match claim.basis {
+                    Basis::Asked => return None,
+                    Basis::Used => None,
+                    Basis::Granted => Some(claim.server),
+                };
+                let (who, chaddr) = (|| AddressHolder::Attachment(known.attachment.clone()), known.chaddr);
+                (has && id != but).then(|| Tenant { id, who: who(), chaddr, server })
+            })
         })
     }
 

@@ -31,12 +31,13 @@ pub(crate) use self::life::hold::{Hold, without};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 
+use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Work};
-use crate::link::{Link, LinkCause, LinkView, Step};
+use crate::interface::{Interfaces, News, Presence, Work};
+use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
@@ -60,29 +61,21 @@ impl Deref for Binding {
 
 impl Binding {
     /// Returns a binding that will acquire once it has a permit.
-    ///
-    /// `predecessors`: the Ethernet addresses of those that it takes the identity over from.
-    pub(crate) fn acquiring(
-        id: BindingId,
-        holder: Holder,
-        known: Known<'_>,
-        predecessors: Box<[Mac]>,
-        (now, rng): (Instant, Rng),
-    ) -> Self {
+    pub(crate) fn acquiring(id: BindingId, holder: Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let acquire = Acquire::new(&holder, known, now, rng);
-        let common = Common::new(id, holder, predecessors).found();
+        let common = Common::new(id, holder).found();
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
-    /// Returns a binding that goes on with a lease where it stands.
+    /// Returns a binding that goes on with a lease where it stands. `lease`: with whether it is still to be confirmed.
     pub(crate) fn resumed(
         id: BindingId,
         holder: Holder,
-        lease: Lease,
-        left: (Option<Box<Former>>, bool),
+        lease: (Lease, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
-        let mut common = Common::new(id, holder, Box::default());
+        let mut common = Common::new(id, holder);
         let mut hold = Hold::resumed(&mut common, lease, left, cx);
         hold.settle(&mut common, cx);
         Self { common, life: Life::Held(Box::new(hold)) }
@@ -93,10 +86,10 @@ impl Binding {
         id: BindingId,
         holder: Holder,
         last: Lease,
-        left: (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
-        let common = Common::new(id, holder, Box::default());
+        let common = Common::new(id, holder);
         let hold = Hold::seeking(&common, last, left, cx);
         Self { common, life: Life::Held(Box::new(hold)) }
     }
@@ -110,14 +103,14 @@ impl Binding {
         (kept, link_gone): (Option<Instant>, bool),
         now: Instant,
     ) -> Self {
-        let common = Common::new(id, holder, Box::default());
+        let common = Common::new(id, holder);
         let release = Release::recorded(&common, lease, (kept, link_gone), now);
         Self { common, life: Life::Releasing(Box::new(release)) }
     }
 
     /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
     pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
-        let mut common = Common::new(id, holder, Box::default());
+        let mut common = Common::new(id, holder);
         let life = Release::forgotten(&mut common, last, cx);
         Self { common, life }
     }
@@ -170,7 +163,8 @@ impl Binding {
     pub(crate) fn deadline(&self, interfaces: &Interfaces) -> Option<(Instant, Why)> {
         let work = self.held_now().and_then(|_| self.common.work(interfaces)?.retry_at()).map(|at| (at, Why::Work));
         let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
-        let all = [self.life.get().deadline(), work, store, self.common.guard_deadline()];
+        let look = self.held_now().and_then(Hold::look_at).map(|at| (at, Why::Work));
+        let all = [self.life.get().deadline(), work, look, store, self.common.guard_deadline()];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -181,10 +175,23 @@ impl Binding {
         }
         if let Life::Held(hold) = &mut self.life {
             hold.retry_work(&self.common, cx);
+            hold.look(&self.common, cx);
             hold.settle(&mut self.common, cx);
         }
         self.happens(cx, |life, common, cx| life.watch(common, cx));
         self.happens(cx, |life, common, cx| life.on_clock(common, cx));
+    }
+
+    /// Has its record written anew, which says by the wall clock how old its lease is: that clock was set. `may_be_late`: time may
+    /// have passed that the boot clock has not counted.
+    pub(crate) fn on_wall_set(&mut self, may_be_late: bool, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| {
+            hold.record_again();
+            if may_be_late {
+                hold.confirm(common, "the wall clock was set forward", cx);
+            }
+        });
+        self.gives_back(cx, |release, common, cx| release.record_again(common, cx));
     }
 
     /// Goes on with the outcome of an effect.
@@ -202,6 +209,9 @@ impl Binding {
             (Task::Release, Outcome::Sent(result)) => {
                 self.gives_back(cx, |release, common, cx| release.on_sent(common, result, cx))
             }
+            (Task::FindAddress, Outcome::Inspected(result)) => {
+                self.gives_back(cx, |release, common, cx| release.on_inside(common, result, cx));
+            }
             (Task::FindParent, Outcome::Inspected(result)) => {
                 self.gives_back(cx, |release, common, cx| release.on_parent(common, result, cx));
             }
@@ -213,9 +223,18 @@ impl Binding {
         }
     }
 
+    /// Records that the interface is a macvlan on this link of the host, if it is one.
+    pub(crate) fn is_on(&mut self, lower: Option<u32>, cx: &mut Cx<'_>) {
+        let seat = cx.interfaces.seat(&self.common.link, self.common.id);
+        seat.into_iter().for_each(|seat| seat.is_on(lower));
+    }
+
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         let is_own = self.common.exchange.is_open(exchange);
+        if let Frame::Arp(arp) = frame {
+            self.common.hear_wire(arp, cx);
+        }
         if let Frame::Arp(arp) = frame
             && (if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) })
         {
@@ -305,6 +324,11 @@ impl Binding {
         self.common.persistence.hurry(cx.now.boot);
     }
 
+    /// Returns whether a server answered only once the broadcast flag was set; `None`: it always is, or that is not known.
+    pub(crate) fn flag_helped(&self) -> Option<bool> {
+        self.life.get().client().and_then(Client::flag_helped)
+    }
+
     /// Goes on with what happened at the interface.
     pub(crate) fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) {
         if let News::Ethernet(mac) = news {
@@ -364,6 +388,22 @@ impl Binding {
     /// Returns whether the interface is about to carry what the lease says.
     pub(crate) fn is_changing(&self, interfaces: &Interfaces, now: Instant) -> bool {
         self.held_now().is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
+    }
+
+    /// Returns whether it is still to be seen what its ADD's caller made of the answer.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.held_now().is_some_and(Hold::is_settling)
+    }
+
+    /// Returns a route that the daemon has put on and that is not seen on the interface.
+    pub(crate) fn lacks_route(&self, view: &LinkView, interfaces: &Interfaces) -> Option<LinkRoute> {
+        self.held_now()?.lacks_route(&self.common, view, interfaces)
+    }
+
+    /// Returns whether the leased address never came onto the interface, as far as is known.
+    pub(crate) fn never_came(&self, interfaces: &Interfaces) -> bool {
+        let presence = self.common.presence(interfaces);
+        presence == Presence::Elsewhere || presence == Presence::Unknown && self.is_settling()
     }
 
     /// Returns whether the leased address is to be announced because the interface has another Ethernet address, if it is still
@@ -434,6 +474,11 @@ impl Binding {
         self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
     }
 
+    /// Has the interface carry nothing of the lease any more, before that is given back.
+    pub(crate) fn vacate(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| hold.vacate(common, cx));
+    }
+
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));
@@ -458,7 +503,7 @@ impl Binding {
         self.releasing_now()?.waits_until()
     }
 
-    /// Returns whether the lease is to be remembered, as the last of an identity that can return.
+    /// Returns whether the lease is to be remembered, as the last of its identity.
     pub(crate) fn is_to_remember(&self) -> bool {
         self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
     }
@@ -468,14 +513,14 @@ impl Binding {
         self.gives_back(cx, |release, common, cx| release.end_grace(common, cx));
     }
 
+    /// Gives back at once what is kept, whoever has the identity by now.
+    pub(crate) fn make_way(&mut self, cx: &mut Cx<'_>) {
+        self.gives_back(cx, |release, common, cx| release.make_way(common, cx));
+    }
+
     /// Goes on at its turn, which may be now.
     pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx));
-    }
-
-    /// Goes before others of the LAN: a call waits behind this.
-    pub(crate) fn skip_queue(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.skip_queue(common, cx));
     }
 
     /// Stops: another binding has taken the identity over.

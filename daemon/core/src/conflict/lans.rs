@@ -1,19 +1,22 @@
-//! What conflicts on a LAN have taught: how soon a new address may be tried there, and whose claims prove nothing.
+//! What a LAN has taught: how soon a new address may be tried there after conflicts, whose claims prove nothing, and which
+//! servers are on the wire.
 //!
 //! RFC 5227 §2.1.1 holds a host back that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
-//! together, since they take from one pool: a station that claims whatever is offered would empty it by way of a crowd. An
-//! address that is found free ends that.
+//! together, since they take from one pool: a station that claims whatever is offered would empty it by way of a crowd. What
+//! counts is addresses, not DECLINEs: a server that offers a container its reserved address again and again, where somebody else
+//! uses that, says nothing about its other addresses. An address that is found free ends the row; one that nobody has claimed by
+//! the end of an ADD ends the wait until the next conflict.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::identity::Lan;
+use crate::identity::{ClientId, Lan};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// Conflicts in a row before new tries are held back (RFC 5227 §1.1), and DECLINEs of one ADD at most.
-pub const MAX_CONFLICTS: u32 = 10;
+/// Addresses in a row that are in use before new tries are held back (RFC 5227 §1.1), and DECLINEs of one ADD at most.
+pub const MAX_CONFLICTS: usize = 10;
 
 /// From one new try to the next while they are held back (RFC 5227 §1.1).
 pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
@@ -21,8 +24,11 @@ pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
 /// Conflicts are in a row when the next comes within this: longer than any pause between two tries.
 const ROW: Duration = Duration::from_secs(1200);
 
-/// How long a station that answers for all is known as such.
+/// How long a station that answers for all is known as such, and a server to be on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
+
+/// From one question of whether a server is on the wire to the next, where it does not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Stations of a LAN that are known as such, at most: the latest.
 const MOST: usize = 8;
@@ -36,16 +42,31 @@ pub struct Lans(BTreeMap<Lan, Seen>);
 struct Seen {
     row: Option<Row>,
     proxies: Vec<Proxy>,
+    servers: Vec<Server>,
+}
+
+/// A server that was asked whether it is on the wire. What the link of macvlans sends leaves by the wire and reaches none of them:
+/// one that answers what was asked that way is on the wire, and one that has not may be in a macvlan itself.
+#[derive(Debug)]
+struct Server {
+    address: Ipv4Addr,
+    /// Who has answered.
+    mac: Option<Mac>,
+    until: Instant,
 }
 
 /// Conflicts in a row.
 #[derive(Debug)]
 struct Row {
-    count: u32,
-    last: Last,
+    /// The addresses, each once: the latest, at most [`MAX_CONFLICTS`].
+    in_use: Vec<Last>,
+    /// The client that met the last conflict, and when.
+    client: ClientId,
     at: Instant,
     /// Before then no new address is tried, where that is held back.
     next: Instant,
+    /// An ADD has ended well since the last conflict.
+    eased: bool,
 }
 
 /// The last address that was in use, and who uses it.
@@ -65,19 +86,31 @@ pub struct Proxy {
 pub struct TooSoon {
     /// When one may be.
     pub at: Instant,
-    /// Conflicts in a row.
-    pub conflicts: u32,
+    /// So many addresses in a row were in use.
+    pub conflicts: usize,
     /// The last of them.
     pub last: Last,
 }
 
+impl Row {
+    fn holds_back(&self) -> bool {
+        self.in_use.len() == MAX_CONFLICTS && !self.eased
+    }
+}
+
 impl Lans {
-    /// Counts a conflict. Returns whether new tries are held back from here on.
-    pub fn conflict(&mut self, lan: &Lan, last: Last, now: Instant) -> bool {
-        let seen = self.seen(lan, now);
-        let count = seen.row.as_ref().map_or(1, |row| row.count.saturating_add(1));
-        seen.row = Some(Row { count, last, at: now, next: now + RATE_LIMIT_INTERVAL });
-        count == MAX_CONFLICTS
+    /// Counts a conflict that a client met. Returns whether new tries are held back from here on.
+    pub fn conflict(&mut self, lan: &Lan, client: &ClientId, last: Last, now: Instant) -> bool {
+        let row = &mut self.seen(lan, now).row;
+        let (held, mut in_use) = row.take().map_or_else(Default::default, |row| (row.holds_back(), row.in_use));
+        in_use.retain(|(address, _)| *address != last.0);
+        if in_use.len() == MAX_CONFLICTS {
+            in_use.remove(0);
+        }
+        in_use.push(last);
+        let (client, next) = (client.clone(), now + RATE_LIMIT_INTERVAL);
+        let row = row.insert(Row { in_use, client, at: now, next, eased: false });
+        row.holds_back() && !held
     }
 
     /// Records that an address is free: the conflicts before were not everybody's.
@@ -87,13 +120,23 @@ impl Lans {
         }
     }
 
-    /// Begins to try a new address, if that is not too soon.
-    pub fn begin(&mut self, lan: &Lan, now: Instant) -> Result<(), TooSoon> {
+    /// Records that an ADD has ended with an address that nobody has claimed so far: others need not wait.
+    pub fn unclaimed(&mut self, lan: &Lan) {
+        if let Some(row) = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut()) {
+            row.eased = true;
+        }
+    }
+
+    /// Begins to try a new address, if that is not too soon. The client that met the last conflict leaves the next turn to others.
+    pub fn begin(&mut self, lan: &Lan, client: &ClientId, now: Instant) -> Result<(), TooSoon> {
         self.tidy(now);
-        let row = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut());
-        let Some(row) = row.filter(|row| row.count >= MAX_CONFLICTS) else { return Ok(()) };
-        if now < row.next {
-            return Err(TooSoon { at: row.next, conflicts: row.count, last: row.last });
+        let row = self.0.get_mut(lan).and_then(|seen| seen.row.as_mut()).filter(|row| row.holds_back());
+        let Some((row, last)) = row.and_then(|row| row.in_use.last().copied().map(|last| (row, last))) else {
+            return Ok(());
+        };
+        let at = if row.client == *client { row.next + RATE_LIMIT_INTERVAL } else { row.next };
+        if now < at {
+            return Err(TooSoon { at, conflicts: row.in_use.len(), last });
         }
         row.next = now + RATE_LIMIT_INTERVAL;
         Ok(())
@@ -115,6 +158,33 @@ impl Lans {
         proxies.find(|known| known.mac == mac && now < known.until).copied()
     }
 
+    /// Returns whether a server is known to be on the wire.
+    pub fn is_on_wire(&self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
+        let servers = self.0.get(lan).map_or(&[][..], |seen| &seen.servers);
+        servers.iter().any(|known| known.address == address && known.mac == Some(mac) && now < known.until)
+    }
+
+    /// Returns whether a server is to be asked whether it is on the wire: it has not been just now.
+    pub fn asks_wire(&mut self, lan: &Lan, address: Ipv4Addr, now: Instant) -> bool {
+        let servers = &mut self.seen(lan, now).servers;
+        if servers.iter().any(|known| known.address == address) {
+            return false;
+        }
+        if servers.len() == MOST {
+            servers.remove(0);
+        }
+        servers.push(Server { address, mac: None, until: now + ASK_AGAIN });
+        true
+    }
+
+    /// Records that a station has answered by ARP.
+    pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) {
+        let mut servers = self.0.get_mut(lan).into_iter().flat_map(|seen| &mut seen.servers);
+        if let Some(asked) = servers.find(|asked| asked.address == address && asked.mac.is_none()) {
+            (asked.mac, asked.until) = (Some(mac), now + KNOWN);
+        }
+    }
+
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
         self.tidy(now);
         self.0.entry(lan.clone()).or_default()
@@ -125,7 +195,8 @@ impl Lans {
         self.0.retain(|_, seen| {
             seen.row.take_if(|row| now >= row.at + ROW);
             seen.proxies.retain(|known| now < known.until);
-            seen.row.is_some() || !seen.proxies.is_empty()
+            seen.servers.retain(|known| now < known.until);
+            seen.row.is_some() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
     }
 }
@@ -145,36 +216,80 @@ mod tests {
         Lan::Network(name.to_owned())
     }
 
-    fn conflicts(count: u32, lans: &mut Lans, now: Instant) -> u32 {
-        (0..count).filter(|_| lans.conflict(&lan("a"), LAST, now)).count() as u32
+    fn client(name: &str) -> ClientId {
+        ClientId::new(name.as_bytes().to_vec()).unwrap()
+    }
+
+    fn address(n: usize) -> Last {
+        (Ipv4Addr::from_bits(LAST.0.to_bits() + n as u32), LAST.1)
+    }
+
+    /// Meets conflicts over these addresses; returns how often that was said to hold new tries back.
+    fn conflicts(addresses: impl IntoIterator<Item = usize>, lans: &mut Lans, now: Instant) -> usize {
+        let said = addresses.into_iter().filter(|n| lans.conflict(&lan("a"), &client("c0"), address(*n), now));
+        said.count()
+    }
+
+    fn begin(lans: &mut Lans, name: &str, now: Instant) -> Result<(), TooSoon> {
+        lans.begin(&lan(name), &client("c1"), now)
+    }
+
+    fn too_soon(seconds: f64, last: usize) -> Result<(), TooSoon> {
+        Err(TooSoon { at: at(seconds), conflicts: 10, last: address(last) })
     }
 
     #[test]
-    fn after_ten_conflicts_one_new_address_a_minute_is_tried() {
+    fn after_ten_addresses_in_use_one_new_address_a_minute_is_tried() {
         let mut lans = Lans::default();
-        assert_eq!(conflicts(9, &mut lans, at(0.0)), 0);
-        assert!((0..100).all(|_| lans.begin(&lan("a"), at(0.0)).is_ok()), "nine are no reason");
-        assert_eq!(conflicts(1, &mut lans, at(0.0)), 1);
-        let too_soon = |at, conflicts| Err(TooSoon { at, conflicts, last: LAST });
-        assert_eq!(lans.begin(&lan("a"), at(59.999)), too_soon(at(60.0), 10));
-        assert_eq!(lans.begin(&lan("b"), at(0.0)), Ok(()), "each LAN has its own");
-        assert_eq!(lans.begin(&lan("a"), at(60.0)), Ok(()));
-        assert_eq!(lans.begin(&lan("a"), at(60.0)), too_soon(at(120.0), 10), "one for all of the LAN");
-        assert_eq!(conflicts(1, &mut lans, at(61.0)), 0, "said once");
-        assert_eq!(lans.begin(&lan("a"), at(120.999)), too_soon(at(121.0), 11));
+        assert_eq!(conflicts(0..9, &mut lans, at(0.0)), 0);
+        assert!((0..100).all(|_| begin(&mut lans, "a", at(0.0)).is_ok()), "nine are no reason");
+        assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
+        assert_eq!(begin(&mut lans, "a", at(59.999)), too_soon(60.0, 9));
+        assert_eq!(begin(&mut lans, "b", at(0.0)), Ok(()), "each LAN has its own");
+        assert_eq!(begin(&mut lans, "a", at(60.0)), Ok(()));
+        assert_eq!(begin(&mut lans, "a", at(60.0)), too_soon(120.0, 9), "one for all of the LAN");
+        assert_eq!(conflicts([10], &mut lans, at(61.0)), 0, "said once");
+        assert_eq!(begin(&mut lans, "a", at(120.999)), too_soon(121.0, 10));
+    }
+
+    #[test]
+    fn one_address_in_use_holds_nobody_back_however_often_it_is_declined() {
+        let mut lans = Lans::default();
+        assert_eq!(conflicts([0; 100], &mut lans, at(0.0)), 0);
+        assert_eq!(conflicts((1..9).chain(0..9), &mut lans, at(0.0)), 0, "nine of them");
+        assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
+        assert_eq!(conflicts([9], &mut lans, at(0.0)), 1);
+    }
+
+    #[test]
+    fn who_conflicted_last_leaves_the_next_turn_to_others() {
+        let mut lans = Lans::default();
+        conflicts(0..10, &mut lans, at(0.0));
+        assert_eq!(lans.begin(&lan("a"), &client("c0"), at(60.0)), too_soon(120.0, 9));
+        assert_eq!(lans.begin(&lan("a"), &client("c0"), at(120.0)), Ok(()), "nobody else wanted it");
     }
 
     #[test]
     fn an_address_that_is_free_ends_that_and_so_do_twenty_minutes() {
         let mut lans = Lans::default();
-        conflicts(10, &mut lans, at(0.0));
+        conflicts(0..10, &mut lans, at(0.0));
         lans.free(&lan("a"));
-        assert_eq!(lans.begin(&lan("a"), at(0.0)), Ok(()));
-        conflicts(10, &mut lans, at(0.0));
-        conflicts(1, &mut lans, at(1199.999));
-        assert!(lans.begin(&lan("a"), at(1200.0)).is_err(), "still in a row");
-        assert_eq!(lans.begin(&lan("a"), at(2400.0)), Ok(()));
+        assert_eq!(begin(&mut lans, "a", at(0.0)), Ok(()));
+        conflicts(0..10, &mut lans, at(0.0));
+        conflicts([10], &mut lans, at(1199.999));
+        assert!(begin(&mut lans, "a", at(1200.0)).is_err(), "still in a row");
+        assert_eq!(begin(&mut lans, "a", at(2400.0)), Ok(()));
         assert!(lans.0.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn an_add_that_ends_well_ends_the_wait_until_the_next_conflict() {
+        let mut lans = Lans::default();
+        conflicts(0..10, &mut lans, at(0.0));
+        lans.unclaimed(&lan("a"));
+        assert!((0..100).all(|_| begin(&mut lans, "a", at(1.0)).is_ok()));
+        assert_eq!(conflicts([10], &mut lans, at(2.0)), 1, "it was claimed after all");
+        assert_eq!(begin(&mut lans, "a", at(3.0)), too_soon(62.0, 10));
     }
 
     #[test]
@@ -190,7 +305,25 @@ mod tests {
         lans.answers_for_all(&lan("a"), mac(1), CONTROL, at(2.0));
         lans.answers_for_all(&lan("a"), mac(9), CONTROL, at(2.0));
         assert_eq!((known(&lans, "a", 1, 2.0), known(&lans, "a", 2, 2.0)), (Some(CONTROL), None));
-        assert_eq!(lans.begin(&lan("b"), at(400.0)), Ok(()));
+        assert_eq!(begin(&mut lans, "b", at(400.0)), Ok(()));
         assert!(lans.0.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_has_answered_is_on_the_wire_for_five_minutes_and_a_silent_one_is_asked_once_a_minute() {
+        let (mut lans, lan) = (Lans::default(), lan("a"));
+        let (server, mac, other) = (LAST.0, LAST.1, Mac([2, 0, 0, 0, 0, 8]));
+        assert!(lans.asks_wire(&lan, server, at(0.0)));
+        assert!(!lans.asks_wire(&lan, server, at(59.999)) && !lans.is_on_wire(&lan, (server, mac), at(0.0)));
+        assert!(lans.asks_wire(&lan, server, at(60.0)));
+        lans.answered(&lan, server, mac, at(61.0));
+        lans.answered(&lan, server, other, at(61.0));
+        lans.answered(&lan, CONTROL, mac, at(61.0));
+        assert!(lans.is_on_wire(&lan, (server, mac), at(360.999)) && !lans.asks_wire(&lan, server, at(360.999)));
+        assert!(!lans.is_on_wire(&lan, (server, other), at(61.0)), "another station has its address");
+        assert!(!lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)), "it was not asked");
+        assert!(!lans.is_on_wire(&lan, (server, mac), at(361.0)) && lans.asks_wire(&lan, server, at(361.0)));
+        lans.tidy(at(500.0));
+        assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

@@ -68,7 +68,7 @@ impl Stage {
             Turn::Free => "free",
             Turn::Wait => "wait",
             Turn::Over => "over",
-            Turn::Send(frame) => {
+            Turn::Send(frame) | Turn::Repeat(frame) => {
                 let arp = arp(frame);
                 assert_eq!((arp.op, arp.sender_mac, arp.target), (ArpOp::Request, LINK, ADDRESS));
                 assert_eq!((arp.source_mac, arp.destination_mac), (LINK, Mac::BROADCAST));

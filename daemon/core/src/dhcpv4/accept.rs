@@ -28,6 +28,10 @@
 //!   (RFC 2131 §4.3.1). To keep single values as well would make it impossible to take a route, a name server or an MTU back
 //!   from containers that run.
 //!
+//! * What could not be read of it has not been withdrawn: an option that is malformed leaves its value as it was, and where the
+//!   message is cut (or says in vain where more options are) so does each that is missing. An option that is whole and of no use,
+//!   such as a router that is no host's address, says that there is none.
+//!
 //! What counts as before is the lease that is extended or confirmed, and for the first ACK the offer (RFC 2131 §4.3.1: the two
 //! SHOULD NOT conflict).
 
@@ -161,14 +165,19 @@ pub(crate) fn lease(
     if let Some(before) = before.filter(|_| is_bare(options)) {
         return Ok(Lease { server, server_mac, start, times, ..before.clone() });
     }
+    let said = said(options, address);
+    let lease = Lease { server, server_mac, start, times, ..said };
+    Ok(match before {
+        Some(before) => with_unread(lease, options, before),
+        None => lease,
+    })
+}
+
+/// Returns a lease with what an answer says of the interface's configuration.
+fn said(options: &Options, address: Ipv4Net) -> Lease {
     let (gateway, routes) = routes(options, address);
-    let others = |list: &[Ipv4Addr]| list.iter().copied().filter(|a| *a != address.addr()).collect::<Vec<_>>();
-    Ok(Lease {
-        address,
-        server,
-        server_mac,
-        start,
-        times,
+    let others = |list: &[Ipv4Addr]| list.iter().copied().filter(|a| *a != address.addr()).collect();
+    Lease {
         gateway,
         routes,
         dns: others(&options.dns),
@@ -177,7 +186,50 @@ pub(crate) fn lease(
         ntp: others(&options.ntp),
         mtu: options.mtu.filter(|mtu| *mtu >= MIN_MTU),
         hostname: options.hostname.clone(),
-    })
+        ..Lease::unknown(address, Instant::BOOT)
+    }
+}
+
+/// Returns a lease with the values of the one before where the answer that it comes of has some which could not be read.
+fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
+    if !before.routes.is_empty() && has_unread_routes(options) {
+        (lease.gateway, lease.routes) = (before.gateway, before.routes.clone());
+    }
+    if options.dns.is_empty() && options.is_unread(code::DOMAIN_NAME_SERVER) {
+        lease.dns.clone_from(&before.dns);
+    }
+    if options.domain.is_none() && options.is_unread(code::DOMAIN_NAME) {
+        lease.domain.clone_from(&before.domain);
+    }
+    if options.search.is_empty() && options.is_unread(code::DOMAIN_SEARCH) {
+        lease.search.clone_from(&before.search);
+    }
+    if options.ntp.is_empty() && options.is_unread(code::NTP_SERVER) {
+        lease.ntp.clone_from(&before.ntp);
+    }
+    if options.mtu.is_none() && options.is_unread(code::INTERFACE_MTU) {
+        lease.mtu = before.mtu;
+    }
+    if options.hostname.is_none() && options.is_unread(code::HOST_NAME) {
+        lease.hostname.clone_from(&before.hostname);
+    }
+    lease
+}
+
+/// Returns whether routes could not be read that would count: those of the first of 121, 249, and 33 with 3, which is there.
+fn has_unread_routes(options: &Options) -> bool {
+    for (code, list) in
+        [(code::CLASSLESS_ROUTES, &options.classless_routes), (code::MICROSOFT_ROUTES, &options.microsoft_routes)]
+    {
+        if list.is_some() {
+            return false;
+        }
+        if options.is_unread(code) {
+            return true;
+        }
+    }
+    let (no_router, no_statics) = (options.routers.is_empty(), options.static_routes.is_empty());
+    no_router && options.is_unread(code::ROUTER) || no_statics && options.is_unread(code::STATIC_ROUTE)
 }
 
 /// Returns what is dropped of an answer from which this lease comes, beside what was malformed.

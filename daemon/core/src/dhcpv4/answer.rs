@@ -7,9 +7,9 @@ use super::accept::{self, Expect, Refusal};
 use super::extension::{Nak, Step};
 use super::lease::Lease;
 use super::message::CLIENT_PORT;
-use super::state::{State, Transaction};
+use super::state::State;
 use super::timing;
-use super::{Client, Event, Loss, Output, Verdict};
+use super::{Client, Event, Loss, Miss, Missed, Output, Verdict};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, BadFrame, Frame, Udp};
 use crate::wire::message::{BadMessage, Message, MessageType};
@@ -64,38 +64,34 @@ impl Client {
         }
         let state = self.state.name();
         match &self.state {
-            State::Selecting { tx, wanted, second } => {
-                let (tx, wanted, waits) = (*tx, *wanted, second.is_some());
-                let server = self.addressee(&message, tx.xid)?;
+            State::Selecting { tx, .. } => {
+                let (xid, began) = (tx.xid, tx.began);
+                let server = self.addressee(&message, xid)?;
                 if self.sender.profile.rapid_commit && message.options.rapid_commit && message.kind == MessageType::Ack
                 {
-                    return self.settle_rapid(now, &message, udp, tx.began, out);
+                    return self.settle_rapid(now, &message, udp, began, out);
                 }
                 accept::expect_kind(&message, &[MessageType::Offer], state)?;
-                let offer = accept::lease(&message, server, udp.source_mac, now, None)?;
-                self.count().answers += 1;
+                let offer = self.offer(now, &message, server, udp)?;
                 self.sender.is_answered();
-                if self.insists.or(wanted).is_some_and(|wanted| wanted != offer.ip()) {
-                    match (&mut self.state, self.insists) {
-                        // The right server may look first whether anybody uses it, for three seconds as dnsmasq does.
-                        (_, Some(_)) => self.count().unwanted = Some((server, offer.ip())),
-                        (State::Selecting { second, .. }, None) if !waits => {
-                            *second = Some((Box::new(offer), now + timing::CHOICE));
-                        }
-                        _ => {}
-                    }
-                    return Ok(());
-                }
-                // The REQUEST is the first message of its own, under the same xid.
-                self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(offer), out);
+                self.on_offer(now, offer, out);
                 Ok(())
             }
-            State::Requesting { tx, offer, taken } => {
+            State::Requesting { tx, offer, taken, .. } => {
                 let (xid, began, offer, taken) = (tx.xid, tx.began, offer.clone(), *taken);
                 let server = self.addressee(&message, xid)?;
+                if message.kind == MessageType::Offer && server != offer.server {
+                    let spare = self.offer(now, &message, server, udp)?;
+                    self.keep_spare(spare);
+                    return Ok(());
+                }
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
                 if server != offer.server {
                     return Err(Refusal::OtherServer { server, asked: offer.server }.into());
+                }
+                if is_relayed_nak(&message) {
+                    self.keep_nak(server, &message);
+                    return Ok(());
                 }
                 self.settle(now, &message, udp, began, Some(offer), out)?;
                 if let (Some(taken), Some(lease)) = (taken, self.state.lease().cloned()) {
@@ -107,7 +103,7 @@ impl Client {
                 let (xid, began, lease) = (tx.xid, tx.began, lease.clone());
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match message.kind == MessageType::Nak && server != lease.server {
+                match message.kind == MessageType::Nak && server != lease.server || is_relayed_nak(&message) {
                     true => self.keep_nak(server, &message),
                     false => self.settle(now, &message, udp, began, Some(lease), out)?,
                 }
@@ -122,13 +118,17 @@ impl Client {
                 if message.kind == MessageType::Nak && server != lease.server {
                     return Err(Refusal::OtherServer { server, asked: lease.server }.into());
                 }
+                if is_relayed_nak(&message) {
+                    self.keep_nak(server, &message);
+                    return Ok(());
+                }
                 self.settle(now, &message, udp, start, self.confirms(lease), out)
             }
             State::Rebinding { lease, extension } if let Some((xid, start)) = extension.asked => {
                 let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                match message.kind == MessageType::Nak && server != lease.server {
+                match message.kind == MessageType::Nak && server != lease.server || is_relayed_nak(&message) {
                     true => self.keep_nak(server, &message),
                     false => self.settle(now, &message, udp, start, self.confirms(lease), out)?,
                 }
@@ -140,6 +140,13 @@ impl Client {
             | State::Renewing { .. }
             | State::Rebinding { .. } => Err(Refusal::Unexpected { kind: message.kind, state }.into()),
         }
+    }
+
+    /// Returns what a server offers.
+    fn offer(&mut self, now: Instant, message: &Message, server: Ipv4Addr, udp: &Udp<'_>) -> Result<Lease, Refusal> {
+        let offer = accept::lease(message, server, udp.source_mac, now, None)?;
+        self.count().answers += 1;
+        Ok(offer)
     }
 
     /// Returns the lease whose very address an extension asks for: in INIT-REBOOT form it does.
@@ -200,26 +207,35 @@ impl Client {
         out.dropped.extend(accept::dropped(&message.options, &lease));
         let lease = Arc::new(lease);
         let extended = self.state.lease().is_some() && asked.is_none();
-        self.tally = None;
+        self.begin_tally(0);
         self.state = State::Bound { lease: lease.clone() };
         out.verdict = Some(if extended { Verdict::Kept(lease) } else { Verdict::Won(lease) });
         Ok(())
     }
 
-    /// Keeps a NAK of another server than the lease's. It is right where the client has come to another LAN (RFC 2131 §3.2),
-    /// which its own server does not reach; else it is a stray server's, and often the first answer.
+    /// Keeps a NAK that may not be the last word.
+    ///
+    /// One of another server than the lease's is right where the client has come to another LAN (RFC 2131 §3.2), which its own
+    /// server does not reach; else it is a stray server's, and often the first answer. One that came by a relay may have an ACK
+    /// beside it: where two relays of two subnets serve one wire, the server refuses what it gets from one of them.
     fn keep_nak(&mut self, server: Ipv4Addr, message: &Message) {
         let Some(kept) = self.state.kept_nak() else { return };
         *kept = Some(Box::new(Nak { server, message: message.options.message.clone() }));
         self.sender.is_answered();
     }
 
-    /// Obeys a NAK of another server, if the lease's own has had its time to answer.
+    /// Obeys a kept NAK, if the lease's own server has had its time to answer.
     pub(super) fn obey_kept_nak(&mut self, now: Instant, out: &mut Output) {
         if !self.state.has_heard_out(now) {
             return;
         }
-        let (State::Rebooting { lease, .. } | State::Rebinding { lease, .. }) = &self.state else { return };
+        let (State::Requesting { offer: lease, .. }
+        | State::Rebooting { lease, .. }
+        | State::Renewing { lease, .. }
+        | State::Rebinding { lease, .. }) = &self.state
+        else {
+            return;
+        };
         let lease = lease.clone();
         if let Some(nak) = self.state.kept_nak().and_then(Option::take) {
             self.on_nak(now, nak.server, nak.message, Some(lease), out);
@@ -239,8 +255,14 @@ impl Client {
         let held = self.state.lease().cloned();
         let address = held.as_ref().or(asked.as_ref()).map(|lease| lease.ip());
         let naks = self.tally().naks + 1;
+        let miss = Miss::Nak { message: message.clone() };
+        out.missed = address.map(|address| Missed { server, address, miss });
+        if self.asks_another(now, out) {
+            self.count().naks = naks;
+            return;
+        }
         if let Some(lease) = held {
-            self.lose(now, lease, Loss::Nak { server, message: message.clone() }, out);
+            self.lose(now, lease, Loss::Nak { server, message }, out);
         }
         let pause = match naks {
             1 => std::time::Duration::ZERO,
@@ -248,9 +270,7 @@ impl Client {
         };
         self.state = State::Init { at: now + pause, wanted: None };
         self.asked = None;
-        let tally = self.count();
-        tally.naks = naks;
-        tally.nak = address.map(|address| (server, address, message));
+        self.count().naks = naks;
     }
 
     fn addressee(&self, message: &Message, xid: u32) -> Result<Ipv4Addr, Refusal> {
@@ -258,4 +278,9 @@ impl Client {
         let server = accept::addressee(message, &expect)?;
         if self.sender.profile.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted(server)) }
     }
+}
+
+/// Returns whether a message is a NAK that came by a relay.
+fn is_relayed_nak(message: &Message) -> bool {
+    message.kind == MessageType::Nak && !message.giaddr.is_unspecified()
 }

@@ -2,16 +2,47 @@
 
 use std::time::Duration;
 
-use super::extension::Step;
+use super::extension::{Extension, Step};
 use super::message::Hop;
 use super::resolve::{Resolver, Search};
 use super::state::State;
-use super::timing;
-use super::{Client, Line, Output};
+use super::timing::{self, Phase};
+use super::{Client, Line, Loss, Output};
 use crate::time::Instant;
 use crate::wire::Mac;
 
 impl Client {
+    /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
+    pub(super) fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
+        loop {
+            let Some(lease) = self.state.lease() else { return };
+            let phase = timing::phase(lease, now);
+            let lease = lease.clone();
+            match (&mut self.state, phase) {
+                (_, Phase::Over) => {
+                    let reason = self.tally().reason();
+                    self.lose(now, lease, Loss::Expired { reason }, out);
+                    return;
+                }
+                (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
+                    self.state = State::Renewing { lease, extension: Extension::due(now) };
+                }
+                // What goes to all servers may leave by another link than what went to one, and at its turn.
+                (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
+                    let extension = extension.rebinding(now);
+                    out.anew = self.line != Line::Closed;
+                    self.line = Line::Closed;
+                    self.state = State::Rebinding { lease, extension };
+                }
+                // It was asked for before its time, in vain: T1 comes.
+                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
+                    self.state = State::Bound { lease };
+                }
+                _ => return,
+            }
+        }
+    }
+
     /// Returns until when a try to extend the lease waits for its turn: half of what is left of its phase at most, so that RENEW
     /// leaves well before T2, and REBIND before the end. `None` where it has one, or there is no such try.
     pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
@@ -76,7 +107,7 @@ impl Client {
         let early = phase.is_none_or(|(t1, t2)| now.saturating_since(t1) < t2.saturating_since(now));
         let mac = found.unwrap_or(if early || !lease.on_link() { lease.server_mac } else { Mac::BROADCAST });
         let (xid, secs) = extension.request(now, phase, &mut self.rng);
-        self.sender.asks();
+        self.sender.extends();
         out.frames.push(self.sender.renew(xid, secs, lease.ip(), Hop { server: lease.server, mac }));
     }
 
@@ -88,10 +119,15 @@ impl Client {
             return;
         }
         let (xid, secs) = extension.request(now, Some((t2, end)), &mut self.rng);
-        self.sender.asks();
         out.frames.push(match self.addressed {
-            true => self.sender.rebind(xid, secs, lease.ip()),
-            false => self.sender.reboot(xid, secs, lease.ip()),
+            true => {
+                self.sender.extends();
+                self.sender.rebind(xid, secs, lease.ip())
+            }
+            false => {
+                self.sender.asks();
+                self.sender.reboot(xid, secs, lease.ip())
+            }
         });
     }
 }

@@ -48,6 +48,7 @@ impl Look {
             return None;
         }
         self.tally.discovers += 1;
+        self.sender.asks();
         self.next = now + timing::acquisition_wait(self.tally.discovers, true, &mut self.rng);
         Some(self.sender.discover(self.xid, timing::secs(self.began, now), None))
     }

@@ -11,10 +11,11 @@
 //! | DECLINE | 0 | yes | yes | no | 0, broadcast |
 //!
 //! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and
-//! REQUEST also bear what the profile says. The broadcast flag is set only where the profile says so: our packet socket
-//! hears a unicast answer before the address is configured. What is addressed to a chaddr that the interface has no more it does
-//! not hear: there it is set too. As Kea answers to the Ethernet source all the same, each other try that has no answer leaves
-//! from the interface's own address there.
+//! REQUEST also bear what the profile says. The broadcast flag is set where the profile says so: our packet socket hears a
+//! unicast answer before the address is configured. What is addressed to a chaddr that the interface has no more it does not
+//! hear: there the flag is set too. As Kea answers to the Ethernet source all the same, each other try that has no answer leaves
+//! from the interface's own address there. And some servers and networks lose what is addressed to a station without an address:
+//! what asks for a lease for the third time in vain has the flag set, and keeps it where that helped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ const LEAST_SIZE: u16 = 576;
 /// The largest DHCP message that a client asks for (57): what fits a frame of 1,500 bytes after IP and UDP headers.
 const MOST_SIZE: u16 = 1472;
 
+/// So many messages in a row that ask for a lease bear no broadcast flag of their own.
+const WITHOUT_FLAG: u8 = 2;
+
 /// Bytes of the headers of IP and UDP.
 const HEADERS: u32 = 28;
 
@@ -50,8 +54,9 @@ pub struct Sender {
     pub station: Mac,
     /// That is the Ethernet source of what is asked: some servers answer to that whatever the broadcast flag says.
     by_station: bool,
-    /// What was asked last has no answer yet.
-    unanswered: bool,
+    /// How many messages in a row have no answer yet. More than [`WITHOUT_FLAG`] have the broadcast flag set; where that helped it
+    /// stays at so many.
+    unanswered: u8,
     /// The largest DHCP message that the interface takes whole (57).
     max_size: u16,
     /// The client identifier (61).
@@ -72,7 +77,7 @@ pub struct Hop {
 impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
-        let (client_id, by_station, unanswered) = (client_id.clone(), false, false);
+        let (client_id, by_station, unanswered) = (client_id.clone(), false, 0);
         Self { chaddr, station: chaddr, by_station, unanswered, max_size: MOST_SIZE, client_id, profile }
     }
 
@@ -90,12 +95,35 @@ impl Sender {
 
     /// Records that something is about to be asked: from the other Ethernet address than before, if that had no answer.
     pub fn asks(&mut self) {
-        self.by_station ^= std::mem::replace(&mut self.unanswered, true);
+        self.by_station ^= self.unanswered > 0;
+        self.unanswered = self.unanswered.saturating_add(1);
+    }
+
+    /// Records that a lease is about to be extended from its address, in the same way; its answer needs no flag.
+    pub fn extends(&mut self) {
+        self.by_station ^= self.unanswered > 0;
+        self.unanswered = self.unanswered.max(1);
     }
 
     /// Records an answer.
     pub fn is_answered(&mut self) {
-        self.unanswered = false;
+        let helped = self.is_flagged() && !self.wants_broadcast();
+        self.unanswered = if helped { WITHOUT_FLAG + 1 } else { 0 };
+    }
+
+    /// Returns, once there is an answer, whether it came only when the broadcast flag was set; `None` where it always is.
+    pub fn flag_helped(&self) -> Option<bool> {
+        (!self.wants_broadcast()).then_some(self.is_flagged())
+    }
+
+    /// Returns whether the broadcast flag is set because there was no answer without it.
+    fn is_flagged(&self) -> bool {
+        self.unanswered > WITHOUT_FLAG
+    }
+
+    /// Returns whether the broadcast flag is set in all that is asked.
+    fn wants_broadcast(&self) -> bool {
+        self.profile.broadcast || self.station != self.chaddr
     }
 
     /// Looks for servers (RFC 2131 §4.4.1), asking for the address `wanted` if any.
@@ -127,14 +155,14 @@ impl Sender {
     /// Extends a lease at the server that granted it (RFC 2131 §4.3.2, RENEWING).
     pub fn renew(&self, xid: u32, secs: u16, leased: Ipv4Addr, hop: Hop) -> Vec<u8> {
         let said = self.said();
-        let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs, &said) };
+        let message = self.extending(leased, xid, secs, &said);
         self.unicast(leased, hop, &message)
     }
 
     /// Extends a lease at any server (RFC 2131 §4.3.2, REBINDING).
     pub fn rebind(&self, xid: u32, secs: u16, leased: Ipv4Addr) -> Vec<u8> {
         let said = self.said();
-        let message = ClientMessage { ciaddr: leased, ..self.asking(MessageType::Request, xid, secs, &said) };
+        let message = self.extending(leased, xid, secs, &said);
         self.broadcast(leased, &message)
     }
 
@@ -163,8 +191,14 @@ impl Sender {
     /// A DISCOVER or REQUEST: it says what the client wants to hear.
     fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
-        let (broadcast, max_size) = (self.profile.broadcast || self.station != self.chaddr, Some(self.max_size));
+        let (broadcast, max_size) = (self.is_flagged() || self.wants_broadcast(), Some(self.max_size));
         ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
+    }
+
+    /// A REQUEST from the leased address, to which its answer comes by unicast whatever the flag says (RFC 2131 §4.1).
+    fn extending<'a>(&'a self, leased: Ipv4Addr, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
+        let broadcast = self.wants_broadcast();
+        ClientMessage { ciaddr: leased, broadcast, ..self.asking(MessageType::Request, xid, secs, said) }
     }
 
     /// Returns the options in which the client says more of itself.

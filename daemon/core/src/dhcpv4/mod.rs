@@ -6,12 +6,14 @@
 
 pub mod accept;
 mod answer;
+mod choice;
 mod extend;
 mod extension;
 pub mod lease;
 pub mod look;
 pub mod message;
 pub mod profile;
+mod queue;
 mod refuse;
 pub mod release;
 mod resolve;
@@ -28,6 +30,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 pub use self::answer::Refused;
+pub use self::choice::{Miss, Missed};
 use self::extension::Extension;
 use self::lease::Lease;
 use self::message::Sender;
@@ -78,10 +81,14 @@ pub struct Output {
     pub verdict: Option<Verdict>,
     /// Whether the sockets are to be open from now on.
     pub listen: bool,
+    /// An offer of which nothing comes.
+    pub missed: Option<Missed>,
     /// Why the answer that came in was refused.
     pub refused: Option<Refused>,
     /// What was dropped of the ACK that a verdict comes of.
     pub dropped: Vec<DroppedOption>,
+    /// The sockets that are open are to be closed first: what comes next goes over others.
+    pub anew: bool,
 }
 
 impl Output {
@@ -231,20 +238,26 @@ impl Client {
         begins
     }
 
-    /// Returns a client that confirms an earlier lease, soon, and uses it meanwhile.
-    pub fn confirm(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
-        if lease.expired(now) {
-            return Self::resume(sender, lease, now, rng);
-        }
-        let at = now + timing::overdue_delay(now, lease.expires(), &mut rng);
-        Self::new(sender, State::InitReboot { at, lease, silence: Silence::Keep }, false, rng)
+    /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers it is used (RFC 2131 §3.2)
+    /// and asked for again and again: a port of a switch may not forward yet, and a server may be away. That it has ended is the
+    /// clock's.
+    pub fn confirm(&mut self, now: Instant) {
+        let Some(lease) = self.state.lease().filter(|lease| !lease.expired(now)).cloned() else { return };
+        let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
+        (self.line, self.tally) = (Line::Closed, None);
+        self.state = State::InitReboot { at, lease, silence: Silence::Keep };
     }
 
-    /// Returns a client that uses an earlier lease although no server answers (RFC 2131 §3.2), and goes on asking until one does
-    /// or the lease ends.
-    pub fn trust(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
-        let at = now + timing::acquisition_wait(3, false, &mut rng);
-        Self::new(sender, State::InitReboot { at, lease, silence: Silence::Ask }, false, rng)
+    /// Uses this lease although no server answers (RFC 2131 §3.2), and goes on asking for it over other sockets.
+    pub fn trust(&mut self, lease: Arc<Lease>, now: Instant) {
+        let at = now + timing::acquisition_wait(3, false, &mut self.rng);
+        (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
+        self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+    }
+
+    /// Returns whether the lease is used although no server has confirmed it yet.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.state.lease().is_some() && self.acquires()
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
@@ -305,9 +318,9 @@ impl Client {
         }
     }
 
-    /// Returns whether the client waits for an offer.
+    /// Returns whether the client waits for an offer, and has none.
     pub fn selects(&self) -> bool {
-        matches!(self.state, State::Selecting { .. })
+        matches!(self.state, State::Selecting { second: None, .. })
     }
 
     /// Returns whether the client is about to look for an address that it does not know yet.
@@ -320,16 +333,6 @@ impl Client {
         if let State::Init { at: due, .. } = &mut self.state {
             (*due, self.line) = (at, Line::Closed);
         }
-    }
-
-    /// Returns whether the client has asked for a lease, and is about to ask again: no server has said anything to that.
-    pub fn is_to_ask_again(&self, now: Instant) -> bool {
-        self.state.asked_in_vain().is_some_and(|tx| now >= tx.next)
-    }
-
-    /// Has the client go on over other sockets: those that were open are closed.
-    pub fn reopens(&mut self) {
-        self.line = Line::Closed;
     }
 
     /// Tells the client that nobody else uses its address: the next conflict is the first in a row.
@@ -377,6 +380,11 @@ impl Client {
         }
     }
 
+    /// Returns, once there is an answer, whether it came only when the broadcast flag was set; `None` where it always is.
+    pub fn flag_helped(&self) -> Option<bool> {
+        self.sender.flag_helped()
+    }
+
     /// Returns what was tried since there last was a lease.
     pub fn tally(&self) -> &Tally {
         self.tally.as_deref().unwrap_or(&UNTRIED)
@@ -389,19 +397,22 @@ impl Client {
         tally.last_unsent = Some(cause);
     }
 
-    fn count(&mut self) -> &mut Tally {
-        self.tally.get_or_insert_default()
+    /// Begins to count anew. Which servers failed the caller that waits is kept.
+    fn begin_tally(&mut self, naks: u32) {
+        let shunned = self.tally.take().filter(|_| self.waited_for).map_or_else(Vec::new, |tally| tally.shunned);
+        let is_new = naks == 0 && shunned.is_empty();
+        self.tally = (!is_new).then(|| Box::new(Tally { naks, shunned, ..Tally::default() }));
     }
 
-    fn tried_in_vain(&mut self) -> u32 {
-        let tally = self.count();
-        tally.in_vain += 1;
-        tally.in_vain
+    fn count(&mut self) -> &mut Tally {
+        self.tally.get_or_insert_default()
     }
 
     /// Tells the client that no caller waits any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
+        self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
+        self.tally.take_if(|tally| **tally == UNTRIED);
     }
 
     /// Returns the lease that a server holds for this client, as far as can be known: the one held, or else the last
@@ -435,10 +446,12 @@ impl Client {
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
             }
-            State::Requesting { tx, offer, taken } if now >= tx.next => {
-                let (tx, offer, taken) = (*tx, offer.clone(), *taken);
-                self.select(now, tx, offer, out);
-                self.set_taken(taken);
+            State::Requesting { tx, offer, .. } if now >= tx.next => {
+                let (before, offer) = (*tx, offer.clone());
+                let after = self.request(now, before, &offer, out);
+                if let State::Requesting { tx, .. } = &mut self.state {
+                    *tx = after;
+                }
             }
             State::InitReboot { lease, silence, .. } => {
                 let (lease, silence) = (lease.clone(), *silence);
@@ -454,75 +467,21 @@ impl Client {
         }
     }
 
-    /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
-    fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
-        loop {
-            let Some(lease) = self.state.lease() else { return };
-            let phase = timing::phase(lease, now);
-            let lease = lease.clone();
-            match (&mut self.state, phase) {
-                (_, Phase::Over) => {
-                    let reason = self.tally().reason();
-                    self.lose(now, lease, Loss::Expired { reason }, out);
-                    return;
-                }
-                (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
-                    self.state = State::Renewing { lease, extension: Extension::due(now) };
-                }
-                (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
-                    let extension = extension.rebinding(now);
-                    self.state = State::Rebinding { lease, extension };
-                }
-                // It was asked for before its time, in vain: T1 comes.
-                (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
-                    self.state = State::Bound { lease };
-                }
-                _ => return,
-            }
-        }
-    }
-
     /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()) };
-        let naks = self.tally().naks;
-        self.tally = (naks > 0).then(|| Box::new(Tally { naks, ..Tally::default() }));
+        self.begin_tally(self.tally().naks);
         out.verdict = Some(Verdict::Lost(lease, loss));
     }
 
     /// Sends DISCOVER, the first one or the next one of `before`.
     fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
+        let before = before.map(|tx| tx.going_on(now, &mut self.rng));
         let tx = self.transact(now, before);
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
-    }
-
-    /// Gives an offer up. While a caller waits the next is asked for at once.
-    fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
-        if self.waited_for {
-            return self.discover(now, None, None, out);
-        }
-        let pause = timing::acquisition_wait(self.tried_in_vain(), false, &mut self.rng);
-        self.state = State::Init { at: now + pause, wanted: None };
-    }
-
-    /// Makes do with the offer of another address than the wanted one.
-    fn choose(&mut self, now: Instant, out: &mut Output) {
-        let State::Selecting { tx, second, .. } = &mut self.state else { return };
-        let tx = *tx;
-        let Some((offer, _)) = second.take() else { return };
-        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
-    }
-
-    /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
-    fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
-        let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
-        self.count().requested = Some((offer.server, offer.ip(), tx.sent));
-        out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
-        self.asked = Some(offer.clone());
-        self.state = State::Requesting { tx, offer, taken: None };
     }
 
     /// Somebody else uses the address. One that is asked for is declined when it is granted (RFC 2131 figure 5), one
@@ -544,6 +503,10 @@ impl Client {
     fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
         out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
+        // An address that is in use does not make a bad server.
+        if self.declines > 0 {
+            self.shun(server);
+        }
         self.lose(now, lease, Loss::Conflict { by }, out);
         self.declines = self.declines.saturating_add(1);
         let pause = timing::decline_wait(self.declines.into(), self.waited_for);
@@ -564,10 +527,12 @@ impl Client {
         if before.is_some_and(|tx| tx.sent >= timing::MAX_REBOOTS) {
             match silence {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
-                Silence::Keep => self.state = State::Bound { lease },
-                Silence::Ask => {
-                    let pause = timing::acquisition_wait(3 + self.tried_in_vain(), false, &mut self.rng);
-                    self.state = State::InitReboot { at: now + pause, lease, silence };
+                Silence::Keep => {
+                    let pause = timing::acquisition_wait(3 + self.count().tried_in_vain(), false, &mut self.rng);
+                    // A short lease does not end in a pause.
+                    let left = lease.expires().map(|end| end.saturating_since(now) / 2);
+                    let at = now + left.map_or(pause, |left| pause.min(left));
+                    self.state = State::InitReboot { at, lease, silence };
                 }
             }
             return;
@@ -581,18 +546,18 @@ impl Client {
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
         self.sender.asks();
-        let (xid, began, sent) =
-            before.map_or_else(|| (self.rng.u32(..), now, 1), |tx| (tx.xid, tx.began, tx.sent + 1));
-        let secs = timing::secs(began, now);
+        let (xid, began, late, sent) =
+            before.map_or_else(|| (self.rng.u32(..), now, 0, 1), |tx| (tx.xid, tx.began, tx.late, tx.sent + 1));
+        let secs = timing::secs(began, now).saturating_add(late);
         let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
-        Transaction { xid, began, secs, sent, next, until }
+        Transaction { xid, began, late, over: false, secs, sent, next, until }
     }
 
     /// Puts off what waits for sockets that are not to be had.
     fn on_unopened(&mut self, now: Instant) {
         self.line = Line::Closed;
-        let in_vain = if self.acquires() { self.tried_in_vain() } else { 0 };
+        let in_vain = if self.acquires() { self.count().tried_in_vain() } else { 0 };
         let retry = now + timing::acquisition_wait(3 + in_vain, self.waited_for, &mut self.rng);
         self.state.put_off(now, retry);
     }

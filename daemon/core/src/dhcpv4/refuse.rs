@@ -42,11 +42,13 @@ impl Client {
     /// that lasts an offer of another server is as good.
     pub fn refuse(&mut self, now: Instant, pause: Duration) -> Output {
         let next = now + pause;
-        self.state = match self.state {
-            State::Requesting { tx, .. } => {
+        self.state = match &mut self.state {
+            State::Requesting { tx, beside, .. } => {
                 // What comes then is another transaction; until then the offers of this one count.
-                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, ..tx };
-                State::Selecting { tx, wanted: self.insists, second: None }
+                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, ..*tx };
+                let spare = beside.take().and_then(|beside| beside.spare);
+                let second = spare.map(|spare| (spare, now + timing::CHOICE));
+                State::Selecting { tx, wanted: self.insists, second }
             }
             State::Init { .. }
             | State::Selecting { .. }

@@ -15,6 +15,8 @@ pub struct Release {
     sender: Sender,
     lease: Lease,
     resolver: Option<Resolver>,
+    /// The server is looked for.
+    asks: bool,
     xid: u32,
 }
 
@@ -29,7 +31,7 @@ pub enum ReleaseStep {
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// Whether the server, or the router before it, answered ARP.
+        /// The server, or the router before it, answered ARP, or was not asked.
         answered: bool,
     },
 }
@@ -38,7 +40,12 @@ impl Release {
     /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP.
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
         let resolver = lease.next_hop().map(|hop| Resolver::new((asker, lease.ip()), hop, now));
-        Self { sender, lease, resolver, xid: rng.u32(..) }
+        Self { sender, lease, resolver, asks: true, xid: rng.u32(..) }
+    }
+
+    /// Returns the same without ARP: another station has the address, and what names it from here would lead others astray.
+    pub fn without_arp(self) -> Self {
+        Self { resolver: None, asks: false, ..self }
     }
 
     /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast; one behind a
@@ -47,8 +54,8 @@ impl Release {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
             Some(Search::Ask(frame)) => ReleaseStep::Ask(frame),
             Some(Search::Wait) => ReleaseStep::Wait,
-            Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST, false),
-            Some(Search::Unresolved) | None => self.send(self.lease.server_mac, false),
+            Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST, !self.asks),
+            Some(Search::Unresolved) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use fastrand::Rng;
+
 use super::extension::{Extension, Nak, Step};
 use super::lease::Lease;
 use super::timing::{self, Timer};
@@ -15,10 +17,10 @@ use crate::wire::Mac;
 pub(crate) enum State {
     /// No lease; discovery begins at `at`, asking for `wanted`.
     Init { at: Instant, wanted: Option<Ipv4Addr> },
-    /// DISCOVER is out. An offer of another address than the wanted one, `second`, waits for a better one until then.
+    /// DISCOVER is out. An offer that is not the best, `second`, waits for a better one until then.
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
-    /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined.
-    Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<UsedBy> },
+    /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined. `beside`: what else came.
+    Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<UsedBy>, beside: Option<Box<Beside>> },
     /// An earlier lease is to be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
     /// REQUEST in INIT-REBOOT form is out. `nak`: what another server than the lease's said.
@@ -29,6 +31,15 @@ pub(crate) enum State {
     Renewing { lease: Arc<Lease>, extension: Box<Extension> },
     /// T2 has passed.
     Rebinding { lease: Arc<Lease>, extension: Box<Extension> },
+}
+
+/// What comes beside the answer to a REQUEST.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// Another server's offer, for when nothing comes of the one that is asked for.
+    pub(crate) spare: Option<Box<Lease>>,
+    /// What the server said by way of a relay.
+    pub(crate) nak: Option<Box<Nak>>,
 }
 
 /// The name of a state (RFC 2131 figure 5).
@@ -97,10 +108,8 @@ impl UsedBy {
 pub enum Silence {
     /// Goes back to INIT: a caller waits for an address that is certain.
     Discover,
-    /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4).
+    /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4), and goes on asking.
     Keep,
-    /// Does the same, and goes on asking: its servers were silent before.
-    Ask,
 }
 
 /// One message and its retransmissions, under one xid.
@@ -109,6 +118,10 @@ pub(crate) struct Transaction {
     pub(crate) xid: u32,
     /// When its first message was sent. A lease counts from there: an ACK may answer any of them.
     pub(crate) began: Instant,
+    /// How many seconds before that the client began to ask, under earlier ones.
+    pub(crate) late: u16,
+    /// The next DISCOVER has another xid, so that a lease counts anew.
+    pub(crate) over: bool,
     /// The secs field of its last message.
     pub(crate) secs: u16,
     /// Messages sent.
@@ -117,6 +130,17 @@ pub(crate) struct Transaction {
     pub(crate) next: Instant,
     /// Until when an answer is listened for.
     pub(crate) until: Instant,
+}
+
+impl Transaction {
+    /// Returns the transaction whose next DISCOVER leaves now: the same, or another that goes on where this one ends.
+    pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
+        let late = self.late.saturating_add(timing::secs(self.began, now));
+        match self.over || now >= self.began + timing::LONGEST_TRANSACTION {
+            true => Self { xid: rng.u32(..), began: now, late, over: false, ..self },
+            false => self,
+        }
+    }
 }
 
 impl State {
@@ -139,7 +163,7 @@ impl State {
         match self {
             Self::Init { .. } | Self::Selecting { .. } | Self::Requesting { .. } => None,
             Self::InitReboot { lease, silence, .. } | Self::Rebooting { lease, silence, .. } => {
-                matches!(silence, Silence::Keep | Silence::Ask).then_some(lease)
+                (*silence == Silence::Keep).then_some(lease)
             }
             Self::Bound { lease } | Self::Renewing { lease, .. } | Self::Rebinding { lease, .. } => Some(lease),
         }
@@ -203,45 +227,42 @@ impl State {
         }
     }
 
-    /// Lets the next try to extend a lease begin anew, under another xid: what an ACK granted as of the first REQUEST of this
-    /// one has ended, since the server's leases are shorter than they were.
+    /// Lets the next message begin anew, under another xid: what an ACK granted as of the first message of this one has ended.
+    /// The server's leases are shorter than they were, or it was away for longer than that.
     pub(crate) fn forget_xid(&mut self) {
+        if let Self::Selecting { tx, .. } = self {
+            tx.over = true;
+        }
         if let Some(extension) = self.extension() {
             extension.asked = None;
         }
     }
 
-    /// Returns where a NAK of another server than the lease's waits, if it may.
+    /// Returns where a NAK waits that may not be the last word, if it may.
     pub(crate) fn kept_nak(&mut self) -> Option<&mut Option<Box<Nak>>> {
         match self {
+            Self::Requesting { beside, .. } => Some(&mut beside.get_or_insert_default().nak),
             Self::Rebooting { nak, .. } => Some(nak),
-            Self::Rebinding { extension, .. } => match &mut extension.step {
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &mut extension.step {
                 Step::Sent { nak, .. } => Some(nak),
                 Step::Due(_) | Step::Resolving(_) => None,
             },
-            Self::Init { .. }
-            | Self::Selecting { .. }
-            | Self::Requesting { .. }
-            | Self::InitReboot { .. }
-            | Self::Bound { .. }
-            | Self::Renewing { .. } => None,
+            Self::Init { .. } | Self::Selecting { .. } | Self::InitReboot { .. } | Self::Bound { .. } => None,
         }
     }
 
-    /// Returns whether the server of a lease has had its time to answer by `now`: in REBINDING the window of that try; in
+    /// Returns whether the server of a lease has had its time to answer by `now`: elsewhere the window of the try; in
     /// REBOOTING all tries, as one lost frame must not cost a lease that is in use. Where a caller waits for any lease, one.
     pub(crate) fn has_heard_out(&self, now: Instant) -> bool {
         match self {
+            Self::Requesting { tx, .. } => now >= tx.next,
             Self::Rebooting { tx, silence, .. } => {
                 now >= tx.next && (tx.sent >= timing::MAX_REBOOTS || *silence == Silence::Discover)
             }
-            Self::Rebinding { extension, .. } => matches!(extension.step, Step::Sent { until, .. } if now >= until),
-            Self::Init { .. }
-            | Self::Selecting { .. }
-            | Self::Requesting { .. }
-            | Self::InitReboot { .. }
-            | Self::Bound { .. }
-            | Self::Renewing { .. } => false,
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
+                matches!(extension.step, Step::Sent { until, .. } if now >= until)
+            }
+            Self::Init { .. } | Self::Selecting { .. } | Self::InitReboot { .. } | Self::Bound { .. } => false,
         }
     }
 

@@ -28,12 +28,12 @@ pub struct Tally {
     pub last_unsent: Option<String>,
     /// The last offer that was taken, and the REQUESTs sent for it.
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
-    /// The last offer of another address than the only one that will do: server, address.
-    pub unwanted: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// The last NAK: server, address, message.
-    pub nak: Option<(Ipv4Addr, Ipv4Addr, Option<String>)>,
     /// The last address that was declined, and who uses it.
     pub declined: Option<(Ipv4Addr, Mac)>,
+    /// Another client on the same wire was answered only once it set the broadcast flag.
+    pub flag_helped_elsewhere: bool,
+    /// The servers whose offers wait for those of others, the latest first.
+    pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
     pub(super) naks: u32,
     /// Tries in a row that ended without a word: sockets were not to be had, or an offer was never acknowledged.
@@ -57,6 +57,12 @@ impl Tally {
                 self.last_refusal = Some(refused);
             }
         }
+    }
+
+    /// Counts a try that ended without a word. Returns how many there were in a row.
+    pub(super) fn tried_in_vain(&mut self) -> u32 {
+        self.in_vain += 1;
+        self.in_vain
     }
 
     /// Returns what is known of why nothing came of the messages sent, for a person; `None`: nothing is.
@@ -85,6 +91,9 @@ impl Tally {
                     last(&cause).unwrap_or_default()
                 ))
             }
+            Self { flag_helped_elsewhere: true, .. } => Some(
+                "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
+            ),
             Self { .. } => None,
         }
     }
@@ -105,9 +114,9 @@ pub(super) static UNTRIED: Tally = Tally {
     unsent: 0,
     last_unsent: None,
     requested: None,
-    unwanted: None,
-    nak: None,
     declined: None,
+    flag_helped_elsewhere: false,
+    shunned: Vec::new(),
     naks: 0,
     in_vain: 0,
 };

@@ -1,5 +1,6 @@
 //! When a client sends again, and from when its times count.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -37,11 +38,15 @@ const DECLINE_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
 
 /// The same while a caller waits, whose time is short: from the first DECLINE on, and at most.
-const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1600));
 
 /// How long an offer of another address than the wanted one waits for a better one, where it will do. Where it will not, the
 /// better one is waited for as long as the caller waits.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
+
+/// How long messages are sent under one xid. A lease that comes without an offer (RFC 4039) counts from the first of them, and an
+/// answer to any may be [`LONGEST_WINDOW`] late.
+pub(crate) const LONGEST_TRANSACTION: Duration = LONGEST_WINDOW;
 
 /// REQUESTs to one server before its offer is given up.
 pub(crate) const MAX_REQUESTS: u32 = 3;
@@ -88,8 +93,8 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
-/// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 2 s, so that ten
-/// of them fit into the time of an ADD; else 10, 20, 40 s … ten minutes.
+/// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that
+/// ten of them fit into the time of an ADD, and the moments that offers of their server wait for another's; else 10, 20, 40 s … ten minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
@@ -101,7 +106,8 @@ pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
 }
 
 /// Returns when an extension is asked for again after a REQUEST at `now`, in the phase (RENEWING or REBINDING) that
-/// began at `began` and ends at `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5).
+/// began at `began` and ends at `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5). No try leaves
+/// in the last second of a phase, where the answer would come too late.
 ///
 /// Servers grant leases of seconds and minutes, where 60 s would leave one try or none. There the floor is an eighth
 /// of the phase, and one second at least.
@@ -109,7 +115,8 @@ pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Inst
     let phase = end.saturating_since(began);
     let floor = (phase / 8).clamp(Duration::from_secs(1), Duration::from_secs(60));
     let half = end.saturating_since(now) / 2;
-    (now + half.max(floor)).min(end)
+    let next = now + half.max(floor);
+    if next + Duration::from_secs(1) > end { end } else { next }
 }
 
 /// Returns how long an answer to the `sent`-th try to extend a lease (1 is the first) is listened for: it doubles with each
@@ -157,11 +164,16 @@ pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
     Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
 }
 
-/// Returns how far the work that is overdue after a restart is put off, so that many leases do not ask at once: a
-/// random part of half the time left until `limit`, at most ten seconds.
+/// When what no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
+const DESYNCHRONIZED: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10);
+
+/// Returns how far the work that is overdue after a restart is put off, so that many leases do not ask at once: a random time
+/// between one second and ten, or a random part of half the time left until `limit` where that is less.
 pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng) -> Duration {
-    let most = limit.map_or(Duration::from_secs(10), |l| (l.saturating_since(now) / 2).min(Duration::from_secs(10)));
-    Duration::from_micros(rng.u64(0..=most.as_micros() as u64))
+    let (least, most) = DESYNCHRONIZED.into_inner();
+    let half = limit.map_or(most, |limit| limit.saturating_since(now) / 2);
+    let (least, most) = if half < most { (Duration::ZERO, half) } else { (least, most) };
+    Duration::from_micros(rng.u64(least.as_micros() as u64..=most.as_micros() as u64))
 }
 
 /// Returns the phase that a lease is in at `now`: how far it has come and until when that lasts.
@@ -229,15 +241,29 @@ mod tests {
         assert_eq!(next_extension(t1, t1, t2), at(19_800.0));
         assert_eq!(next_extension(at(25_000.0), t1, t2), at(25_100.0));
         assert_eq!(next_extension(at(25_120.0), t1, t2), at(25_180.0), "the floor of 60 s");
-        assert_eq!(next_extension(at(25_180.0), t1, t2), t2, "never past the phase");
+        assert_eq!(next_extension(at(25_139.0), t1, t2), at(25_199.0));
+        for late in [25_139.1, 25_139.9, 25_180.0] {
+            assert_eq!(next_extension(at(late), t1, t2), t2, "none in the last second of the phase");
+        }
+    }
+
+    #[test]
+    fn what_no_caller_waits_for_begins_between_one_and_ten_seconds_unless_its_time_is_short() {
+        let mut rng = Rng::with_seed(1);
+        for (limit, least, most) in [(None, 1.0, 10.0), (Some(3600.0), 1.0, 10.0), (Some(1004.0), 0.0, 2.0)] {
+            let delays: Vec<_> =
+                (0..200).map(|_| overdue_delay(at(1000.0), limit.map(at), &mut rng).as_secs_f64()).collect();
+            assert!(delays.iter().all(|delay| (least..=most).contains(delay)), "{limit:?}: {delays:?}");
+            assert!(delays.iter().any(|delay| *delay > most * 0.9) && delays.iter().any(|delay| *delay < least + 1.0));
+        }
     }
 
     #[test]
     fn a_lease_of_ten_seconds_still_gets_tries() {
         let (t1, t2) = (at(5.0), at(8.75));
         assert_eq!(next_extension(t1, t1, t2), at(6.875));
-        assert_eq!(next_extension(at(6.875), t1, t2), at(7.875), "the floor of one second");
-        assert_eq!(next_extension(at(7.875), t1, t2), t2);
+        assert_eq!(next_extension(at(6.75), t1, t2), at(7.75), "the floor of one second");
+        assert_eq!(next_extension(at(6.875), t1, t2), t2, "REBIND follows in less than a second");
     }
 
     #[test]

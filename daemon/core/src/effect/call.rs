@@ -26,6 +26,8 @@ pub enum Call {
     Del {
         /// The attachment.
         attachment: Attachment,
+        /// For how many seconds its network keeps the lease of an identity that can return; `None`: as its ADD said.
+        grace: Option<u32>,
     },
     /// Does the attachment still hold what it was told?
     Check {
@@ -76,6 +78,8 @@ pub enum Call {
 /// What is asked about a network of Docker's whose driver is this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCall {
+    /// A dockerd has started: it asks what this plugin is once, before all else. No container of the one before it is still to come.
+    Started,
     /// Keep a network, of which dockerd will not tell again.
     Create(Box<NetworkRecord>),
     /// Forget a network. One that is not known is success.
@@ -245,7 +249,7 @@ pub enum Answer {
 /// An answer to a [`NetworkCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkAnswer {
-    /// To `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
+    /// To `Started`; to `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
     Done,
     /// To `Find` and `FindByPool`.
     Found(Box<NetworkRecord>),
@@ -265,7 +269,7 @@ pub enum NetworkAnswer {
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
     pub fn leased(lease: Lease, profile: &Profile) -> Self {
-        let grant = Grant::v4(&lease, profile).told(profile);
+        let grant = Grant::v4(&lease, profile).told();
         Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
     }
 }

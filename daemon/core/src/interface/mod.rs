@@ -12,6 +12,7 @@ mod tests;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub(crate) use self::news::News;
@@ -66,13 +67,20 @@ pub(crate) struct Seat {
     presence: Presence,
     /// The interface got another Ethernet address, by which nobody knows that address yet.
     moved: bool,
+    /// The index of the host's link that the interface is a macvlan on, where that was seen.
+    lower: Option<NonZeroU32>,
     /// What is to be done there; mostly nothing.
     work: Option<Box<Work>>,
 }
 
 impl Seat {
     fn new(binding: BindingId) -> Self {
-        Self { binding, presence: Presence::default(), moved: false, work: None }
+        Self { binding, presence: Presence::default(), moved: false, lower: None, work: None }
+    }
+
+    /// Records that the interface is a macvlan on this link of the host, if it is one.
+    pub(crate) fn is_on(&mut self, lower: Option<u32>) {
+        self.lower = lower.and_then(NonZeroU32::new);
     }
 
     /// Records whether its address is, or is to be, on the interface: more than a look shows.
@@ -148,6 +156,11 @@ impl Interfaces {
             return Presence::Missing;
         }
         self.of(link).and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
+    }
+
+    /// Returns the index of the host's link that a binding's interface is a macvlan on, where that was seen.
+    pub(crate) fn lower(&self, link: &Link, id: BindingId) -> Option<u32> {
+        self.of(link)?.seat(id)?.lower.map(NonZeroU32::get)
     }
 
     /// Returns what is to be done on a binding's interface, if anything is.

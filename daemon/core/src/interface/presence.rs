@@ -15,24 +15,41 @@ pub(crate) enum Presence {
     /// Somebody took it off: what the container's owner wants there is not ours to say. It stays off until the next ADD, and so
     /// does that of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
     TakenOff,
+    /// It never came: its caller has it elsewhere, as in a virtual machine, and wants nothing changed here. Until the next ADD, as
+    /// above.
+    Elsewhere,
 }
 
 impl Presence {
     /// Returns whether it is on the interface, or is expected to be.
     pub(crate) fn on_link(self) -> bool {
-        !matches!(self, Self::Missing | Self::TakenOff)
+        !matches!(self, Self::Missing | Self::TakenOff | Self::Elsewhere)
+    }
+
+    /// Returns whether what is on the interface is its owner's to say until the next ADD.
+    pub(crate) fn is_left(self) -> bool {
+        matches!(self, Self::TakenOff | Self::Elsewhere)
     }
 
     /// Returns whether servers can answer to it.
     pub(crate) fn is_addressed(self) -> bool {
-        !matches!(self, Self::Missing | Self::TakenOff | Self::Awaited)
+        !matches!(self, Self::Missing | Self::TakenOff | Self::Elsewhere | Self::Awaited)
+    }
+
+    /// Returns what a record says of it.
+    pub(crate) fn recorded(taken_off: bool, elsewhere: bool) -> Self {
+        match (taken_off, elsewhere) {
+            (true, _) => Self::TakenOff,
+            (false, true) => Self::Elsewhere,
+            (false, false) => Self::Unknown,
+        }
     }
 
     /// Returns what it is once it was looked at. `configured`: if it is not there, that is no matter of time any more.
     pub(super) fn seen(self, there: bool, configured: bool) -> Self {
         match (there, self) {
             (true, _) => Self::There,
-            (false, Self::Missing | Self::TakenOff) => self,
+            (false, Self::Missing | Self::TakenOff | Self::Elsewhere) => self,
             (false, Self::There) => Self::TakenOff,
             (false, Self::Unknown | Self::Awaited) if configured => Self::TakenOff,
             (false, Self::Unknown | Self::Awaited) => Self::Missing,

@@ -489,7 +489,8 @@ impl Work {
             false => Vec::new(),
         };
         if let (Some(grant), false, true) = (&next, differs, self.only_late) {
-            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !grant.is_beyond(route.via)));
+            let late = plan::late_routes(grant);
+            steps.retain(|step| !matches!(step, Step::AddRoute(route) if !late.contains(route)));
         }
         // The kernel takes no route on a link that is down.
         let routes = steps.len();

@@ -38,8 +38,8 @@ pub enum LinkCause {
     /// The interface is administratively down.
     #[error("the interface is down")]
     Down,
-    /// A port cannot be made: another link of the same wire has its Ethernet address.
-    #[error("another interface has the Ethernet address {0}")]
+    /// Another link on the same parent has its Ethernet address, and is up.
+    #[error("another interface on the same parent has the Ethernet address {0}")]
     MacTaken(Mac),
     /// The kernel refused.
     #[error("{doing}: {reason}")]

@@ -16,10 +16,9 @@ pub enum Step {
     AddAddress(IpNet),
     /// Takes an address off it. One that is not there is success.
     RemoveAddress(IpNet),
-    /// Adds a route over it to the main table, behind others to the same destination with the same metric. One that is there
-    /// already is success.
+    /// Adds a route over it, behind others to the same destination with the same metric. One that is there already is success.
     AddRoute(LinkRoute),
-    /// Removes this route, and no other that differs in destination, gateway, metric or link. One that is not there is
+    /// Removes this route, and no other that differs in destination, gateway, metric, table or link. One that is not there is
     /// success.
     RemoveRoute(LinkRoute),
     /// Leads the default routes over it in the main table that go by one router by another one. That there is none is success:
@@ -62,7 +61,7 @@ impl fmt::Display for Step {
 }
 
 /// A route over a link.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRoute {
     /// Where it leads.
     pub destination: IpNet,
@@ -72,12 +71,29 @@ pub struct LinkRoute {
     pub metric: Option<u32>,
     /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
     pub mtu: Option<u32>,
+    /// The greatest TCP segment to advertise, in bytes. It adds to the route in the same way.
+    pub advmss: Option<u32>,
+    /// The routing table; `None` is the main one.
+    pub table: Option<u32>,
+    /// The scope, by the kernel's numbers; `None`: the link's without a next hop, else the global one.
+    pub scope: Option<u8>,
+}
+
+impl LinkRoute {
+    /// Returns whether a route that was seen is this one, with all that is wanted of it.
+    pub fn is(&self, seen: &Self) -> bool {
+        let is_wanted = |wanted: Option<u32>, seen: Option<u32>| wanted.is_none_or(|wanted| seen == Some(wanted));
+        (self.destination, self.via, self.metric, self.table) == (seen.destination, seen.via, seen.metric, seen.table)
+            && is_wanted(self.mtu, seen.mtu)
+            && is_wanted(self.advmss, seen.advmss)
+    }
 }
 
 impl fmt::Display for LinkRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.destination)?;
         self.via.map_or(Ok(()), |via| write!(f, " via {via}"))?;
-        self.metric.map_or(Ok(()), |metric| write!(f, " metric {metric}"))
+        let more = [("metric", self.metric), ("mtu", self.mtu), ("advmss", self.advmss), ("table", self.table)];
+        more.into_iter().try_for_each(|(word, value)| value.map_or(Ok(()), |value| write!(f, " {word} {value}")))
     }
 }

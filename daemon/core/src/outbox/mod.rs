@@ -56,6 +56,8 @@ pub(crate) enum Task {
     Work,
     /// What could explain that no server answers.
     Survey,
+    /// Its address on its interface, for a RELEASE from there.
+    FindAddress,
     /// The host's link, for a RELEASE from there.
     FindParent,
     /// The host's link, for an exchange over it.
@@ -89,13 +91,18 @@ pub(crate) enum Report {
     },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// A RELEASE wants its turn on its LAN. `waited_for`: a caller's answer waits for it.
-    WantsTurn {
+    /// An acquisition has asked in vain, and wants another permit to ask again. `waited_for`: a caller waits for it.
+    AsksAgain {
         /// Whether one does.
         waited_for: bool,
     },
+    /// A RELEASE wants its turn on its LAN.
+    WantsTurn,
     /// An acquisition has no offer: all addresses of its LAN may be taken.
-    WantsRoom,
+    WantsRoom {
+        /// The only address that will do, where a server has offered another.
+        blocked: Option<Ipv4Addr>,
+    },
     /// This other binding is to extend its lease now: its server has forgotten that.
     WantsRenewed(BindingId),
     /// The lease is durable; the records of these others went with that write.
@@ -116,8 +123,10 @@ pub(crate) enum Report {
     /// The store refused to note that the lease is being given back. A binding that can is held as before; any other goes
     /// on trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
-    /// The namespace of a held binding was not seen: whether it is gone, a look decides.
-    Unseen,
+    /// The link of a held binding is to be looked at: whether it is gone, or what is on it.
+    WantsLook,
+    /// The interface carries nothing of the lease any more, which is about to be given back.
+    Vacated,
     /// The link of a held binding is gone: an event where no DEL follows.
     Orphaned(Box<Event>),
     /// The link of a binding that is held again went while it was not.
@@ -322,19 +331,29 @@ impl Outbox {
     }
 
     pub(crate) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
-        self.effects.push_back(Effect::Send { op: None, exchange, frame });
+        self.send_over(exchange, frame, None);
+    }
+
+    /// Sends a frame over a link of the host, where one is named.
+    pub(crate) fn send_over(&mut self, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
+        self.effects.push_back(Effect::Send { op: None, exchange, frame, over });
     }
 
     /// Sends a RELEASE, and hears whether the link took it.
     pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
         let op = self.mint(Waiter::Binding(owner, Task::Release));
-        self.effects.push_back(Effect::Send { op: Some(op), exchange, frame });
+        self.effects.push_back(Effect::Send { op: Some(op), exchange, frame, over: None });
         op
     }
 
     pub(crate) fn inspect(&mut self, waiter: Waiter, target: Target) -> OpId {
+        self.inspect_with(waiter, target, false)
+    }
+
+    /// Looks at a link, and with `routes` at those over it too.
+    pub(crate) fn inspect_with(&mut self, waiter: Waiter, target: Target, routes: bool) -> OpId {
         let op = self.mint(waiter);
-        self.effects.push_back(Effect::Inspect { op, target });
+        self.effects.push_back(Effect::Inspect { op, target, routes });
         op
     }
 

@@ -6,11 +6,12 @@ use crate::dhcpv4::profile::{ExtraRoute, Profile};
 use crate::grant::tests::{extra, lease, with_mtu};
 
 fn show(step: &Step) -> String {
-    let route = |LinkRoute { destination, via, metric, mtu }: &LinkRoute| {
+    let route = |LinkRoute { destination, via, metric, mtu, advmss: _, table, scope: _ }: &LinkRoute| {
         let via = via.map(|via| format!(" via {via}")).unwrap_or_default();
         let metric = metric.map(|metric| format!(" metric {metric}")).unwrap_or_default();
         let mtu = mtu.map(|mtu| format!(" mtu {mtu}")).unwrap_or_default();
-        format!("{destination}{via}{metric}{mtu}")
+        let table = table.map(|table| format!(" table {table}")).unwrap_or_default();
+        format!("{destination}{via}{metric}{mtu}{table}")
     };
     match step {
         Step::Up => "up".to_owned(),
@@ -284,7 +285,16 @@ fn an_interface_carries_two_families_side_by_side() {
     let v4 = Grant::v4(&lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), &Profile::default());
     let via = |destination: &str, via: &str| {
         let (destination, via) = (destination.parse().expect("a subnet"), via.parse().expect("an address"));
-        Route { destination, via: Some(via), metric: None, mtu: None, advmss: None, table: None, scope: None }
+        Route {
+            destination,
+            via: Some(via),
+            metric: None,
+            mtu: None,
+            advmss: None,
+            table: None,
+            scope: None,
+            late: false,
+        }
     };
     let v6 = |host: &str, router: &str| Grant {
         addresses: vec![host.parse().expect("an address")],

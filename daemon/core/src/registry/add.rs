@@ -9,21 +9,25 @@ use ipnet::Ipv4Net;
 use super::Registry;
 use super::docker::PATIENCE;
 use super::operation::{Admission, Operation, Ready, target};
-use super::pacing::Urgency;
+use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Adoptee, Answer, ExchangeId, Failure, RequestId, Why};
+use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
 use crate::grant::Dns;
-use crate::identity::{Attachment, Identity};
+use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
-use crate::outbox::{Look, Waiter};
+use crate::outbox::{Look, Outbox, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
 /// How long a call waits before it looks again whether a link of the host has carrier.
 pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long an ADD waits before it sets its link up again, where another link has the Ethernet address. Mostly that is the one
+/// of a namespace that died, which the kernel is taking down.
+const TAKEN_PAUSE: Duration = Duration::from_millis(50);
 
 /// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
@@ -33,38 +37,70 @@ pub(super) struct Spare {
 }
 
 impl Registry {
-    pub(super) fn begin_add(&mut self, request: RequestId, add: Box<Add>, began: Instant, ran_with: Option<Ipv4Net>) {
+    pub(super) fn begin_add(
+        &mut self,
+        request: RequestId,
+        mut add: Box<Add>,
+        began: Instant,
+        ran_with: Option<Ipv4Net>,
+    ) {
+        self.settle_client_id(&mut add, false);
         let attachment = add.attachment.clone();
-        let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
-        let op = match &add.place {
-            // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
-            place if add.opens_at_once() && self.pacing.has_room(&add.lan) => {
-                self.out.prepare(attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
-            }
-            Place::InNetns(at) => self.out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
-            // The host's link is not ours to change.
-            Place::Parent { .. } => self.out.inspect(waiter, add.place.target()),
-        };
-        let step = Ready::Preparing(op);
-        let admission = Admission { request, add, began, step, cleared: false, adopts: None, known_by: None, ran_with };
+        let step = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
+        let (adopts, known_by, came_up) = (None, None, None);
+        let admission = Admission { request, add, began, step, cleared: false, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
+    }
+
+    /// Sets the links up again of the ADDs that wait because another link has the Ethernet address.
+    pub(super) fn set_up_again(&mut self) {
+        self.timers.set(Key::Taken, None);
+        let waiting = self.slots.iter().filter_map(|(_, slot)| match &slot.operation {
+            Some(Operation::Adding(admission)) if matches!(admission.step, Ready::AwaitingAddress(_)) => {
+                Some(admission.add.clone())
+            }
+            _ => None,
+        });
+        for add in waiting.collect::<Vec<_>>() {
+            let op = prepare(&mut self.out, &self.pacing, &add);
+            if let Some(Operation::Adding(admission)) = self.operation(&add.attachment) {
+                admission.step = Ready::Preparing(op);
+            }
+        }
     }
 
     /// Begins the ADD of a container that runs already: its link is looked at, not changed.
     pub(super) fn begin_adoption(&mut self, now: Now, request: RequestId, adoptee: Adoptee) {
-        let Adoptee { add, address, mac: known_by } = adoptee;
+        let Adoptee { mut add, address, mac: known_by } = adoptee;
+        self.settle_client_id(&mut add, true);
         let attachment = add.attachment.clone();
         let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add.place, known_by));
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
-        let admission =
-            Admission { request, add, began: now.boot, step, cleared: false, adopts, known_by, ran_with: None };
+        let (began, ran_with, came_up) = (now.boot, None, None);
+        let admission = Admission { request, add, began, step, cleared: false, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
+    }
+
+    /// Settles by which client identifier the client of an ADD is known: one that `ran` before this daemon knew of it, or that
+    /// has, had or is to get a lease by the whole of a long name, keeps that.
+    fn settle_client_id(&self, add: &mut Add, ran: bool) {
+        let ClientIdRule::Hashed { sent, known } = &add.client_id else { return };
+        let is_known = |id: &ClientId| {
+            let (key, holders) = ((add.lan.clone(), id.clone()), self.bindings.holders());
+            holders.of(&key).is_some() || !holders.leaving(&key).is_empty() || self.past.of(&key).is_some()
+        };
+        let known = known.as_ref().filter(|known| ran || is_known(known));
+        add.client_id = ClientIdRule::Bytes(known.unwrap_or(sent).clone());
     }
 
     pub(super) fn prepared(&mut self, now: Now, attachment: &Attachment, view: Result<LinkView, LinkCause>) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         match view {
+            Err(cause @ LinkCause::MacTaken(_)) => {
+                admission.step = Ready::AwaitingAddress(cause);
+                self.timers.set(Key::Taken, Some((now.boot + TAKEN_PAUSE, Why::Call)));
+            }
             Err(cause) => {
                 let failure = admission.link_failure(cause);
                 self.refuse(now, attachment, failure);
@@ -74,25 +110,33 @@ impl Registry {
                 self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
             }
             Ok(view) if !admission.has_carrier(&view) => {
-                let first = matches!(admission.step, Ready::Preparing(_));
-                admission.step = Ready::AwaitingCarrier(view, None);
+                // Carrier may have come since the look; what comes from here on the kernel tells.
+                let again = matches!(admission.step, Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. });
+                admission.step = Ready::AwaitingCarrier { view, look: None, news: false };
                 if matches!(admission.add.place, Place::Parent { .. }) {
                     return self.timers.set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
                 }
-                // Carrier may have come since the look; what comes from here on the kernel tells.
-                if first {
+                if again {
                     self.look_again(attachment);
                 }
             }
-            Ok(view) => self.settle_rivals(now, attachment, view),
+            Ok(view) => {
+                if matches!(admission.step, Ready::AwaitingCarrier { .. }) {
+                    admission.came_up = Some(now.boot);
+                }
+                self.settle_rivals(now, attachment, view);
+            }
         }
     }
 
-    pub(super) fn carrier_up(&mut self, now: Now, cookie: Cookie, ifindex: u32) {
-        for (attachment, view) in self.awaiting_carrier() {
-            if view.cookie == cookie && view.ifindex == ifindex {
-                self.forget_look(&attachment);
-                self.settle_rivals(now, &attachment, LinkView { carrier: true, ..view });
+    /// Goes on with the ADDs that wait for an interface's carrier, of which the kernel tells.
+    ///
+    /// It tells of a veth's end before the other end's bridge forwards, and on a busy host a DISCOVER that leaves at once is lost
+    /// there. A look waits until the kernel is through with both: it works on links under one lock.
+    pub(super) fn carrier_up(&mut self, cookie: Cookie, ifindex: u32) {
+        for (attachment, at) in self.awaiting_carrier() {
+            if at == (cookie, ifindex) {
+                self.look_again(&attachment);
             }
         }
     }
@@ -116,39 +160,37 @@ impl Registry {
         }
     }
 
-    /// Looks once more at the link of an ADD that waits for carrier, and goes on waiting.
+    /// Looks once more at the link of an ADD that waits for carrier, after the look that is under way if there is one.
     fn look_again(&mut self, attachment: &Attachment) {
-        self.forget_look(attachment);
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let operation = self.slots.get_mut(attachment).and_then(|slot| slot.operation.as_mut());
+        let Some(Operation::Adding(admission)) = operation else { return };
         let target = admission.target();
-        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        if let Ready::AwaitingCarrier(_, look) = &mut admission.step {
-            *look = Some(op);
+        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.step else { return };
+        if look.is_some() {
+            *news = true;
+            return;
         }
+        let op = match admission.adopts {
+            Some(_) => self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target),
+            None => prepare(&mut self.out, &self.pacing, &admission.add),
+        };
+        *look = Some(op);
     }
 
-    /// Makes the outcome of a look that is under way count for nothing.
-    fn forget_look(&mut self, attachment: &Attachment) {
-        if let Some(Operation::Adding(admission)) = self.operation(attachment)
-            && let Some(op) = admission.op()
-        {
-            self.out.forget(op);
-        }
-    }
-
-    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, LinkView)> {
-        let views = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
+    /// Returns the ADDs that wait for carrier, each with where its interface is.
+    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, At)> {
+        let waiting = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.step {
-                Ready::AwaitingCarrier(view, _) => Some((attachment.clone(), view.clone())),
+                Ready::AwaitingCarrier { view, .. } => Some((attachment.clone(), view.at())),
                 Ready::Preparing(_)
+                | Ready::AwaitingAddress(_)
                 | Ready::AwaitingRival(..)
                 | Ready::AwaitingSearch(..)
                 | Ready::AwaitingChange(_) => None,
             },
             _ => None,
         });
-        views.collect()
+        waiting.collect()
     }
 
     /// Looks at the interface of ADDs that waited for a change of it to end.
@@ -183,10 +225,10 @@ impl Registry {
 
     /// Fails the ADDs that wait on a link that is gone.
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for (attachment, view) in self.awaiting_carrier() {
-            if view.cookie == cookie && ifindex.is_none_or(|index| index == view.ifindex) {
+        for (attachment, at) in self.awaiting_carrier() {
+            if at.0 == cookie && ifindex.is_none_or(|index| index == at.1) {
                 let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
-                let failure = admission.link_failure(LinkCause::NoLink(view.ifname));
+                let failure = admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
                 self.refuse(now, &attachment, failure);
             }
         }
@@ -197,7 +239,7 @@ impl Registry {
     pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
-        let (wanted, adopts) = (admission.add.wanted, admission.adopts);
+        let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
         let pool = admission.add.pool.clone();
         let limits = pool.map(|id| self.docker.limits(&id));
@@ -210,15 +252,13 @@ impl Registry {
         let wanted = wanted.filter(|wanted| unfit(wanted.address).is_none());
         let tenant = |address| self.bindings.holders().tenant(&identity.lan, address, BindingId(0), now.boot);
         if let Some((address, tenant)) = adopts.and_then(|address| Some((address.addr(), tenant(address.addr())?))) {
-            let holder = (*tenant.attachment).clone();
+            let holder = tenant.who;
             return self.refuse(now, attachment, Failure::AddressHeld { server: None, address, holder, shared: None });
         }
         let profile = self.profiles.share(profile);
         let replaces = self.bindings.holders().leaving(&identity.key());
         let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link, answered: None };
-        let key = holder.identity.key();
-        let replaced = replaces.iter().filter_map(|id| self.bindings.get(*id)).map(|old| old.link.mac());
-        let predecessors = replaced.chain(self.departed.of(&key, now.boot)).collect();
+        replaces.iter().for_each(|id| self.departs(now, *id));
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let lan = &holder.identity.lan;
         let lease =
@@ -227,12 +267,13 @@ impl Registry {
         // What its server may have been told is free is asked for, and never used unasked.
         let lives = replaces.iter().filter_map(|id| Some(&self.bindings.get(*id)?.life));
         let is_out = lives.into_iter().any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
-        let last = self.past.of(&holder.identity.key()).filter(|_| holder.profile.returns());
+        let last = self.past.of(&holder.identity.key());
         let given_back = replaces.iter().filter_map(|id| self.bindings.get(*id)).filter(|old| old.is_to_remember());
         let given_back = given_back.filter_map(|old| old.lease(now.boot)).map(Lease::ip).next_back();
         let known = Known {
             began,
             limit,
+            came_up,
             wanted,
             adopts,
             lease,
@@ -247,13 +288,24 @@ impl Registry {
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
         self.interfaces.enter(&holder.link, id);
-        let binding = Binding::acquiring(id, holder, known, predecessors, (now.boot, self.rng.fork()));
+        let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
         self.insert(now, binding);
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
+        self.with(now, id, |binding, cx| binding.is_on(view.lower, cx));
         let urgency = if adopts.is_some() { Urgency::Background } else { Urgency::Caller };
         if self.pacing.ask(&lan, id, urgency) {
             let sockets = self.spare.take_if(|spare| spare.attachment == *attachment).map(|spare| spare.exchange);
             self.with(now, id, |binding, cx| binding.on_permit(sockets, cx));
+        }
+    }
+
+    /// Gives the permit of an acquisition that no server answers to whoever waits for one, and another to it in its turn.
+    pub(super) fn ask_again(&mut self, now: Now, id: BindingId, waited_for: bool) {
+        let Some(lan) = self.lan(id) else { return };
+        self.give_permit_back(now, id);
+        let urgency = if waited_for { Urgency::Unanswered } else { Urgency::Background };
+        if self.pacing.ask(&lan, id, urgency) {
+            self.with(now, id, |binding, cx| binding.on_permit(None, cx));
         }
     }
 
@@ -273,6 +325,13 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
+        if let Some(binding) = self.bindings.get(id) {
+            match binding.flag_helped() {
+                Some(true) => _ = self.flagged.insert(binding.identity.lan.clone()),
+                Some(false) => _ = self.flagged.remove(&binding.identity.lan),
+                None => {}
+            }
+        }
         // It became durable before it was the attachment's: its link had to be made fit first.
         if Dns::v4(&lease).is_some() {
             self.out.resolvers.insert(attachment.clone());
@@ -288,6 +347,9 @@ impl Registry {
         let Some(attachment) = self.attachment(id) else { return };
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
+        if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
+            tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
+        }
         if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Attachment::Docker { .. }) =
             (&mut failure, &*attachment)
         {
@@ -340,5 +402,19 @@ impl Registry {
         };
         self.reply(now, request, answer);
         self.end(now, attachment);
+    }
+}
+
+/// Sets the link of an ADD up and looks at it.
+fn prepare(out: &mut Outbox, pacing: &Pacing, add: &Add) -> OpId {
+    let waiter = Waiter::Operation(add.attachment.clone(), Look::Prepare);
+    match &add.place {
+        // Sockets that would wait for a permit, or be of no use, are not opened: others may need them.
+        place if add.opens_at_once() && pacing.has_room(&add.lan) => {
+            out.prepare(add.attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
+        }
+        Place::InNetns(at) => out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
+        // The host's link is not ours to change.
+        Place::Parent { .. } => out.inspect(waiter, add.place.target()),
     }
 }

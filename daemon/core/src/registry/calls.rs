@@ -12,7 +12,6 @@ use super::timers::Key;
 use crate::effect::{Answer, Call, Failure, Outcome, RequestId, Why};
 use crate::identity::Attachment;
 use crate::outbox::Look;
-use crate::record::BindingId;
 use crate::time::{Now, whole_millis};
 
 impl Registry {
@@ -27,7 +26,8 @@ impl Registry {
             | Call::ReleaseAddress { .. }
             | Call::Network(_) => None,
         };
-        if matches!(call, Call::Del { .. }) {
+        if let Call::Del { grace, .. } = call {
+            grace.into_iter().for_each(|grace| self.keep_for(now, &attachment, grace));
             return self.delete(now, attachment, id);
         }
         if let Call::Add(add) = &mut call {
@@ -47,10 +47,6 @@ impl Registry {
         self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
         let slot = self.slot(&attachment);
         slot.waiting.push_back(Waiting { id, call, since: now.boot, ran_with });
-        if let Some(Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = &slot.operation {
-            let leaving = *leaving;
-            self.with(now, leaving, |binding, cx| binding.skip_queue(cx));
-        }
         self.next_call(now, &attachment);
     }
 
@@ -82,13 +78,6 @@ impl Registry {
             | Call::Network(_) => {}
         }
         true
-    }
-
-    /// Returns whether a call waits until a binding has no more to do with its attachment.
-    pub(super) fn holds_up_call(&self, id: BindingId) -> bool {
-        let Some(Slot { operation: Some(operation), waiting, .. }) = self.slot_of(id) else { return false };
-        let (Operation::Deleting(_, leaving) | Operation::Ending(leaving)) = operation else { return false };
-        *leaving == id && !waiting.is_empty()
     }
 
     pub(super) fn operation(&mut self, attachment: &Attachment) -> Option<&mut Operation> {

@@ -3,6 +3,9 @@
 //! It looks when the daemon itself changes nothing there: between a lease that was extended and the interface that follows it,
 //! what a look shows is neither the one nor the other. What failed, or waits for the store to have room, is not waited
 //! for; nor does another call wait for that. On a link of the host there is nothing to look for.
+//!
+//! Of the routes those count that the daemon has put on: the others the main plugin's own CHECK knows. An address that never came
+//! onto the interface is no fault: its caller asked for an address alone, and has it elsewhere.
 
 use ipnet::Ipv4Net;
 
@@ -39,7 +42,7 @@ impl Registry {
             return self.end(now, attachment);
         }
         let target = Target::Known(binding.link.clone());
-        let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Check), target);
+        let op = self.out.inspect_with(Waiter::Operation(attachment.clone(), Look::Check), target, true);
         self.begin_looking(attachment, Check { request: id, expected, look: Some((op, address)) });
     }
 
@@ -61,7 +64,17 @@ impl Registry {
             {
                 return self.begin_check(now, attachment, id, expected);
             }
-            (Some(_), Some(lease), Ok(view)) if view.addresses.contains(&lease.address.into()) => Answer::Checked,
+            (Some(binding), Some(lease), Ok(view)) if view.addresses.contains(&lease.address.into()) => {
+                match binding.lacks_route(&view, &self.interfaces) {
+                    Some(route) => Answer::Failed(Failure::NoRoute {
+                        attachment: attachment.clone(),
+                        route: Box::new(route),
+                        ifname: view.ifname,
+                    }),
+                    None => Answer::Checked,
+                }
+            }
+            (Some(binding), Some(_), Ok(_)) if binding.never_came(&self.interfaces) => Answer::Checked,
             (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
                 attachment: attachment.clone(),
                 address: lease.address,

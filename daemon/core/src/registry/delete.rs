@@ -9,6 +9,7 @@ use super::operation::Operation;
 use super::slots::Waiting;
 use super::timers::Key;
 use crate::binding::{Abort, Leave};
+use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, Failure, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
 use crate::record::BindingId;
@@ -34,10 +35,23 @@ impl Registry {
         if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
             return requests.push(id);
         }
-        let call = Call::Del { attachment: attachment.clone() };
+        let call = Call::Del { attachment: attachment.clone(), grace: None };
         slot.waiting.push_front(Waiting { id, call, since: now.boot, ran_with: None });
         self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
         self.next_call(now, &attachment);
+    }
+
+    /// Has an attachment's lease kept for so many seconds when it goes, as its DEL says. It says nothing of a lease whose
+    /// identity is the container's: that was leased under another configuration.
+    pub(super) fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
+        let holder = self.slots.holder(attachment).and_then(|holder| self.bindings.get(holder));
+        let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else { return };
+        if attachment.is_named_by(&binding.identity.client_id) {
+            return;
+        }
+        let (id, profile) = (binding.id, Profile { grace: Some(grace), ..(*binding.profile).clone() });
+        let profile = self.profiles.share(profile);
+        self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
     /// Gives the ADD up that is under way, if there is one.
@@ -81,6 +95,7 @@ impl Registry {
 
     /// A binding has no more to do with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
+        self.lease_left(id, Ok(()));
         let Some(slot) = self.slots.get_mut(attachment) else { return };
         slot.holder.take_if(|holder| *holder == id);
         match &slot.operation {
@@ -99,6 +114,7 @@ impl Registry {
     /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
     /// held as before; another goes on trying, and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
+        self.lease_left(id, Err(cause.clone()));
         let Some(binding) = self.bindings.get(id) else { return };
         let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
         if binding.is_live() {

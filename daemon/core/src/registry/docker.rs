@@ -11,7 +11,7 @@ use super::Registry;
 use super::timers::Key;
 use crate::binding::{Binding, Leave, Life};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, Why};
+use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, StoreCause, Why};
 use crate::identity::{Attachment, Lan};
 use crate::network::NetworkRecord;
 use crate::outbox::Waiter;
@@ -41,6 +41,8 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Docker {
     pools: Pools,
     waiting: BTreeMap<RequestId, Waiting>,
+    /// The leases that Docker has given back, until that is durable, and who waits for it.
+    leaving: BTreeMap<BindingId, Vec<RequestId>>,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
     /// The LANs on which a request had no offer, and when the last one was given up.
@@ -78,7 +80,7 @@ impl Docker {
 
     /// Returns how many calls wait.
     pub(super) fn under_way(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.leaving.len()
     }
 
     /// Returns the addresses that an endpoint of a pool may have.
@@ -103,6 +105,12 @@ impl Docker {
     /// Records that an address of a LAN came free: if there was none left, there is one now.
     fn has_room(&mut self, lan: &Lan) {
         self.silent.remove(lan);
+    }
+
+    /// Forgets a call that waits for a lease to leave. Returns whether it is one.
+    fn waits_no_more(&mut self, id: RequestId) -> bool {
+        let mut all = self.leaving.values_mut();
+        all.any(|calls| calls.extract_if(.., |call| *call == id).count() > 0)
     }
 
     /// Counts a request for an automatic pool. Returns whether there are too many.
@@ -131,8 +139,42 @@ impl Registry {
         if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
     }
 
+    /// Gives back the lease of an endpoint that Docker has ended. First our address leaves its interface, if that is still in a
+    /// container: dockerd leaves one there whose address it does not know. A call is answered when the store has it.
+    pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
+        self.docker.leaving.entry(id).or_default().extend(call);
+        call.into_iter().for_each(|call| self.timers.set(Key::Call(call), Some((now.boot + LIMIT, Why::Call))));
+        let is_inside = |binding: &Binding| matches!(binding.life, Life::Held(_)) && !binding.is_on_host();
+        match self.bindings.get(id).is_some_and(is_inside) {
+            true => self.with(now, id, |binding, cx| binding.vacate(cx)),
+            false => self.give_back(now, id),
+        }
+    }
+
+    /// The interface of such an endpoint carries nothing of its lease any more, or is gone. Returns whether it is one.
+    pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
+        let leaves = self.docker.leaving.contains_key(&id);
+        if leaves {
+            self.give_back(now, id);
+        }
+        leaves
+    }
+
+    /// The store has written that a lease is given back, or has refused to, which is tried again.
+    pub(super) fn lease_left(&mut self, id: BindingId, result: Result<(), StoreCause>) {
+        let calls = match &result {
+            Ok(()) => self.docker.leaving.remove(&id),
+            Err(_) => self.docker.leaving.get_mut(&id).map(std::mem::take),
+        };
+        let answer = result.map_or_else(|cause| Answer::Failed(Failure::Store(cause)), |()| Answer::Released);
+        for call in calls.into_iter().flatten() {
+            self.timers.set(Key::Call(call), None);
+            self.out.reply(call, answer.clone());
+        }
+    }
+
     /// Gives back the lease of an endpoint, whose identity may return.
-    pub(super) fn give_back(&mut self, now: Now, id: BindingId) {
+    fn give_back(&mut self, now: Now, id: BindingId) {
         let Some(attachment) = self.attachment(id) else { return };
         self.lan(id).into_iter().for_each(|lan| self.docker.has_room(&lan));
         self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
@@ -220,8 +262,11 @@ impl Registry {
         if self.look_goes_on(now, id) {
             return;
         }
-        let Some(Waiting { undo, .. }) = self.docker.waiting.remove(&id) else { return };
-        self.undo(undo);
+        let undo = self.docker.waiting.remove(&id).map(|waiting| waiting.undo);
+        if undo.is_none() && !self.docker.waits_no_more(id) {
+            return;
+        }
+        undo.into_iter().for_each(|undo| self.undo(undo));
         let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
         self.out.reply(id, Answer::Failed(failure));
     }
@@ -229,7 +274,7 @@ impl Registry {
     /// Drops a call about a pool whose caller went away, and what came of it; false when it is none.
     pub(super) fn forget_pool_call(&mut self, id: RequestId) -> bool {
         let waiting = self.docker.waiting.remove(&id);
-        let is_one = self.forget_look_at_lan(id) || waiting.is_some();
+        let is_one = self.forget_look_at_lan(id) || waiting.is_some() || self.docker.waits_no_more(id);
         waiting.into_iter().for_each(|waiting| self.undo(waiting.undo));
         is_one
     }
@@ -238,7 +283,10 @@ impl Registry {
         match undo {
             Undo::Nothing => {}
             Undo::Pool(pool) => self.forget_pool(&pool),
-            Undo::Reserved(pool, address) => _ = self.unreserve(&pool, address),
+            Undo::Reserved(pool, address) => {
+                let change = self.unreserve(&pool, address);
+                change.into_iter().for_each(|change| self.out.write_alone(change));
+            }
         }
     }
 
@@ -298,26 +346,35 @@ impl Registry {
         self.await_store(now, id, changes, Answer::Reserved(address), undo);
     }
 
-    /// Reserves an address no more; false where it was not reserved.
-    fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> bool {
-        let Some(record) = self.docker.pools.get_mut(pool) else { return false };
-        if !record.reserved.remove(&address) {
-            return false;
-        }
-        let record = record.clone();
-        self.out.write_alone(put(record));
-        true
+    /// Reserves an address no more. Returns what the store is to write, if it was reserved.
+    fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+        let record = self.docker.pools.get_mut(pool)?;
+        record.reserved.remove(&address).then(|| put(record.clone()))
     }
 
-    /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address.
+    /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address. Answered when that is
+    /// durable: the next daemon would take it up again.
     pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) {
-        self.out.reply(id, Answer::Released);
-        if self.unreserve(pool, address) {
-            return;
+        if let Some(change) = self.unreserve(pool, address) {
+            return self.await_store(now, id, vec![change], Answer::Released, Undo::Nothing);
         }
+        match self.released(now, pool, address) {
+            Some(binding) => self.leave(now, binding, Some(id)),
+            None => self.out.reply(id, Answer::Released),
+        }
+    }
+
+    /// Returns whose lease an address stands for that Docker gives back.
+    fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
         let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
+        let leaving = self.docker.leaving.keys().filter_map(|id| self.bindings.get(*id));
+        let text = pool.to_string();
+        let is_its = |binding: &&Binding| is_of(&binding.attachment, &text);
+        if let Some(again) = leaving.filter(is_its).find(told) {
+            return Some(again.id);
+        }
         let told: Vec<_> = self.endpoints(pool).filter(told).collect();
-        let found = match &told[..] {
+        match &told[..] {
             [only] => Some(only.id),
             // The lease of one has changed, and another got what it had. Docker takes an interface away before it gives the
             // address back. Where each has its own it cannot be known which; one that goes later is given up then.
@@ -326,28 +383,27 @@ impl Registry {
                 let without = several.iter().copied().filter(|binding| binding.is_on_host());
                 without.min_by_key(has).map(|binding| binding.id)
             }
-        };
-        found.into_iter().for_each(|id| self.give_back(now, id));
+        }
     }
 
     /// Returns the endpoints of a pool for which an address is being asked.
     fn asking(&self, id: &PoolId) -> impl Iterator<Item = &Binding> {
         let id = id.to_string();
-        let is_its =
-            move |attachment: &Attachment| matches!(attachment, Attachment::Docker { pool, .. } if *pool == id);
         let asking = self.bindings.iter().filter(|binding| matches!(binding.life, Life::Acquiring(_)));
-        asking.filter(move |binding| is_its(&binding.attachment))
+        asking.filter(move |binding| is_of(&binding.attachment, &id))
     }
 
     /// Returns the endpoints of a pool that have a lease, or had one and look for another.
     fn endpoints(&self, id: &PoolId) -> impl Iterator<Item = &Binding> {
         let id = id.to_string();
-        let holders = self.slots.iter().filter_map(move |(attachment, slot)| match &**attachment {
-            Attachment::Docker { pool, .. } if *pool == id => slot.holder,
-            Attachment::Docker { .. } | Attachment::Cni { .. } => None,
-        });
-        holders.filter_map(|id| self.bindings.get(id))
+        let holders = self.slots.iter().filter(move |(attachment, _)| is_of(attachment, &id));
+        holders.filter_map(|(_, slot)| self.bindings.get(slot.holder?))
     }
+}
+
+/// Returns whether an endpoint is of a pool, by the text of that.
+fn is_of(attachment: &Attachment, id: &str) -> bool {
+    matches!(attachment, Attachment::Docker { pool, .. } if pool == id)
 }
 
 fn put(pool: PoolRecord) -> Change {

@@ -52,6 +52,9 @@ pub(super) struct Endpoint {
     ends: bool,
     /// Since when its link is in the host's namespace, or was last tried to be deleted.
     pub(super) stray: Option<Instant>,
+    /// No container is to have its link any more, where that is in the host's namespace: it has come back from one, or dockerd has
+    /// started anew since.
+    pub(super) abandoned: bool,
     /// It was to end, and something failed: that is tried again, whatever is heard of its link.
     pub(super) left: bool,
 }
@@ -96,7 +99,8 @@ impl Endpoints {
 impl Endpoint {
     fn new(stage: Stage) -> Self {
         let (creating, deleting) = (Vec::new(), Vec::new());
-        Self { record: None, written: false, stage, creating, deleting, ends: false, stray: None, left: false }
+        let (ends, abandoned, left) = (false, false, false);
+        Self { record: None, written: false, stage, creating, deleting, ends, stray: None, abandoned, left }
     }
 
     /// Returns whether it is on its way out.
@@ -104,14 +108,22 @@ impl Endpoint {
         self.ends || self.left || matches!(self.stage, Stage::Forgetting | Stage::Unmaking)
     }
 
-    /// Records that its link is in the host's namespace or is not, as was heard at a time.
-    pub(super) fn hear(&mut self, there: bool, now: Instant) {
+    /// Records that its link is in the host's namespace or is not, as was heard at a time. Returns whether it has come there.
+    pub(super) fn hear(&mut self, there: bool, now: Instant) -> bool {
+        let came = there && self.stray.is_none();
+        self.abandoned |= !there && self.stage == Stage::There;
         self.stray = (there || self.left).then(|| self.stray.unwrap_or(now));
+        came
     }
 
     /// Records that it did not come to its end, which is tried again.
     fn stays(&mut self, now: Instant) {
         (self.stage, self.ends, self.left, self.stray) = (Stage::There, false, true, Some(now));
+    }
+
+    /// Returns what is known of it where its link is in the host's namespace, and nothing is under way.
+    pub(super) fn waits(&self) -> Option<&EndpointRecord> {
+        self.record.as_deref().filter(|_| self.stage == Stage::There && self.stray.is_some() && !self.left)
     }
 
     /// Returns what is known of it where its link is not in the host's namespace, and nothing is under way.
@@ -270,7 +282,10 @@ impl Registry {
                 endpoint.hear(true, now.boot);
                 match endpoint.ends {
                     true => self.end_endpoint(now, id),
-                    false => self.answer_created(id),
+                    false => {
+                        self.await_container(now, id);
+                        self.answer_created(id);
+                    }
                 }
                 self.time_strays();
             }
@@ -297,6 +312,7 @@ impl Registry {
             Ok(network) => network.clone(),
             Err(fault) => return self.endpoint_over(&record.id, Err(Failure::Network(fault))),
         };
+        self.end_strays_beside(now, &record, &network.wiring);
         let (mtu, holder) = self.lease_of(&record, now.boot).map(|(grant, of)| (grant.mtu, of.id)).unzip();
         if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
             self.set_mtu(now, holder, network.wiring.mtu);
@@ -402,7 +418,7 @@ impl Registry {
             && self.endpoints.leased_by(&attachment).next().is_none()
             && let Some(holder) = self.slots.holder(&attachment)
         {
-            self.give_back(now, holder);
+            self.leave(now, holder, None);
         }
     }
 

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::binding::{Binding, Holders};
-use crate::identity::IdentityKey;
+use crate::identity::{IdentityKey, Lan};
+use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -43,6 +44,11 @@ impl Index {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Binding> {
         self.bindings.values().map(|binding| &**binding)
+    }
+
+    /// Records the host's own addresses on the link of a LAN.
+    pub(super) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
+        self.holders.note_host(lan, view);
     }
 
     pub(super) fn holders(&self) -> &Holders {

@@ -6,19 +6,19 @@
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `errands` what the core asks of
 //!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
-//!   `departed` whose interface is on its way out, `kept` the sizes of all this.
+//!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
 //! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
 //!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver, `strays` has the links made for them; `adopt` takes over what ran before.
-//! * The rest: `recover` starts with records, `watch` hears the kernel, `sight` decides whether what is missing is gone,
+//! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
 mod calls;
 mod check;
+mod clocks;
 mod collect;
 mod delete;
-mod departed;
 mod docker;
 mod endpoints;
 mod errands;
@@ -33,6 +33,7 @@ mod past;
 mod profiles;
 mod recover;
 mod rivals;
+mod room;
 mod seek;
 mod sight;
 mod slots;
@@ -52,7 +53,6 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::collect::Collection;
-use self::departed::Departed;
 use self::docker::Docker;
 use self::endpoints::Endpoints;
 use self::errands::{Errand, Errands};
@@ -72,7 +72,8 @@ use self::status::StatusCheck;
 use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
-use crate::binding::{Binding, Cx};
+use crate::binding::{Binding, Cx, Life};
+use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
@@ -108,6 +109,8 @@ impl Default for Config {
 pub struct Registry {
     config: Config,
     boot: BootId,
+    /// The last reading of both clocks.
+    clocks: Option<Now>,
     rng: Rng,
     out: Outbox,
     bindings: Index,
@@ -130,6 +133,8 @@ pub struct Registry {
     past: Past,
     orphans: Orphans,
     conflicts: Lans,
+    /// The LANs where a server answered only once the broadcast flag was set.
+    flagged: BTreeSet<Lan>,
     profiles: Profiles,
     timers: Timers,
     audit: Audit,
@@ -152,6 +157,7 @@ impl Registry {
         Self {
             config,
             boot: BootId(String::new()),
+            clocks: None,
             rng: Rng::with_seed(seed),
             out: Outbox::default(),
             bindings: Index::default(),
@@ -174,6 +180,7 @@ impl Registry {
             past: Past::default(),
             orphans: Orphans::default(),
             conflicts: Lans::default(),
+            flagged: BTreeSet::new(),
             profiles: Profiles::default(),
             timers: Timers::default(),
             audit: Audit::default(),
@@ -189,6 +196,7 @@ impl Registry {
 
     /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.read_clocks(now);
         match input {
             Input::Start { boot, records, docker, spooled, adoptees } => {
                 self.start(now, boot, records, docker, spooled, adoptees);
@@ -204,8 +212,10 @@ impl Registry {
         self.settle(now);
     }
 
-    /// Goes on as the clock says: to be called when the time of [`Registry::poll_timeout`] has come.
+    /// Goes on as the clock says: to be called when the time of [`Registry::poll_timeout`] has come, and now and then else, so that
+    /// a wall clock that was set is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.read_clocks(now);
         for key in self.timers.due(now.boot) {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
@@ -213,6 +223,7 @@ impl Registry {
                 Key::Audit(id) => self.audit_again(id),
                 Key::Adoption(id) => self.adopt_again(now, id),
                 Key::Carrier => self.look_for_carrier_on_host(),
+                Key::Taken => self.set_up_again(),
                 Key::Orphans => {}
                 Key::Seek => self.seek_on_clock(now),
                 Key::Strays => self.end_strays(now),
@@ -267,7 +278,7 @@ impl Registry {
             Call::ReleaseAddress { pool, address } => return self.release_address(now, id, pool, *address),
             Call::Network(call) => return self.network_call(now, id, call),
             Call::Add(add) => add.attachment.clone(),
-            Call::Del { attachment } | Call::Check { attachment, .. } => attachment.clone(),
+            Call::Del { attachment, .. } | Call::Check { attachment, .. } => attachment.clone(),
         };
         self.requests.insert(id, attachment.clone());
         self.call(now, attachment, id, call);
@@ -280,7 +291,7 @@ impl Registry {
         let changed = self.interfaces.end_change(op);
         let sockets = if let Outcome::Prepared { exchange, .. } = &outcome { *exchange } else { None };
         let waiter = self.out.take(op);
-        if matches!((&waiter, &outcome), (Some(_), Outcome::Persisted(Ok(())))) {
+        if matches!(outcome, Outcome::Persisted(Ok(()))) && waiter.as_ref().is_some_and(|by| self.shows_room(by)) {
             let waiting = std::mem::take(&mut self.unwritten);
             waiting.into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.on_store_works(cx)));
         }
@@ -320,6 +331,12 @@ impl Registry {
         if let Some(at) = changed {
             self.link_changed(now, at);
         }
+    }
+
+    /// Returns whether a write that was done for this one shows that the store has room. What ends a binding needs none.
+    fn shows_room(&self, by: &Waiter) -> bool {
+        let Waiter::Binding(id, _) = by else { return true };
+        self.bindings.get(*id).is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
     }
 
     fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
@@ -363,9 +380,9 @@ impl Registry {
     /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
         let (boot, out, rng, conflicts) = (&self.boot, &mut self.out, &mut self.rng, &mut self.conflicts);
-        let interfaces = &mut self.interfaces;
+        let (interfaces, departed) = (&mut self.interfaces, &self.departed);
         self.bindings.with(id, now.boot, |binding, holders| {
-            f(binding, &mut Cx { now, boot, out, rng, holders, interfaces, conflicts });
+            f(binding, &mut Cx { now, boot, out, rng, holders, interfaces, conflicts, departed });
         });
     }
 
@@ -416,10 +433,12 @@ impl Registry {
     fn reported(&mut self, now: Now, id: BindingId, report: Report) {
         match report {
             Report::WantsPermit => self.want_permit(now, id),
-            Report::WantsTurn { waited_for } => self.want_turn(now, id, waited_for),
+            Report::WantsTurn => self.want_turn(now, id),
             Report::WantsToExtend { by } => self.want_to_extend(now, id, by),
             Report::ExchangeOver => self.give_permit_back(now, id),
-            Report::WantsRoom => self.make_room(now, id),
+            Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
+            Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
+            Report::WantsRoom { blocked: None } => self.make_room(now, id),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.bindings.get(id) {
@@ -435,13 +454,15 @@ impl Registry {
             }
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
             Report::GivenBack => {
+                self.departs(now, id);
                 if let Some(attachment) = self.attachment(id) {
                     self.given_back(now, id, &attachment);
                 }
             }
             Report::NotGivenBack(cause) => self.not_given_back(now, id, cause),
             Report::Orphaned(event) => self.link_went(now, id, event),
-            Report::Unseen => self.audit_one(id),
+            Report::WantsLook => self.audit_one(id),
+            Report::Vacated => _ = self.left_inside(now, id),
             Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx)),
             Report::Over => self.over(now, id),
         }
@@ -453,7 +474,8 @@ impl Registry {
         if let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_to_remember()) {
             let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
             // A successor writes what it has itself.
-            let last = lease.map(|lease| Last { record: id, address: lease.ip() });
+            let returns = binding.profile.returns();
+            let last = lease.map(|lease| Last { record: id, address: lease.ip(), returns });
             if let Some(last) = last.filter(|_| self.bindings.holders().of(&key).is_none()) {
                 self.remember(key, last);
             }
@@ -499,34 +521,10 @@ impl Registry {
         }
     }
 
-    /// Gives back the lease that has been kept longest on a binding's LAN, unless its servers may as well be away: that would help
-    /// nobody, and cost a container its address that returns before they do. A server was there if it has given or extended a
-    /// lease since the host's boot.
-    fn make_room(&mut self, now: Now, id: BindingId) {
+    fn want_turn(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
-        let others = || self.bindings.iter().filter(|binding| binding.identity.lan == lan);
-        // What began before the boot is cut to it.
-        let is_fresh = |binding: &Binding| binding.lease(now.boot).is_some_and(|lease| lease.start > Instant::BOOT);
-        if self.is_silent(&lan, now.boot) || !others().any(is_fresh) {
-            return;
-        }
-        let others = others();
-        // Of one network they are kept for equally long.
-        let longest = others.filter_map(|binding| Some((binding.kept_until()?, binding.id))).min();
-        if let Some((_, kept)) = longest {
-            tracing::info!(binding = id.0, kept = kept.0, "no offer: giving back what is kept");
-            self.with(now, kept, |binding, cx| binding.end_grace(cx));
-        }
-    }
-
-    fn want_turn(&mut self, now: Now, id: BindingId, waited_for: bool) {
-        let Some(lan) = self.lan(id) else { return };
-        let urgency = if waited_for { Urgency::Caller } else { Urgency::Background };
-        let at = self.turns.take(lan, urgency, now.boot);
+        let at = self.turns.take(lan, now.boot);
         self.with(now, id, |binding, cx| binding.on_turn(at, cx));
-        if self.holds_up_call(id) {
-            self.with(now, id, |binding, cx| binding.skip_queue(cx));
-        }
     }
 
     /// Adds a binding and what is known of it elsewhere.
@@ -543,14 +541,20 @@ impl Registry {
         self.doubt_no_more(id);
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
+        self.departs(now, id);
         let Some(binding) = self.bindings.remove(id) else { return };
         self.unwritten.remove(&id);
         self.interfaces.leave(&binding.link, id);
-        if binding.link.in_netns().is_some() {
-            self.departed.add(binding.identity.key(), binding.link.mac(), now.boot);
-        }
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
+        }
+    }
+
+    /// Records that a binding's interface may be on its way out, with the address that another may have by now.
+    fn departs(&mut self, now: Now, id: BindingId) {
+        let binding = self.bindings.get(id).filter(|binding| binding.link.in_netns().is_some());
+        if let Some((binding, lease)) = binding.and_then(|binding| Some((binding, binding.lease(now.boot)?))) {
+            self.departed.add(&binding.identity.lan, lease.ip(), binding.link.mac(), now.boot);
         }
     }
 

@@ -127,9 +127,15 @@ impl Registry {
                 self.wired.docker_knows(network);
             }
             NetworkCall::CreateEndpoint(request) => self.wired.docker_knows(&request.network),
+            NetworkCall::Started => {}
             NetworkCall::Create(_) | NetworkCall::FindByPool | NetworkCall::DeleteEndpoint(_) => {}
         }
         match call {
+            NetworkCall::Started => {
+                self.abandon_strays(now);
+                self.await_all_interfaces_soon(now);
+                self.answer_network(id, Ok(NetworkAnswer::Done));
+            }
             NetworkCall::Create(record) => self.create_network(now, id, record.clone()),
             NetworkCall::Delete(network) => self.delete_network(now, id, network),
             NetworkCall::Find(network) => self.found_network(id, self.wired.networks.get(network).cloned()),

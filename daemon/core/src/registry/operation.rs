@@ -47,6 +47,8 @@ pub(super) struct Admission {
     pub(super) known_by: Option<Mac>,
     /// The address that the interface may have already, of a container that could not be adopted.
     pub(super) ran_with: Option<Ipv4Net>,
+    /// When the interface got carrier, where that was waited for.
+    pub(super) came_up: Option<Instant>,
 }
 
 /// How far an ADD's link is.
@@ -54,8 +56,17 @@ pub(super) struct Admission {
 pub(super) enum Ready {
     /// It is being set up and looked at.
     Preparing(OpId),
-    /// It is up, without carrier; perhaps it is looked at once more.
-    AwaitingCarrier(LinkView, Option<OpId>),
+    /// It could not be set up: another interface has its Ethernet address, perhaps one that is on its way out.
+    AwaitingAddress(LinkCause),
+    /// It is up, without carrier.
+    AwaitingCarrier {
+        /// As it was found.
+        view: LinkView,
+        /// The look at it that is under way.
+        look: Option<OpId>,
+        /// The kernel has told of it since that look was asked for: another has to follow.
+        news: bool,
+    },
     /// A rival's link is looked at: does it live?
     AwaitingRival(OpId, LinkView),
     /// All namespaces are looked through for the interface of a rival.
@@ -69,8 +80,8 @@ impl Admission {
     pub(super) fn op(&self) -> Option<OpId> {
         match &self.step {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
-            Ready::AwaitingCarrier(_, op) => *op,
-            Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
+            Ready::AwaitingCarrier { look, .. } => *look,
+            Ready::AwaitingAddress(_) | Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
         }
     }
 
@@ -98,7 +109,8 @@ impl Admission {
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
         let waited = whole_millis(now.saturating_since(self.began));
         match &self.step {
-            Ready::AwaitingCarrier(view, _) => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Ready::AwaitingCarrier { view, .. } => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
+            Ready::AwaitingAddress(cause) => self.link_failure(cause.clone()),
             Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },
             Ready::AwaitingRival(..) | Ready::AwaitingSearch(..) => {
                 Failure::TimedOut { waiting_for: "a look at the identity's holder", waited }

@@ -2,8 +2,9 @@
 //! how soon after each other the RELEASEs of one LAN leave, and its leases are extended.
 //!
 //! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
-//! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most: what no
-//! server answers holds its own for long. A RELEASE has no answer: what a server cannot take in at once is lost, and its
+//! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most. Who has asked
+//! twice in vain asks again with a permit that keeps no other caller from one: a server may answer some of its clients and ignore
+//! the rest. A RELEASE has no answer: what a server cannot take in at once is lost, and its
 //! lease stays. What extends a lease has no permit, which a server that is away would keep for as long as it is waited for: all
 //! leases would wait behind a few, and some would end.
 
@@ -22,9 +23,6 @@ const RELEASES: Pace = Pace { at_once: 128, apart: Duration::from_millis(10) };
 /// answer for 30 ms has answered each a second later, and 10,000 leases have been asked for after five minutes.
 const EXTENSIONS: Pace = Pace { at_once: 32, apart: Duration::from_millis(30) };
 
-/// The longest that a caller waits for the turn of its RELEASE.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The permits of all LANs.
 #[derive(Debug)]
 pub(super) struct Pacing {
@@ -37,6 +35,8 @@ pub(super) struct Pacing {
 pub(super) enum Urgency {
     /// A caller.
     Caller,
+    /// A caller that no server has answered so far.
+    Unanswered,
     /// Nobody: a lease is confirmed, looked for again, or given back, or a container is adopted.
     Background,
 }
@@ -44,8 +44,7 @@ pub(super) enum Urgency {
 #[derive(Debug, Default)]
 struct Queue {
     active: BTreeMap<BindingId, Urgency>,
-    callers: VecDeque<BindingId>,
-    background: VecDeque<BindingId>,
+    waiting: BTreeMap<Urgency, VecDeque<BindingId>>,
 }
 
 impl Pacing {
@@ -65,10 +64,7 @@ impl Pacing {
             queue.active.insert(binding, urgency);
             return true;
         }
-        match urgency {
-            Urgency::Caller => queue.callers.push_back(binding),
-            Urgency::Background => queue.background.push_back(binding),
-        }
+        queue.waiting.entry(urgency).or_default().push_back(binding);
         false
     }
 
@@ -82,11 +78,11 @@ impl Pacing {
         let queue = self.lans.get_mut(lan)?;
         let was_active = queue.active.remove(&binding).is_some();
         if !was_active {
-            queue.callers.retain(|waiting| *waiting != binding);
-            queue.background.retain(|waiting| *waiting != binding);
+            queue.waiting.values_mut().for_each(|line| line.retain(|waiting| *waiting != binding));
         }
+        queue.waiting.retain(|_, line| !line.is_empty());
         let next = if was_active { queue.next(self.permits) } else { None };
-        if queue.active.is_empty() && queue.callers.is_empty() && queue.background.is_empty() {
+        if queue.active.is_empty() && queue.waiting.is_empty() {
             self.lans.remove(lan);
         }
         next
@@ -95,18 +91,19 @@ impl Pacing {
 
 impl Queue {
     fn has_room(&self, permits: usize, urgency: Urgency) -> bool {
-        let background = self.active.values().filter(|active| **active == Urgency::Background).count();
-        let fits = urgency == Urgency::Caller || background < (permits / 2).max(1);
-        fits && self.active.len() < permits
+        let active = |urgency| self.active.values().filter(|active| **active == urgency).count();
+        match urgency {
+            Urgency::Caller => self.active.len() - active(Urgency::Unanswered) < permits,
+            Urgency::Unanswered => self.active.len() < permits,
+            Urgency::Background => active(urgency) < (permits / 2).max(1) && self.active.len() < permits,
+        }
     }
 
     /// Gives a permit that came back to whoever is next, if anybody is.
     fn next(&mut self, permits: usize) -> Option<BindingId> {
-        let (next, urgency) = match self.callers.pop_front() {
-            Some(next) => (next, Urgency::Caller),
-            None if self.has_room(permits, Urgency::Background) => (self.background.pop_front()?, Urgency::Background),
-            None => return None,
-        };
+        let urgency = *self.waiting.keys().find(|urgency| self.has_room(permits, **urgency))?;
+        let next = self.waiting.get_mut(&urgency)?.pop_front()?;
+        self.waiting.retain(|_, line| !line.is_empty());
         self.active.insert(next, urgency);
         Some(next)
     }
@@ -121,12 +118,12 @@ struct Pace {
     apart: Duration,
 }
 
-/// The turns of messages of one kind, by LAN. Those for which a caller waits do not wait for the others.
+/// The turns of messages of one kind, by LAN.
 #[derive(Debug)]
 pub(super) struct Turns {
     pace: Pace,
     /// Until when those that have left, or wait, fill the pace.
-    filled: BTreeMap<(Urgency, Lan), Instant>,
+    filled: BTreeMap<Lan, Instant>,
 }
 
 impl Turns {
@@ -141,27 +138,23 @@ impl Turns {
     }
 
     /// Takes the next turn; returns when it comes.
-    pub(super) fn take(&mut self, lan: Lan, urgency: Urgency, now: Instant) -> Instant {
-        let at = self.next(&lan, urgency, now);
-        let filled = self.filled.entry((urgency, lan)).or_insert(now);
+    pub(super) fn take(&mut self, lan: Lan, now: Instant) -> Instant {
+        let at = self.next(&lan, now);
+        let filled = self.filled.entry(lan).or_insert(now);
         *filled = *filled + self.pace.apart;
-        match urgency {
-            Urgency::Caller => at.min(now + PATIENCE),
-            Urgency::Background => at,
-        }
+        at
     }
 
     /// Takes the next turn, if it comes by `latest`.
     pub(super) fn take_by(&mut self, lan: Lan, now: Instant, latest: Instant) -> Option<Instant> {
-        let comes = self.next(&lan, Urgency::Background, now) <= latest;
-        comes.then(|| self.take(lan, Urgency::Background, now))
+        let comes = self.next(&lan, now) <= latest;
+        comes.then(|| self.take(lan, now))
     }
 
     /// Returns when the next turn comes. What is past leaves no trace: there is no more of it than messages of the last moments.
-    fn next(&mut self, lan: &Lan, urgency: Urgency, now: Instant) -> Instant {
+    fn next(&mut self, lan: &Lan, now: Instant) -> Instant {
         self.filled.retain(|_, filled| *filled > now);
-        let filled =
-            self.filled.get(&(urgency, lan.clone())).map_or(Duration::ZERO, |until| until.saturating_since(now));
+        let filled = self.filled.get(lan).map_or(Duration::ZERO, |until| until.saturating_since(now));
         now + filled.saturating_sub(self.pace.apart * (self.pace.at_once - 1))
     }
 }
@@ -170,7 +163,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    use Urgency::{Background, Caller};
+    use Urgency::{Background, Caller, Unanswered};
 
     #[test]
     fn permits_go_to_the_oldest_and_come_back() {
@@ -212,21 +205,37 @@ mod tests {
     }
 
     #[test]
+    fn those_whom_no_server_answers_keep_no_other_caller_waiting() {
+        let lan = Lan::Network("a".to_owned());
+        let mut pacing = Pacing::new(2);
+        let ask = |pacing: &mut Pacing, id, urgency| pacing.ask(&lan, BindingId(id), urgency);
+        let leave = |pacing: &mut Pacing, id| pacing.leave(&lan, BindingId(id)).map(|next| next.0);
+        assert!(ask(&mut pacing, 1, Caller) && ask(&mut pacing, 2, Caller) && !ask(&mut pacing, 3, Caller));
+        assert_eq!(leave(&mut pacing, 1), Some(3), "1 has asked in vain");
+        assert!(!ask(&mut pacing, 1, Unanswered), "and asks again when there is room");
+        assert_eq!(leave(&mut pacing, 2), Some(1));
+        assert!(!ask(&mut pacing, 2, Unanswered));
+        assert!(ask(&mut pacing, 4, Caller), "3 alone stands before it");
+        assert!(!ask(&mut pacing, 5, Caller) && !ask(&mut pacing, 6, Background));
+        assert_eq!([1, 3, 4].map(|id| leave(&mut pacing, id)), [None, Some(5), Some(2)]);
+        assert_eq!([5, 2].map(|id| leave(&mut pacing, id)), [Some(6), None]);
+        assert_eq!(leave(&mut pacing, 6), None);
+        assert!(pacing.lans.is_empty());
+    }
+
+    #[test]
     fn a_crowd_of_releases_leaves_one_after_the_other_and_a_few_at_once() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let (lan, other) = (Lan::Network("a".to_owned()), Lan::Network("b".to_owned()));
         let mut turns = Turns::of_releases();
-        let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), Background, at(1000))).collect();
+        let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), at(1000))).collect();
         assert!(taken[..128].iter().all(|turn| *turn == at(1000)));
         assert_eq!((taken[128], taken[129], taken[299]), (at(1010), at(1020), at(2720)));
-        assert_eq!(turns.take(lan.clone(), Caller, at(1000)), at(1000), "a DEL does not wait for them");
-        assert_eq!(turns.take(other.clone(), Background, at(1000)), at(1000), "each LAN has its own");
-        assert_eq!(turns.take(lan.clone(), Background, at(1500)), at(2730), "it goes on where it was");
-        assert_eq!(turns.take(lan.clone(), Background, at(3995)), at(3995));
-        turns.take(other.clone(), Caller, at(10_000));
+        assert_eq!(turns.take(other.clone(), at(1000)), at(1000), "each LAN has its own");
+        assert_eq!(turns.take(lan.clone(), at(1500)), at(2730), "it goes on where it was");
+        assert_eq!(turns.take(lan.clone(), at(3995)), at(3995));
+        turns.take(other.clone(), at(10_000));
         assert_eq!(turns.filled.len(), 1, "what is past is forgotten");
-        let last = (0..1000).map(|_| turns.take(other.clone(), Caller, at(20_000))).last();
-        assert_eq!(last, Some(at(25_000)), "no DEL waits longer");
     }
 
     #[test]

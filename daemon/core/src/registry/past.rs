@@ -1,4 +1,5 @@
-//! The last address of identities that hold no lease, to be asked for when they return.
+//! The last address of identities that hold no lease, to be asked for when they return: with another container, or with the
+//! same one, whose engine starts it again.
 //!
 //! A server knows a client that gave its lease back, and gives the same address again where that is asked for and still free
 //! (RFC 2131 §4.3.1). What is remembered stands in the store, as the record that the lease had.
@@ -9,7 +10,7 @@ use std::net::Ipv4Addr;
 use crate::identity::IdentityKey;
 use crate::record::BindingId;
 
-/// So many identities are remembered; of more, those that were here last.
+/// So many identities are remembered. Those of containers go first, which seldom return, then those that were here longest ago.
 pub(super) const MOST: usize = 1024;
 
 /// What is remembered of an identity.
@@ -19,6 +20,8 @@ pub(super) struct Last {
     pub(super) record: BindingId,
     /// The address.
     pub(super) address: Ipv4Addr,
+    /// The identity may return with another container.
+    pub(super) returns: bool,
 }
 
 /// All that is remembered.
@@ -34,11 +37,11 @@ impl Past {
         self.count += 1;
         let replaced = self.last.insert(key, (self.count, last)).map(|(_, before)| before);
         let forgotten = replaced.or_else(|| {
-            let oldest = self.last.iter().filter(|_| self.last.len() > MOST).min_by_key(|(_, (count, _))| *count);
-            let oldest = oldest.map(|(key, _)| key.clone())?;
-            self.last.remove(&oldest).map(|(_, last)| last)
+            let all = self.last.iter().filter(|_| self.last.len() > MOST);
+            let first = all.min_by_key(|(_, (count, last))| (last.returns, *count)).map(|(key, _)| key.clone())?;
+            self.last.remove(&first).map(|(_, last)| last)
         });
-        forgotten.map(|last| last.record).filter(|record| *record != last.record)
+        forgotten.map(|last| last.record)
     }
 
     /// Returns what is remembered of an identity.
@@ -62,7 +65,21 @@ mod tests {
     }
 
     fn last(n: u64) -> Last {
-        Last { record: BindingId(n), address: Ipv4Addr::from_bits(n as u32) }
+        Last { record: BindingId(n), address: Ipv4Addr::from_bits(n as u32), returns: true }
+    }
+
+    #[test]
+    fn the_identity_of_a_container_is_forgotten_before_one_that_returns_with_another() {
+        let mut past = Past::default();
+        let of_container = |n| Last { returns: false, ..last(n) };
+        for n in 1..MOST as u64 {
+            past.remember(key(n), last(n));
+        }
+        assert_eq!(past.remember(key(5000), of_container(5000)), None, "there is room");
+        assert_eq!(past.remember(key(5001), of_container(5001)), Some(BindingId(5000)));
+        assert_eq!(past.remember(key(5002), last(5002)), Some(BindingId(5001)));
+        assert_eq!(past.remember(key(5003), of_container(5003)), Some(BindingId(5003)), "not at all");
+        assert_eq!((past.of(&key(5003)), past.of(&key(1))), (None, Some(last(1))));
     }
 
     #[test]

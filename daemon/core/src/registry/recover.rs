@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Registry;
+use super::clocks::is_off;
 use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
+use crate::dhcpv4::profile::GRACE;
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::grant::Grant;
-use crate::interface::Work;
+use crate::identity::{Attachment, ClientId, Identity};
+use crate::interface::{Presence, Work};
 use crate::record::{BindingId, DockerRecord, Record, RecordState};
 use crate::time::{BootId, Now};
 
@@ -49,7 +52,8 @@ impl Registry {
             records.into_iter().partition(|(_, record)| record.state == RecordState::Past);
         past.sort_unstable_by_key(|(_, record)| record.since);
         for (id, record) in past {
-            self.remember(record.identity.key(), Last { record: id, address: record.lease.ip() });
+            let last = Last { record: id, address: record.lease.ip(), returns: record.profile.returns() };
+            self.remember(record.identity.key(), last);
         }
         self.recover_docker(docker);
         let count = records.len();
@@ -72,10 +76,16 @@ impl Registry {
 
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {
         let same_boot = record.boot == self.boot;
+        let was_set = same_boot && is_off(now.wall, record.wall_at(now.boot));
         record.rebase(&self.boot, now);
-        let Record { attachment, identity, profile, link, lease, state, kept, former, taken_off, told, .. } = record;
+        if !record.grace_asked && record.profile.grace.is_none() {
+            record.profile.grace = grace_unsaid(&record.attachment, &record.identity);
+        }
+        let presence = Presence::recorded(record.taken_off, record.elsewhere);
+        let Record { attachment, identity, profile, link, lease, state, kept, former, .. } = record;
+        let (unconfirmed, told) = (record.unconfirmed, record.told);
         let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile))));
-        let left = (former, taken_off);
+        let left = (former, presence);
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();
@@ -87,9 +97,10 @@ impl Registry {
         let (out, rng) = (&mut self.out, &mut self.rng);
         let (holders, interfaces, conflicts) = (self.bindings.holders(), &mut self.interfaces, &mut self.conflicts);
         interfaces.enter(&holder.link, id);
-        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts };
+        let departed = &self.departed;
+        let mut cx = Cx { now, boot: &self.boot, out, rng, holders, interfaces, conflicts, departed };
         let binding = match (state, same_boot) {
-            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, lease, left, &mut cx),
+            (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),
             (RecordState::Bound, false) => {
                 // No container can come back before there is a daemon.
@@ -108,6 +119,9 @@ impl Registry {
             self.resuming.waiting.push_back(id);
         }
         self.insert(now, binding);
+        if was_set {
+            self.with(now, id, |binding, cx| binding.on_wall_set(false, cx));
+        }
     }
 
     /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Returns whether it was.
@@ -124,4 +138,12 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.take_turn(cx));
         true
     }
+}
+
+/// Returns for how long the lease of a record is kept whose daemon knew no such time. Whether an identity that is made of an
+/// Ethernet address can return, nobody knows before its DEL.
+fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
+    let is_cnis = attachment.container().is_some();
+    let ends = attachment.is_named_by(&identity.client_id) || identity.client_id == ClientId::ethernet(identity.chaddr);
+    (is_cnis && !ends).then_some(GRACE)
 }

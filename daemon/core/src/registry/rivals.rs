@@ -5,10 +5,11 @@ use std::path::Path;
 
 use super::Registry;
 use super::operation::{Operation, Ready};
-use crate::binding::{Leave, Life, change};
+use crate::binding::{Binding, Leave, Life, change};
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Answer, Failure};
 use crate::identity::{Attachment, Identity};
+use crate::interface::News;
 use crate::link::{Link, LinkCause, LinkView, Step, Target, directory_of};
 use crate::outbox::{Look, Waiter};
 use crate::record::BindingId;
@@ -18,7 +19,10 @@ impl Registry {
     /// Settles with the bindings that stand in an ADD's way: the attachment's own from before, and the holder of its
     /// identity. One that lives fails the ADD; one whose link is gone yields.
     pub(super) fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
-        let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
+        if admission.add.place.netns().is_none() {
+            self.bindings.note_host(&admission.add.lan, &view);
+        }
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
         let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));
@@ -76,7 +80,7 @@ impl Registry {
             }
             // That a link of the host is there says nothing of whom the binding is for.
             if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {
-                let failure = held_by(&binding.identity, &binding.attachment);
+                let failure = held_by(binding, true);
                 return self.refuse(now, attachment, failure);
             }
             let target = Target::Known(binding.link.clone());
@@ -120,13 +124,22 @@ impl Registry {
             Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
             Ok(_) => false,
         };
+        // Docker's names are unique on a host: one that asks anew has ended. Whether it has, a search through all namespaces decides.
+        if let Err(cause) = &seen
+            && cause.is_unseen()
+            && !gone
+            && self.is_of_same_pool(attachment, rival)
+        {
+            self.with(now, rival, |binding, cx| binding.on_news(News::Gone(cause.clone()), cx));
+            return self.settle_rivals(now, attachment, view);
+        }
         match self.bindings.get(rival).filter(|binding| binding.is_live()) {
             Some(binding) if !gone => {
                 let failure = match &binding.link {
                     Link::InNetns { path, .. } if *binding.attachment == *attachment => {
                         Failure::Attached { attachment: attachment.clone(), netns: Some(path.clone()) }
                     }
-                    Link::InNetns { .. } | Link::Parent { .. } => held_by(&binding.identity, &binding.attachment),
+                    Link::InNetns { .. } | Link::Parent { .. } => held_by(binding, seen.is_ok()),
                 };
                 self.refuse(now, attachment, failure);
             }
@@ -145,7 +158,7 @@ impl Registry {
         let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
         match self.bindings.get(rival).filter(|binding| binding.sought().is_some()) {
             Some(binding) if !whole => {
-                let failure = held_by(&binding.identity, &binding.attachment);
+                let failure = held_by(binding, false);
                 return self.refuse(now, attachment, failure);
             }
             Some(_) => self.displace(now, rival, &identity),
@@ -160,6 +173,16 @@ impl Registry {
         let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
         let seen = admission.add.place.netns().map(directory_of);
         path.is_some_and(|path| Some(directory_of(path)) == seen)
+    }
+
+    /// Returns whether an ADD is for an endpoint of Docker's in the same pool as its rival's.
+    fn is_of_same_pool(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let pool = |attachment: &Attachment| match attachment {
+            Attachment::Docker { pool, .. } => Some(pool.clone()),
+            Attachment::Cni { .. } => None,
+        };
+        let of_rival = self.bindings.get(rival).and_then(|binding| pool(&binding.attachment));
+        of_rival.is_some() && of_rival == pool(attachment)
     }
 
     /// Returns whether an ADD on a host's link is for what its rival was for: Docker makes an endpoint anew, and has lost the last
@@ -191,6 +214,8 @@ impl Registry {
     }
 }
 
-fn held_by(identity: &Identity, holder: &Attachment) -> Failure {
-    Failure::Held { lan: identity.lan.clone(), client_id: identity.client_id.clone(), holder: holder.clone() }
+/// Returns why an ADD fails whose identity a binding holds. `seen`: its interface is there; else it may be where nobody can look.
+fn held_by(binding: &Binding, seen: bool) -> Failure {
+    let Identity { lan, client_id, .. } = binding.identity.clone();
+    Failure::Held { lan, client_id, holder: (*binding.attachment).clone(), seen }
 }

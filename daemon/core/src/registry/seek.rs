@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::Registry;
 use super::orphans::DEL_WAIT;
+use super::strays::SLOW_START;
 use super::timers::Key;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
@@ -24,10 +25,14 @@ use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
-/// When all namespaces are looked through for an interface of which the kernel has not told: soon, and before it is given up.
-const LOOKS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(300)];
-/// The same where the interface is made by our own network driver, as soon as it has an address.
-const LOOKS_FOR_OURS: [Duration; 2] = [Duration::from_secs(10), DEL_WAIT];
+/// How often all namespaces are looked through for an interface of which the kernel has not told: soon, and before it is given up.
+const LOOKS: usize = 2;
+/// When that is done first.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// How long after a look that did not see everything there is another for an interface that went.
+const AGAIN: Duration = Duration::from_secs(300);
+/// For how long an address for our own network driver waits for its endpoint, beside: Docker asks for that at once.
+const ENDPOINT: Duration = DEL_WAIT;
 
 /// What is looked for, and how far that is.
 #[derive(Debug, Default)]
@@ -81,9 +86,18 @@ impl Seeking {
 impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is looked for.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| binding.sought().is_some()) else { return };
-        let [first, pause] = if is_for_ours(&binding.attachment) { LOOKS_FOR_OURS } else { LOOKS };
-        let awaited = Awaited { next: now.boot + first, looks: 0, pause, is_last: false, went: None };
+        let Some(binding) = self.bindings.get(id) else { return };
+        let long = if is_for_ours(&binding.attachment) { FIRST_LOOK + ENDPOINT } else { SLOW_START };
+        self.await_interface_for(now, id, long);
+    }
+
+    /// Waits for it so long.
+    pub(super) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
+        if self.bindings.get(id).is_none_or(|binding| binding.sought().is_none()) {
+            return;
+        }
+        let pause = long.saturating_sub(FIRST_LOOK);
+        let awaited = Awaited { next: now.boot + FIRST_LOOK, looks: 0, pause, is_last: false, went: None };
         self.seeking.awaited.insert(id, awaited);
         self.time_seeking();
     }
@@ -95,7 +109,10 @@ impl Registry {
             return self.orphans.add(id, event, now.boot);
         };
         self.audit_no_more(id);
-        let (looks, pause) = (LOOKS.len() - 1, LOOKS[1]);
+        if self.left_inside(now, id) {
+            return;
+        }
+        let (looks, pause) = (LOOKS - 1, AGAIN);
         let awaited = Awaited { next: now.boot + DEL_WAIT, looks, pause, is_last: false, went: Some(event) };
         self.seeking.awaited.insert(id, awaited);
         self.time_seeking();
@@ -104,13 +121,19 @@ impl Registry {
 
     /// Gives a binding's interface no more than a minute to be found: no other link will become it.
     pub(super) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
-        let last = LOOKS.len() - 1;
+        let last = LOOKS - 1;
         if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
             let soon = now.boot + DEL_WAIT;
             awaited.next = if awaited.looks < last { soon } else { awaited.next.min(soon) };
             awaited.looks = last;
             self.time_seeking();
         }
+    }
+
+    /// Does the same for all.
+    pub(super) fn await_all_interfaces_soon(&mut self, now: Now) {
+        let all: Vec<_> = self.seeking.awaited.keys().copied().collect();
+        all.into_iter().for_each(|id| self.await_interface_soon(now, id));
     }
 
     /// Waits for a binding's interface no longer.
@@ -132,7 +155,7 @@ impl Registry {
         self.seeking.awaited.retain(|id, _| is_sought(*id));
         for awaited in self.seeking.awaited.values_mut().filter(|awaited| now.boot >= awaited.next) {
             awaited.looks += 1;
-            awaited.is_last = awaited.looks >= LOOKS.len();
+            awaited.is_last = awaited.looks >= LOOKS;
             awaited.next = now.boot + awaited.pause;
         }
         self.time_seeking();

@@ -1,7 +1,9 @@
 //! The links that were made for Docker, as far as they are in the host's namespace.
 //!
-//! No link is left. What is in the host's namespace and has no endpoint goes at once, and what has been there for a minute goes with
-//! its endpoint: dockerd was killed between two calls, and forgot. Links that another store's daemon made are not ours.
+//! No link is left. What is in the host's namespace and has no endpoint goes at once. What stays there for too long goes with its
+//! endpoint: dockerd was killed between two calls, and forgot. How long that is depends on what is known: a container may take minutes
+//! to start, while a link that has come back from one was moved for its end; a dockerd that has just started has none in mind for what
+//! it finds; and whose Ethernet address a new endpoint has goes at once. Links that another store's daemon made are not ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,12 +14,16 @@ use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
-use crate::network::{DockerId, EndpointRecord, LinkOwner, OwnLinks, Source};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring};
 use crate::outbox::Waiter;
 use crate::record::{Change, DockerKey, DockerRecord};
-use crate::time::Now;
+use crate::time::{Instant, Now};
 
-/// For how long an endpoint's link may be in the host's namespace: Docker moves it there and back within a moment.
+/// For how long an endpoint's link may wait in the host's namespace for its container: up to Docker 27 the link is made before volumes
+/// are relabelled and a slow runtime is started.
+pub(super) const SLOW_START: Duration = Duration::from_secs(600);
+
+/// The same for one that no container is to have any more, and the pause before an end that failed is tried again.
 const STRAY: Duration = Duration::from_secs(60);
 
 /// The longest pause before the links are listed again.
@@ -91,7 +97,7 @@ impl Registry {
                 // One that is there still has been there since it was first heard of.
                 let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
                 let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
-                gone.for_each(|(_, endpoint)| endpoint.stray = None);
+                gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
                 self.strays.strangers = strangers;
                 owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
@@ -134,9 +140,12 @@ impl Registry {
             LinkOwner::Vlan { .. } => {}
             LinkOwner::Endpoint(id) => match self.endpoints.by_id.get_mut(id) {
                 Some(endpoint) => {
-                    endpoint.hear(there, now.boot);
+                    let came = endpoint.hear(there, now.boot);
                     self.time_strays();
-                    self.await_inside(now, id);
+                    match came {
+                        true => self.await_container(now, id),
+                        false => self.await_inside(now, id),
+                    }
                 }
                 None if there && !self.wired.is_unread(&DockerKey::Endpoint(id.clone())) => {
                     self.out.unmake(Waiter::Nobody, owner);
@@ -164,13 +173,13 @@ impl Registry {
     }
 
     pub(super) fn time_strays(&mut self) {
-        let first = self.endpoints.by_id.values().filter_map(|endpoint| endpoint.stray).min();
-        self.timers.set(Key::Strays, first.map(|since| (since + STRAY, Why::Orphan)));
+        let first = self.endpoints.by_id.values().filter_map(goes_at).min();
+        self.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Ends the endpoints whose links have been in the host's namespace for too long.
     pub(super) fn end_strays(&mut self, now: Now) {
-        let due = |endpoint: &Endpoint| endpoint.stray.is_some_and(|since| now.boot >= since + STRAY);
+        let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
         let strays: Vec<_> =
             self.endpoints.by_id.iter().filter(|(_, endpoint)| due(endpoint)).map(|(id, _)| id.clone()).collect();
         for id in strays {
@@ -183,6 +192,33 @@ impl Registry {
         self.time_strays();
     }
 
+    /// Dockerd has started anew: what waits for a container of the one before it waits for a minute more.
+    pub(super) fn abandon_strays(&mut self, now: Now) {
+        for endpoint in self.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {
+            if let Some(since) = &mut endpoint.stray {
+                (endpoint.abandoned, *since) = (true, now.boot);
+            }
+        }
+        self.time_strays();
+    }
+
+    /// Ends the endpoints whose links wait for a container where a new endpoint has their Ethernet address: dockerd has forgotten them.
+    /// So does one that wants a parent to itself.
+    pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
+        let is_beside = |record: &EndpointRecord| {
+            let other = self.wired.networks.get(&record.network).ok().map(|network| &network.wiring);
+            let on_same = other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
+            let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
+            record.id != new.id && on_same && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
+        };
+        let by_id = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
+        let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
+        for id in found {
+            tracing::warn!(endpoint = %id, by = %new.id, "Docker has made another endpoint in its place: deleting its link");
+            self.end_endpoint(now, &id);
+        }
+    }
+
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over =
@@ -190,6 +226,13 @@ impl Registry {
         let over = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
         let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
         over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
+    }
+
+    /// Gives the interface of an endpoint as long to be found as its link may wait in the host's namespace.
+    pub(super) fn await_container(&mut self, now: Now, id: &DockerId) {
+        let record = self.endpoints.by_id.get(id).and_then(Endpoint::waits);
+        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
+        lease.into_iter().for_each(|lease| self.await_interface_for(now, lease, SLOW_START));
     }
 
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
@@ -213,6 +256,12 @@ impl Registry {
                 && self.endpoints.leased_by(&binding.attachment).next().is_none()
         };
         let found: Vec<_> = self.bindings.iter().filter(is_one).map(|binding| binding.id).collect();
-        found.into_iter().for_each(|id| self.give_back(now, id));
+        found.into_iter().for_each(|id| self.leave(now, id, None));
     }
+}
+
+/// Returns when an endpoint ends whose link stays in the host's namespace, or whose end failed.
+fn goes_at(endpoint: &Endpoint) -> Option<Instant> {
+    let wait = if endpoint.left || endpoint.abandoned { STRAY } else { SLOW_START };
+    endpoint.stray.map(|since| since + wait)
 }

@@ -19,6 +19,8 @@ pub(super) enum Key {
     Adoption(RequestId),
     /// The links of the host that ADDs wait for carrier of are looked at again.
     Carrier,
+    /// The links of ADDs whose Ethernet address another has are set up again.
+    Taken,
     /// The next link that went is taken for one without a DEL.
     Orphans,
     /// All namespaces are looked through for an interface that has not come.

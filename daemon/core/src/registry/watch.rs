@@ -85,7 +85,7 @@ impl Registry {
                     }
                 }
                 if up {
-                    self.carrier_up(now, cookie, ifindex);
+                    self.carrier_up(cookie, ifindex);
                 }
             }
             KernelEvent::Down { cookie, ifindex } => {
@@ -225,7 +225,8 @@ impl Registry {
                 Some(_) if self.audit.repeat(id) => {}
                 Some(binding) => {
                     self.audit.under_way.insert(id, Some(self.interfaces.asked(&binding.link)));
-                    self.out.inspect(Waiter::Audit(id), Target::Known(binding.link.clone()));
+                    let target = Target::Known(binding.link.clone());
+                    self.out.inspect_with(Waiter::Audit(id), target, binding.is_settling());
                 }
                 None => {
                     self.audit.failures.remove(&id);

@@ -14,6 +14,7 @@
 //! | mask absent | `None`; what to do is decided on acceptance |
 //! | router (3) outside the subnet | passed on: valid with a route on the link |
 //! | 0/8, 127/8, 224/4, 240/4 in a list (3, 6, 42) | that address is dropped, the rest stays |
+//! | an address twice in a list (3, 6, 42) | once, where it came first |
 //! | more than [`MAX_ADDRESSES`] in a list (3, 6, 42) | the first ones stay: it is in order of preference |
 //! | an address list (3, 6, 42) whose length is not a multiple of 4 | dropped whole: where it went wrong is unknown |
 //! | hundreds of routes (33, 121, 249) | up to [`MAX_ROUTES`] are passed on, a longer list is dropped whole |
@@ -247,7 +248,29 @@ impl Dropped {
     }
 }
 
+impl BadOption {
+    /// Returns whether what an option says is not known, for it is cut short or malformed; else it is known, and of no use.
+    fn is_unread(&self) -> bool {
+        match self {
+            Self::Truncated | Self::Length(_) | Self::Compression | Self::RouteWidth(_) | Self::RouteTruncated => true,
+            Self::Misplaced | Self::Overload(_) | Self::Mask(_) | Self::NotAHost(_) | Self::TooMany(_) => false,
+            Self::Mtu(_) | Self::MtuForIpv6(_) | Self::Name(_) | Self::Destination(_) | Self::NoRoute => false,
+        }
+    }
+}
+
 impl Options {
+    /// Returns whether an option without a value may have had one that could not be read.
+    pub(crate) fn is_unread(&self, code: u8) -> bool {
+        // What comes behind a cut is missing, and so is what another field holds of which option 52 does not say.
+        let hides = |dropped: &DroppedOption| match dropped.cause {
+            BadOption::Truncated | BadOption::Overload(_) => true,
+            BadOption::Length(_) => dropped.code == code::OVERLOAD,
+            _ => false,
+        };
+        self.dropped.iter().any(|dropped| hides(dropped) || dropped.code == code && dropped.cause.is_unread())
+    }
+
     /// Reads the values of all fields' options.
     pub(super) fn read(fields: Fields<'_>) -> Self {
         let Fields { values, mut dropped, .. } = fields;

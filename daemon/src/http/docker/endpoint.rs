@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{GRACE, Profile, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::Place;
@@ -14,9 +14,6 @@ use super::super::add::Site;
 use super::super::client_id::{of_host, untyped};
 use super::lease::{Kind, LeaseOptions};
 use super::{Refused, refused};
-
-/// How many seconds to keep a lease whose identity can return, if the network does not say.
-const GRACE: u32 = 60;
 
 /// Who an address is for.
 pub(super) struct Endpoint<'a> {

@@ -8,7 +8,7 @@ use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, NetworkAnswer};
 
 use super::lease::Flag;
-use super::{Refused, refused, told, words};
+use super::{Refused, manifest, refused, told, words};
 
 /// The form that an answer takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(super) enum Shape {
     Plain,
     /// An address with this prefix length; 0: that of its lease.
     Address(u8),
+    /// What this plugin is.
+    Activated,
     /// A network, or an endpoint that goes: nothing is said of it.
     Nothing,
     /// An endpoint, whose Ethernet address is told or not.
@@ -88,6 +90,7 @@ impl Form {
 
     fn network(&self, answer: &NetworkAnswer) -> Result<String, Refused> {
         match (answer, &self.shape) {
+            (NetworkAnswer::Done, Shape::Activated) => Ok(manifest()),
             (NetworkAnswer::Done, Shape::Nothing) => Ok(to_json(&Released {})),
             (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
                 Ok(to_json(&told::created(record, *tells_mac)))
@@ -108,7 +111,7 @@ impl Form {
     /// Returns how the options are given of what this is about.
     fn flag(&self) -> Flag {
         match self.shape {
-            Shape::Plain | Shape::Address(_) => Flag::Ipam,
+            Shape::Plain | Shape::Address(_) | Shape::Activated => Flag::Ipam,
             Shape::Nothing | Shape::Endpoint { .. } | Shape::Join { .. } => Flag::Driver,
         }
     }

@@ -20,7 +20,7 @@ mod words;
 
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
-use leasehold_core::effect::Call;
+use leasehold_core::effect::{Call, NetworkCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
@@ -139,7 +139,12 @@ impl Asked {
     /// Reads a call.
     pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match method {
-            Method::Activate => Self::Told(to_json(&Activated { implements: DRIVERS.map(str::to_owned).into() })),
+            Method::Activate if host.ipvlan => Self::Told(manifest()),
+            // Our network driver's networks are made by this name.
+            Method::Activate => {
+                let form = Form::new("the drivers that it is", Shape::Activated);
+                Self::Core { call: Call::Network(NetworkCall::Started), form }
+            }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
             Method::Capabilities => Self::Told(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,
@@ -179,6 +184,11 @@ impl Asked {
             Then::Endpoint(said) => network::endpoint(said, network, host),
         }
     }
+}
+
+/// Returns what this plugin is.
+fn manifest() -> String {
+    to_json(&Activated { implements: DRIVERS.map(str::to_owned).into() })
 }
 
 /// Reads the body of a call.

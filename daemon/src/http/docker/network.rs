@@ -84,15 +84,7 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
         NetworkMethod::GwAllocCheck => Asked::Told(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
         NetworkMethod::CreateNetwork => {
             let network = network(&read(body)?, host)?;
-            let warning = is_numbered(&network).then(|| {
-                format!(
-                    "network {}: its addresses are Docker's own, of {}, and not the LAN's: see whether --ipam-driver null or \
-                     --ipam-driver leasehold was meant",
-                    network.id, network.pool
-                )
-            });
-            let form = Form { warning, ..Form::new("a network", Shape::Nothing) };
-            Asked::Core { call: Call::Network(NetworkCall::Create(Box::new(network))), form }
+            asked(NetworkCall::Create(Box::new(network)), "a network", Shape::Nothing)
         }
         NetworkMethod::DeleteNetwork => {
             let Named { network_id, .. } = read(body)?;
@@ -161,6 +153,21 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         // No other IPAM driver is told of a container's name, nor is the network driver.
         options.lease.hostname(None)?;
     }
+    // Docker's own IPAM driver, which is meant where none is named, knows nothing of who has an address of the LAN.
+    let is_numbered = !leases && pool.prefix_len() != 0;
+    if options.numbered != is_numbered {
+        return Err(refused(match is_numbered {
+            true => format!(
+                "its containers would have numbers of Docker's own, or of another IPAM driver's, from {pool}, whoever has these on the \
+                 LAN: pass --ipam-driver null, or --ipam-driver leasehold with --ipam-opt parent=, to lease addresses from the LAN's \
+                 DHCP server; if you mean it, pass -o addresses=docker, and keep {pool} from that server"
+            ),
+            false => {
+                "-o addresses=docker is for networks that Docker numbers itself: leave out --ipam-driver, or the option"
+                    .to_owned()
+            }
+        }));
+    }
     // A pool that is not all there is was made of a LAN, before there was a network, or of Docker's own numbers.
     if let Some((key, _)) = options.lease.spelled().next().filter(|_| pool.prefix_len() != 0) {
         return Err(refused(match leases {
@@ -168,10 +175,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
                 "-o {key}: with --ipam-opt parent= an address is leased before its network is known: pass it as --ipam-opt {key}= \
                  in its place"
             ),
-            false => format!(
-                "-o {key}: addresses of {pool} are Docker's own, without a lease: pass --ipam-driver null or --ipam-driver \
-                 leasehold, or leave it out"
-            ),
+            false => format!("-o {key}: with -o addresses=docker there is no lease: leave one of the two out"),
         }));
     }
     // Our own pool names the router of the moment; the lease knows better.
@@ -187,11 +191,6 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         since: WallTime::from_epoch(Duration::ZERO),
         unused: false,
     })
-}
-
-/// Returns whether Docker's own IPAM driver gives a network its addresses.
-fn is_numbered(network: &NetworkRecord) -> bool {
-    !network.leases && network.pool.prefix_len() != 0
 }
 
 /// Reads what an endpoint of a network is to be.

@@ -9,6 +9,7 @@
 //! | `vlan` | none | the VLAN of the parent |
 //! | `mtu` | the lease's | that of the endpoints' links |
 //! | `gateway` | the lease's | the router |
+//! | `addresses` | `dhcp` | whose numbers endpoints have; `docker`: those that Docker makes up |
 //!
 //! Besides, all that is said of leases.
 
@@ -30,6 +31,8 @@ pub(super) struct NetworkOptions {
     pub(super) wiring: Wiring,
     /// The router, which goes before the lease's.
     pub(super) gateway: Option<Ipv4Addr>,
+    /// Docker is meant to number the endpoints itself.
+    pub(super) numbered: bool,
     pub(super) lease: LeaseOptions,
 }
 
@@ -43,11 +46,12 @@ struct Said {
     vlan: u16,
     mtu: Option<u16>,
     gateway: Option<Ipv4Addr>,
+    numbered: bool,
 }
 
 impl NetworkOptions {
     /// The options there are.
-    pub(crate) const KNOWN: [&str; 14] = [
+    pub(crate) const KNOWN: [&str; 15] = [
         "mode",
         "parent",
         "bridge",
@@ -55,6 +59,7 @@ impl NetworkOptions {
         "vlan",
         "mtu",
         "gateway",
+        "addresses",
         "client-id",
         "hostname",
         "timeout",
@@ -73,10 +78,10 @@ impl NetworkOptions {
                 return Err(Flag::Driver.unknown(key, &Self::KNOWN));
             }
         }
-        let gateway = said.gateway;
+        let (gateway, numbered) = (said.gateway, said.numbered);
         let wiring = said.wiring(host)?;
         lease.suit(&host.site, wiring.mode == Mode::Ipvlan)?;
-        Ok(Self { wiring, gateway, lease })
+        Ok(Self { wiring, gateway, numbered, lease })
     }
 }
 
@@ -106,6 +111,8 @@ impl Said {
             "gateway" => {
                 self.gateway = Some(parse::address(value).map_err(|_| expected("the IPv4 address of the router"))?);
             }
+            "addresses" if ["dhcp", "docker"].contains(&value) => self.numbered = value == "docker",
+            "addresses" => return Err(expected("dhcp or docker")),
             _ => return Ok(false),
         }
         Ok(true)
@@ -213,6 +220,7 @@ impl fmt::Display for NetworkOptions {
             (*vlan != 0).then(|| ("vlan", vlan.to_string())),
             mtu.map(|mtu| ("mtu", mtu.to_string())),
             self.gateway.map(|gateway| ("gateway", gateway.to_string())),
+            self.numbered.then(|| ("addresses", "docker".to_owned())),
         ];
         spell(f, said.into_iter().flatten().chain(self.lease.spelled()))
     }

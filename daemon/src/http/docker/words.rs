@@ -1,6 +1,7 @@
 //! Why a call came to nothing, in Docker's words: networks, containers, and the flags of its commands.
 
 use leasehold_core::effect::Failure;
+use leasehold_core::identity::AddressHolder;
 use leasehold_core::link::LinkCause;
 
 use super::lease::Flag;
@@ -15,10 +16,17 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
             };
             format!("there is no link {name} on this host: {option} names that of the LAN")
         }
-        Failure::Held { lan, client_id, holder } => format!(
-            "client identifier {} on {lan} is held by {holder}: stop that container first, or give the network another \
-             {flag} client-id",
-            client_id.readable()
+        Failure::Held { lan, client_id, holder, seen } => format!(
+            "client identifier {} on {lan} is held by {holder}{}; or give the network another {flag} client-id",
+            client_id.readable(),
+            match seen {
+                true =>
+                    ", whose interface is there: stop that container first, or if it was renamed since it was started, restart it",
+                false =>
+                    ", whose interface is not found, and not every namespace of Docker's can be looked through: stop that container \
+                     if it runs; else see that --docker-netns-dir names where Docker keeps them, and that leasehold's log has no \
+                     more warnings of it",
+            }
         ),
         Failure::AddressHeld { server: Some(server), address, holder, shared } => format!(
             "server {server} gives this container {address}, which {holder} has{}",
@@ -27,6 +35,7 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
                     ": it seems to know clients by their Ethernet address, and both have {mac}: use macvlan instead of ipvlan, \
                      or give this container another --mac-address"
                 ),
+                None if matches!(holder, AddressHolder::Host(_)) => ": take it out of the server's pool".to_owned(),
                 None =>
                     ": it has lost its leases, or gives everybody that address; see what it has on record".to_owned(),
             }

@@ -106,12 +106,13 @@ fn the_pods_name_is_the_host_name_where_it_can_be() {
 
 #[test]
 fn client_identifiers_follow_the_configuration() {
-    let table: [(&str, &[u8]); 7] = [
+    let table: [(&str, &[u8]); 8] = [
         (r#"{"clientId": "container"}"#, b"\0abc/lan/net1"),
         (r#"{"clientId": "mac"}"#, &[1, 2, 0, 0, 0, 0, 9]),
         (r#"{"clientId": "pod"}"#, b"\0shop/web-0/net1"),
         (r#"{"clientId": "hex:ff:00"}"#, &[255, 0]),
         (r#"{"clientId": "text:printer"}"#, b"\0printer"),
+        (r#"{"clientId": "text:prod-a/{namespace}/{pod}/{ifname}"}"#, b"\0prod-a/shop/web-0/net1"),
         (r#"{"provide": [{"option": "dhcp-client-identifier", "value": "printer"}]}"#, b"printer"),
         (r#"{"provide": [{"option": "61", "value": "x", "fromArg": "K8S_POD_NAME"}]}"#, b"web-0"),
     ];
@@ -314,10 +315,11 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         r#"{{"provide": [{{"option": "43", "value": "{0}"}}, {{"option": "125", "value": "{0}"}}]}}"#,
         "x".repeat(250)
     );
-    let table: [(&str, &str); 19] = [
+    let table: [(&str, &str); 20] = [
         (r#"{"timeout": "30"}"#, "ipam.timeout: it has to be a number, not a string"),
         (r#"{"clientId": "pod"}"#, "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
         (r#"{"clientId": "duid"}"#, "ipam.clientId: duid needs the host's /etc/machine-id"),
+        (r#"{"clientId": "text:prod-a/{pod}"}"#, "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS"),
         (
             r#"{"clientId": "mac", "provide": [{"option": "61", "value": "xy"}]}"#,
             "ipam.clientId: ipam.provide sets option 61 too",

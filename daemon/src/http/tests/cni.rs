@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Request};
 use leasehold_core::effect::{Answer, Call, Failure, StoreCause};
-use leasehold_core::identity::{Attachment, ClientId, Lan};
+use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::wire::Mac;
 
@@ -43,13 +43,13 @@ fn the_hosts_namespace_is_allowed_in_libcnis_words() {
 }
 
 #[test]
-fn the_client_identifier_is_the_incumbents_cut_to_one_option() {
+fn a_client_identifier_that_is_too_long_for_servers_ends_in_a_hash() {
     let mut request = request("ADD");
     request.env.container_id = Some("c".repeat(255));
     let id = add(&request).client_id.resolve(Mac::default());
-    assert_eq!(id.as_bytes().len(), 255);
-    assert_eq!(id.as_bytes()[0], 0);
-    assert!(id.as_bytes()[1..].iter().all(|b| *b == b'c'));
+    assert_eq!((id.as_bytes().len(), id.as_bytes()[0]), (128, 0));
+    assert!(id.as_bytes()[1..64].iter().all(|b| *b == b'c'));
+    assert!(id.as_bytes()[64..].iter().all(u8::is_ascii_hexdigit));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn the_lan_is_the_parent_link_or_else_the_network() {
 fn a_del_needs_no_namespace() {
     let mut request = request("DEL");
     request.env.netns = None;
-    assert_eq!(parse(&request).unwrap().call, Call::Del { attachment: attachment() });
+    assert_eq!(parse(&request).unwrap().call, Call::Del { attachment: attachment(), grace: None });
 }
 
 #[test]
@@ -239,7 +239,25 @@ fn a_del_succeeds_whatever_made_its_add_fail() {
     let config =
         r#"{"name": "lan", "ipam": {"timeout": "x", "clientId": "pod"}, "args": [], "runtimeConfig": {"mac": 1}}"#;
     assert_eq!(parse(&with_config("ADD", config)).unwrap_err().code, Code::InvalidConfig);
-    assert_eq!(parse(&with_config("DEL", config)).unwrap().call, Call::Del { attachment: attachment() });
+    assert_eq!(parse(&with_config("DEL", config)).unwrap().call, Call::Del { attachment: attachment(), grace: None });
+}
+
+#[test]
+fn a_del_says_for_how_long_the_lease_of_an_identity_that_can_return_is_kept() {
+    let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
+    let table = [
+        (r#"{"clientId": "pod"}"#, "", Some(60)),
+        (r#"{"clientId": "text:{pod}", "grace": 0}"#, "", Some(0)),
+        (r#"{"clientId": "mac", "grace": 7}"#, mac, Some(7)),
+        (r#"{"clientId": "mac", "grace": 7}"#, "", None),
+        (r#"{"grace": 7}"#, mac, None),
+        (r#"{"provide": [{"option": "61", "value": "printer"}]}"#, "", Some(60)),
+    ];
+    for (ipam, also, said) in table {
+        let config = format!(r#"{{"cniVersion": "1.1.0", "name": "lan", "ipam": {ipam}{also}}}"#);
+        let Call::Del { grace, .. } = parse(&with_config("DEL", &config)).unwrap().call else { panic!("a DEL") };
+        assert_eq!(grace, said, "{config}");
+    }
 }
 
 #[test]
@@ -335,8 +353,19 @@ fn every_failure_has_its_code() {
         (Failure::TooShort { server: a, address: a, lease: second, probing: second * 7 }, 11),
         (Failure::TimedOut { waiting_for: "the store", waited: second }, 11),
         (Failure::Store(StoreCause::Full), 11),
-        (Failure::Held { lan: lan(), client_id: ClientId::new(vec![0, 1]).unwrap(), holder: attachment() }, 11),
-        (Failure::AddressHeld { server: None, address: a, holder: attachment(), shared: None }, 11),
+        (
+            Failure::Held {
+                lan: lan(),
+                client_id: ClientId::new(vec![0, 1]).unwrap(),
+                holder: attachment(),
+                seen: true,
+            },
+            11,
+        ),
+        (
+            Failure::AddressHeld { server: None, address: a, holder: AddressHolder::Host("eth0".into()), shared: None },
+            11,
+        ),
         (Failure::Cancelled(attachment()), 11),
         (Failure::Attached { attachment: attachment(), netns: Some(p()) }, 11),
         (Failure::NotWanted { server: a, wanted: a, offered: a }, 11),

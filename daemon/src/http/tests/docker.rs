@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::dhcpv4::profile::{Profile, Wanted};
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolRequest};
-use leasehold_core::identity::{Attachment, Lan};
+use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::pool::PoolId;
 use leasehold_core::wire::Mac;
@@ -418,8 +418,42 @@ fn a_failure_is_in_dockers_words() {
             "server 192.168.1.1 offers 192.168.1.8 instead of --ip 192.168.1.7: have it reserve 192.168.1.7 for",
         ),
         (
-            Failure::AddressHeld { server: None, address: one, holder, shared: None },
+            Failure::AddressHeld {
+                server: None,
+                address: one,
+                holder: AddressHolder::Attachment(holder.clone().into()),
+                shared: None,
+            },
             "docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03 has 192.168.1.7: stop that container first",
+        ),
+        (
+            Failure::AddressHeld {
+                server: Some(server),
+                address: one,
+                holder: AddressHolder::Host("eth0".into()),
+                shared: None,
+            },
+            "server 192.168.1.1 gives this container 192.168.1.7, which this host itself (eth0) has: take it out of",
+        ),
+        (
+            Failure::Held {
+                lan: Lan::Link { parent: "eth0".into(), vlan: 0 },
+                client_id: ClientId::ethernet(ETH0),
+                holder: holder.clone(),
+                seen: true,
+            },
+            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, whose interface is \
+             there: stop that container first, or if it was renamed since it was started, restart it; or give",
+        ),
+        (
+            Failure::Held {
+                lan: Lan::Link { parent: "eth0".into(), vlan: 0 },
+                client_id: ClientId::ethernet(ETH0),
+                holder,
+                seen: false,
+            },
+            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, whose interface is \
+             not found",
         ),
     ];
     for (failure, words) in table {

@@ -133,8 +133,15 @@ fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
         }
     }
     assert_eq!(Method::at("/NetworkDriver.Dance"), None);
+    // By the other name, that of our network driver too, the core hears of it: a dockerd has started.
+    let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
     let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
-    assert_eq!(activated, Ok(Asked::Told(r#"{"Implements":["IpamDriver","NetworkDriver"]}"#.to_owned())));
+    assert_eq!(activated, Ok(Asked::Told(manifest.to_owned())));
+    let Ok(Asked::Core { call, form }) = with_host(false, |host| Asked::parse(Method::Activate, b"", host)) else {
+        panic!()
+    };
+    assert_eq!(call, Call::Network(NetworkCall::Started));
+    assert_eq!(form.answer(&Answer::Network(NetworkAnswer::Done)).as_deref(), Ok(manifest));
 }
 
 #[test]
@@ -188,7 +195,10 @@ fn a_network_has_its_pool_from_whichever_ipam_driver() {
         r#"[{"AddressSpace":"leasehold","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16","AuxAddresses":{"a":"10.7.0.3/16"}}]"#,
     );
     assert_eq!((ours.leases, ours.pool, ours.gateway), (true, "10.7.0.0/16".parse().unwrap(), None));
-    let others = of(r#"[{"AddressSpace":"LocalDefault","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16"}]"#);
+    let others = made(&format!(
+        r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0","addresses":"docker"}}}},"IPv4Data":[{{"AddressSpace":"LocalDefault","Pool":"10.7.0.0/16","Gateway":"10.7.0.1/16"}}]}}"#
+    ));
+    assert_eq!(others.definition, "parent=eth0,addresses=docker");
     assert_eq!((others.leases, others.gateway), (false, Some(Ipv4Addr::new(10, 7, 0, 1))));
     for nothing in ["null", "[]", "[{}]", r#"[{"AddressSpace":"null","Pool":"0.0.0.0/0"}]"#] {
         let none = of(nothing);
@@ -219,6 +229,7 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
         (r#"{"parent":"eth0","gateway":"0.0.0.0"}"#, "-o gateway=0.0.0.0: expected the IPv4 address of the router"),
         (r#"{"parent":"eth0","macvlan_mode":"source"}"#, "bridge, private, vepa or passthru"),
         (r#"{"parent":"eth0","mode":"ipvlan","macvlan_mode":"vepa"}"#, "-o macvlan_mode"),
+        (r#"{"parent":"eth0","addresses":"mine"}"#, "-o addresses=mine: expected dhcp or docker"),
         (r#"{"parent":"eth0","timeout":"21"}"#, "-o timeout=21: expected whole seconds, from 1 to 20"),
         (r#"{"parent":"eth0","parent2":["x"]}"#, "-o parent2="),
         (r#"{"parent":"eth0","mode":"ipvlan","client-id":"mac"}"#, "-o client-id=mac: on ipvlan"),
@@ -259,34 +270,52 @@ fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
         )
     };
     let denies = r#"{"parent":"eth0","servers-deny":"10.7.0.9"}"#;
-    for (space, pool, why) in [
-        ("leasehold", "10.7.0.0/16", "-o servers-deny: with --ipam-opt parent= "),
-        ("LocalDefault", "172.18.0.0/16", "-o servers-deny: addresses of 172.18.0.0/16 are Docker's own"),
+    for (space, pool, addresses, why) in [
+        ("leasehold", "10.7.0.0/16", "dhcp", "-o servers-deny: with --ipam-opt parent= "),
+        ("LocalDefault", "172.18.0.0/16", "docker", "-o servers-deny: with -o addresses=docker there is no lease"),
     ] {
-        let refused = said(of(space, pool, denies));
+        let with = |more: &str| format!(r#"{{"parent":"eth0","addresses":"{addresses}",{more}}}"#);
+        let refused = said(of(space, pool, &with(r#""servers-deny":"10.7.0.9""#)));
         assert!(refused.starts_with(why), "{refused}");
-        assert!(of(space, pool, r#"{"parent":"eth0","vlan":"10","release":"true"}"#).is_ok());
+        assert!(of(space, pool, &with(r#""vlan":"10","release":"true""#)).is_ok());
     }
     for space in ["leasehold", "null"] {
         assert!(of(space, "0.0.0.0/0", denies).is_ok());
     }
 }
 
+/// As 20.10 says it where no IPAM driver is named, with --subnet and without; 28 and 29 leave the gateway out.
 #[test]
-fn a_network_whose_addresses_are_dockers_own_is_warned_of() {
-    for (space, pool, warns) in [
+fn a_network_that_docker_would_number_itself_is_refused_unless_that_is_meant() {
+    for (space, pool, is_numbered) in [
         ("LocalDefault", "172.18.0.0/16", true),
+        ("LocalDefault", "10.7.0.0/16", true),
         ("null", "0.0.0.0/0", false),
         ("leasehold", "0.0.0.0/0", false),
         ("leasehold", "10.7.0.0/16", false),
     ] {
-        let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}"}}]"#);
-        let body = format!(
-            r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{{"parent":"eth0"}}}},"IPv4Data":{data}}}"#
-        );
-        let warning = asked("CreateNetwork", &body).1.warning;
-        assert_eq!(warning.is_some_and(|warning| warning.contains(pool)), warns, "{space}");
+        for (means_it, options) in
+            [(false, r#"{"parent":"eth0"}"#), (true, r#"{"parent":"eth0","addresses":"docker"}"#)]
+        {
+            let data = format!(r#"[{{"AddressSpace":"{space}","Pool":"{pool}"}}]"#);
+            let body = format!(
+                r#"{{"NetworkID":"{NET}","Options":{{"com.docker.network.generic":{options}}},"IPv4Data":{data}}}"#
+            );
+            match (on("CreateNetwork", &body), is_numbered) {
+                (Ok(_), _) => assert_eq!(means_it, is_numbered, "{body}"),
+                (Err(Refused::Said(why)), true) => {
+                    assert!(
+                        !means_it
+                            && ["--ipam-driver null", "-o addresses=docker", pool].iter().all(|way| why.contains(way)),
+                        "{why}"
+                    );
+                }
+                (Err(Refused::Said(why)), false) => assert!(means_it && why.contains("-o addresses=docker"), "{why}"),
+                (Err(other), _) => panic!("{other:?}"),
+            }
+        }
     }
+    assert_eq!(network(r#"{"parent":"eth0","addresses":"dhcp"}"#).definition, "parent=eth0");
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Server {
         let socket = directory.path().join("dhcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (persisted, _ends) = mpsc::unbounded_channel();
-        let (store, _) = Store::open(directory.path(), persisted).unwrap();
+        let (store, _) = Store::open(directory.path(), &directory.path().join("dhcp.sock"), persisted).unwrap();
         let (doors, events) = Doors::new(Site::default(), store.journal(), MAX_OPEN);
         let (listeners, to_serve) = mpsc::unbounded_channel();
         listeners.send(Listening::Begin(protocol, listener)).unwrap();
@@ -447,15 +447,19 @@ async fn stopping_cuts_readers_off() {
 
 #[tokio::test]
 async fn each_socket_speaks_its_own_protocol() {
-    let activate = "POST /Plugin.Activate HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
     let table = [
-        (Protocol::Control, "404", r#"{"error":"POST /Plugin.Activate: there is nothing here by that name"}"#),
-        (Protocol::Docker, "200", r#"{"Implements":["IpamDriver","NetworkDriver"]}"#),
-        (Protocol::DockerIpvlan, "200", r#"{"Implements":["IpamDriver","NetworkDriver"]}"#),
+        (
+            Protocol::Control,
+            "404",
+            r#"{"error":"POST /IpamDriver.GetCapabilities: there is nothing here by that name"}"#,
+        ),
+        (Protocol::Docker, "200", r#"{"RequiresMACAddress":true,"RequiresRequestReplay":false}"#),
+        (Protocol::DockerIpvlan, "200", r#"{"RequiresMACAddress":false,"RequiresRequestReplay":false}"#),
     ];
     for (protocol, status, body) in table {
         let server = Server::speaking(protocol);
-        let response = response(server.say(activate).await).await;
+        let response = response(server.say(ask).await).await;
         assert!(response.status.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol:?}: {}", response.status);
         assert_eq!(response.body, body, "{protocol:?}");
     }
@@ -469,7 +473,7 @@ async fn each_socket_speaks_its_own_protocol() {
 
 #[tokio::test]
 async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_after() {
-    let activate = "POST /Plugin.Activate HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
+    let ask = "POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n";
     let server = Server::speaking(Protocol::Docker);
     let control = server.socket.with_file_name("control");
     server.listeners.send(Listening::Begin(Protocol::Control, UnixListener::bind(&control).unwrap())).unwrap();
@@ -478,7 +482,7 @@ async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_aft
     waiting.set_nonblocking(true).unwrap();
     server.listeners.send(Listening::EndDocker).unwrap();
     let mut waiting = UnixStream::from_std(waiting).unwrap();
-    waiting.write_all(activate.as_bytes()).await.unwrap();
+    waiting.write_all(ask.as_bytes()).await.unwrap();
     assert_eq!(response(waiting).await.status, "HTTP/1.1 200 OK");
     let refused = UnixStream::connect(&server.socket).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);

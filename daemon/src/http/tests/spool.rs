@@ -46,7 +46,7 @@ impl Spool {
 
 fn container(call: &Call) -> &str {
     match call {
-        Call::Del { attachment } => attachment.container().expect("CNI's"),
+        Call::Del { attachment, .. } => attachment.container().expect("CNI's"),
         other => panic!("{other:?}"),
     }
 }

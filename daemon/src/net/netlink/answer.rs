@@ -1,6 +1,7 @@
 //! What is used of the kernel's messages about links and addresses.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use leasehold_core::network::{LinkKind, MacvlanMode};
 use leasehold_core::wire::Mac;
@@ -27,12 +28,18 @@ pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) mtu: u32,
     /// For a veth: the index of its other end, in that end's namespace. For what is made on another link: that one's.
     pub(in crate::net) other: u32,
+    /// The number of the namespace that this one is in, where it is not in the link's own.
+    pub(super) other_ns: Option<i32>,
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
+    /// For a bridge with the spanning tree protocol: how long it keeps back what a new port sends.
+    pub(in crate::net) port_delay: Option<Duration>,
     pub(in crate::net) macvlan: bool,
     /// Whether it is on no wire.
     pub(super) dummy: bool,
+    /// Whether it is of a kind that software makes.
+    soft: bool,
     /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
     pub(super) received: u64,
@@ -48,6 +55,7 @@ impl LinkAnswer {
     /// What is said about a bridge's port, in a message of that family.
     const PORT: u16 = libc::IFLA_PROTINFO;
     const LINK: u16 = libc::IFLA_LINK;
+    const LINK_NS: u16 = libc::IFLA_LINK_NETNSID;
     const MASTER: u16 = libc::IFLA_MASTER;
     /// In `PORT`, and in `INFO_PORT`: IFLA_BRPORT_STATE.
     const PORT_STATE: u16 = 1;
@@ -59,6 +67,9 @@ impl LinkAnswer {
     const INFO_DATA: u16 = libc::IFLA_INFO_DATA;
     /// In `INFO_DATA`: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_VLAN_ID.
     const DATA_FIRST: u16 = 1;
+    /// In a bridge's: IFLA_BR_FORWARD_DELAY, in hundredths of a second, and IFLA_BR_STP_STATE.
+    const BRIDGE_DELAY: u16 = 1;
+    const BRIDGE_STP: u16 = 5;
     const HEADER: usize = 16;
 
     /// Reads a `struct ifinfomsg` and its attributes.
@@ -75,10 +86,13 @@ impl LinkAnswer {
             mac: None,
             mtu: 0,
             other: 0,
+            other_ns: None,
             master: 0,
             bridge: false,
+            port_delay: None,
             macvlan: false,
             dummy: false,
+            soft: false,
             port_state: None,
             received: 0,
         };
@@ -91,6 +105,7 @@ impl LinkAnswer {
                 Self::ALIAS => link.alias = text(value),
                 Self::MTU => link.mtu = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::LINK => link.other = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
+                Self::LINK_NS => link.other_ns = value.try_into().ok().map(i32::from_ne_bytes),
                 Self::MASTER => link.master = value.try_into().map(u32::from_ne_bytes).unwrap_or(0),
                 Self::INFO => link.read_info(value),
                 Self::PORT => link.read_port(value),
@@ -104,14 +119,18 @@ impl LinkAnswer {
 
     fn read_info(&mut self, info: &[u8]) {
         let of = |kind| NlasIterator::new(info).flatten().find(|attribute| attribute.kind() == kind);
-        let data = of(Self::INFO_DATA);
-        let mut data = data.iter().flat_map(|data| NlasIterator::new(data.value()).flatten());
-        let first = data.find(|attribute| attribute.kind() == Self::DATA_FIRST);
+        let info_data = of(Self::INFO_DATA);
+        let data = |kind| {
+            let mut data = info_data.iter().flat_map(|data| NlasIterator::new(data.value()).flatten());
+            data.find(|attribute| attribute.kind() == kind)
+        };
+        let first = data(Self::DATA_FIRST);
         self.made = of(Self::INFO_KIND)
             .and_then(|kind| kind_of(kind.value(), first.as_ref().map_or(&[], |first| first.value())));
         for attribute in NlasIterator::new(info).flatten() {
             match attribute.kind() {
                 Self::INFO_KIND => {
+                    self.soft = true;
                     self.bridge = attribute.value().starts_with(b"bridge\0");
                     self.macvlan = attribute.value().starts_with(b"macvlan\0");
                     self.dummy = attribute.value().starts_with(b"dummy\0");
@@ -119,6 +138,12 @@ impl LinkAnswer {
                 Self::INFO_PORT => self.read_port(attribute.value()),
                 _ => {}
             }
+        }
+        if self.bridge {
+            let number = |kind| data(kind)?.value().try_into().ok().map(u32::from_ne_bytes);
+            // The port listens, then learns, each for that long (802.1D-1998 §8.4).
+            let delay = number(Self::BRIDGE_DELAY).map(|delay| 2 * Duration::from_millis(10 * u64::from(delay)));
+            self.port_delay = delay.filter(|_| number(Self::BRIDGE_STP).is_some_and(|stp| stp != 0));
         }
     }
 
@@ -132,6 +157,16 @@ impl LinkAnswer {
     pub(in crate::net) fn forwards(&self) -> bool {
         const BR_STATE_FORWARDING: u8 = 3;
         self.port_state == Some(BR_STATE_FORWARDING)
+    }
+
+    /// Returns whether it leads out of its namespace: its other end is elsewhere, or it is hardware.
+    pub(super) fn leads_out(&self) -> bool {
+        self.other_ns.is_some() || !self.soft
+    }
+
+    /// Returns whether it is a port of a bridge.
+    pub(super) fn is_port(&self) -> bool {
+        self.master != 0
     }
 
     pub(in crate::net) fn is_up(&self) -> bool {

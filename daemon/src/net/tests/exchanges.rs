@@ -201,6 +201,38 @@ fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
 }
 
 #[test]
+fn what_leaves_over_the_link_of_macvlans_is_heard_on_the_wire_and_not_by_siblings() {
+    in_lab(async |mut lab: Lab| {
+        let (_netns, wire, outside) = lab.pair().await;
+        let server = lab.open(wire, WITH_ARP).await.unwrap();
+        let Link::Parent { ifindex: parent, .. } = outside else { unreachable!() };
+        let (mut containers, mut exchanges) = (Vec::new(), Vec::new());
+        for last in 1..=2 {
+            let container = Netns::new();
+            container.macvlan(parent, Mac([0x02, 0, 0, 0, 1, last]));
+            let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
+            assert_eq!(view.lower, Some(parent));
+            if !view.carrier {
+                lab.kernel(KernelEvent::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+            }
+            exchanges.push(lab.open(container.link(&view), WITH_ARP).await.unwrap());
+            containers.push(container);
+        }
+        let question = |last| ArpFrame { sender: Ipv4Addr::new(192, 0, 2, last), ..ArpFrame::QUESTION }.frame();
+        // The last names a link that is not there, so it leaves from inside.
+        for (last, over) in [(1, Some(parent)), (2, None), (3, Some(parent)), (4, Some(4711))] {
+            lab.net.send(None, exchanges[0], question(last), over);
+        }
+        for last in 1..=4 {
+            assert_eq!(lab.frame(server).await.0, question(last), "on the wire, in order");
+        }
+        for last in [2, 4] {
+            assert_eq!(lab.frame(exchanges[1]).await.0, question(last));
+        }
+    });
+}
+
+#[test]
 fn firewall_rules_stop_nothing_in_either_direction() {
     in_lab(async |mut lab: Lab| {
         let (netns, inside, outside) = lab.pair().await;

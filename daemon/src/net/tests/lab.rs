@@ -115,13 +115,13 @@ impl Lab {
     }
 
     pub(super) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
-        self.net.send(None, exchange, frame);
+        self.net.send(None, exchange, frame, None);
     }
 
     /// Sends a frame and waits for what becomes of it.
     pub(super) async fn sent(&mut self, exchange: ExchangeId, frame: Vec<u8>) -> Result<(), LinkCause> {
         let op = self.op();
-        self.net.send(Some(op), exchange, frame);
+        self.net.send(Some(op), exchange, frame, None);
         match self.done(op).await {
             Outcome::Sent(result) => result,
             other => panic!("{other:?}"),
@@ -168,7 +168,7 @@ impl Lab {
 
     pub(super) async fn inspect(&mut self, target: Target) -> Result<LinkView, LinkCause> {
         let op = self.op();
-        self.net.inspect(op, target);
+        self.net.inspect(op, target, true);
         match self.done(op).await {
             Outcome::Inspected(result) => result,
             other => panic!("{other:?}"),

@@ -318,7 +318,33 @@ fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_na
         let refused =
             lab.inspect(by("eth0", leasehold_core::wire::Mac([2, 9, 9, 9, 9, 9]))).await.unwrap_err().to_string();
         assert!(
-            refused.contains("0 links on a wire have 02:09:09:09:09:09, by which the server knows it"),
+            refused.contains("0 links with a way out have 02:09:09:09:09:09, by which the server knows it"),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
+fn of_several_links_with_one_ethernet_address_the_one_with_a_way_out_is_the_containers() {
+    in_lab(async |mut lab: Lab| {
+        let netns = Netns::new();
+        netns.veth("host0");
+        let at = ByName { netns: netns.path(), ifname: "eth0".to_owned(), host_too: false };
+        let known = Target::OfServer(at, MAC);
+        // As KubeVirt does: the interface becomes a port under another name, and another link has its name and address.
+        netns.ip_link("set eth0 down\nset eth0 name eth0-nic\nadd br0 type bridge\n");
+        netns.ip_link("set eth0-nic master br0\nset eth0-nic up\nset br0 up\n");
+        netns.ip_link(&format!("add eth0 address {MAC} type veth peer name inside\n"));
+        assert_eq!(lab.inspect(known.clone()).await.unwrap().ifname, "eth0-nic");
+        // Of two that are ports, the one whose other end is outside.
+        netns.ip_link("set eth0 master br0\n");
+        assert_eq!(lab.inspect(known.clone()).await.unwrap().ifname, "eth0-nic");
+        netns.ip_link("delete eth0-nic\n");
+        assert_eq!(lab.inspect(known.clone()).await.unwrap().ifname, "eth0");
+        netns.ip_link("set eth0 nomaster\n");
+        let refused = lab.inspect(known.clone()).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("0 links with a way out") && refused.ends_with("eth0 only stands in for it"),
             "{refused}"
         );
     });

@@ -278,7 +278,7 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
         let port = netlink_port(true);
         hostile.run(|| tell_of_number(port, 3));
         let op = lab.op();
-        lab.net.inspect(op, newcomer.eth0());
+        lab.net.inspect(op, newcomer.eth0(), false);
         newcomer.wait_for_number();
         lab.done(op).await;
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));

@@ -20,7 +20,7 @@ async fn done(lab: &mut Lab, netns: &Netns, steps: &[Step]) -> LinkView {
 
 fn route(destination: &str, via: Option<&str>, metric: Option<u32>) -> LinkRoute {
     let via = via.map(|via| via.parse().unwrap());
-    LinkRoute { destination: destination.parse().unwrap(), via, metric, mtu: None }
+    LinkRoute { destination: destination.parse().unwrap(), via, metric, ..LinkRoute::default() }
 }
 
 /// The routes of the main table, without the spaces that `ip` leaves behind.

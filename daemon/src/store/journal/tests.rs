@@ -30,7 +30,7 @@ fn notes(causes: impl IntoIterator<Item = u64>) -> Vec<Change> {
 }
 
 fn open(dir: &Path) -> Store {
-    Store::open(dir, unbounded_channel().0).unwrap().0
+    Store::open(dir, &dir.join("dhcp.sock"), unbounded_channel().0).unwrap().0
 }
 
 fn on_loop<F: Future>(future: F) -> F::Output {

@@ -48,6 +48,19 @@ fn an_answer_holds_what_the_client_asked_for_and_no_more() {
 }
 
 #[test]
+fn an_option_is_cut_short_in_answers_to_an_extension_alone() {
+    let mut server = Server::new(Config { cut: Some(code::ROUTERS), ..config() });
+    let client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    let routers = |handled: Handled| {
+        let ack = Message::decode(&handled.reply.unwrap().payload).unwrap();
+        (ack.option(code::ROUTERS).map(<[u8]>::len), ack.option(code::DNS).map(<[u8]>::len))
+    };
+    assert_eq!(routers(broadcast(&mut server, at(1), &client.reboot(address))), (Some(4), Some(4)));
+    assert_eq!(routers(unicast(&mut server, at(1800), &client.extend(address))), (Some(3), Some(4)));
+}
+
+#[test]
 fn two_clients_never_share_an_address_and_a_released_one_comes_back_last() {
     let mut server = Server::new(Config { pool: (ip(10), ip(12)), ..config() });
     let (one, two) = (Client::new(ID, MAC), Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) });
@@ -148,6 +161,42 @@ fn a_restart_keeps_leases_only_with_the_database() {
 }
 
 #[test]
+fn a_deaf_server_offers_and_never_acknowledges() {
+    let mut server = Server::new(Config { deaf: true, ..config() });
+    let client = Client::new(ID, MAC);
+    let offer = broadcast(&mut server, at(0), &client.discover());
+    let Event::Offered(address) = offer.event else { panic!("{offer:?}") };
+    assert_eq!(broadcast(&mut server, at(0), &client.select(address)).event, Event::Silent(Silence::Deaf));
+}
+
+#[test]
+fn by_the_relay_of_another_subnet_a_nak_comes_beside_the_ack() {
+    let mut server = Server::new(Config { relay: Some(ip(254)), ..config() });
+    let client = Client::new(ID, MAC);
+    let offer = broadcast(&mut server, at(0), &client.discover());
+    let Event::Offered(address) = offer.event else { panic!("{offer:?}") };
+    assert_eq!(offer.relayed, None);
+    let granted = broadcast(&mut server, at(0), &client.select(address));
+    let kind = |reply: Option<Reply>| Message::decode(&reply.unwrap().payload).unwrap().kind();
+    assert_eq!((kind(granted.relayed), kind(granted.reply)), (Some(Kind::Nak), Some(Kind::Ack)));
+    let renewed = unicast(&mut server, at(1), &Client { xid: 2, ..client }.extend(address));
+    assert!(renewed.relayed.is_none() && renewed.reply.is_some(), "no relay hears that");
+    assert_eq!(server.violations(), []);
+}
+
+#[test]
+fn a_stubborn_server_offers_a_client_again_what_it_declined_and_nobody_else() {
+    let mut server = Server::new(Config { stubborn: true, ..config() });
+    let client = Client::new(ID, MAC);
+    let address = client.acquire(&mut server, at(0));
+    assert_eq!(broadcast(&mut server, at(0), &client.decline(address)).event, Event::Declined(address));
+    let other = Client { xid: 2, ..Client::new(b"\0two", [2, 0, 0, 0, 0, 8]) };
+    assert_ne!(other.acquire(&mut server, at(1)), address);
+    let again = Client { xid: 3, ..client };
+    assert_eq!(again.acquire(&mut server, at(2)), address);
+}
+
+#[test]
 fn a_declined_address_is_held_back() {
     let mut server = Server::new(config());
     let mut client = Client::new(ID, MAC);
@@ -197,4 +246,16 @@ fn who_is_not_known_gets_the_address_of_all() {
     assert_eq!([&one, &two].map(|client| client.acquire(&mut server, at(0))), [ip(10); 2]);
     assert_eq!(unicast(&mut server, at(1), &one.decline(ip(10))).event, Event::Declined(ip(10)));
     assert_eq!(server.leases(at(1)).count(), 0);
+}
+
+#[test]
+fn a_server_that_answers_by_broadcast_alone_ignores_who_does_not_ask_for_that() {
+    let mut server = Server::new(Config { flag_only: true, ..config() });
+    let client = Client::new(ID, MAC);
+    let ignored = Event::Silent(Silence::NoFlag);
+    for message in [client.discover(), client.reboot(ip(10))] {
+        assert_eq!(broadcast(&mut server, at(0), &message).event, ignored);
+    }
+    let flagged = Message { flags: 0x8000, ..client.discover() };
+    assert_eq!(broadcast(&mut server, at(1), &flagged).event, Event::Offered(ip(10)));
 }

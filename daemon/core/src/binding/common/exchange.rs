@@ -95,6 +95,13 @@ impl Exchange {
         }
     }
 
+    /// Sends a frame over the `lower` link, where there is one.
+    pub(in crate::binding) fn send_over(&self, frame: Vec<u8>, lower: Option<u32>, cx: &mut Cx<'_>) {
+        if let Self::Open(exchange) = self {
+            cx.out.send_over(*exchange, frame, lower);
+        }
+    }
+
     /// Sends a RELEASE, whose outcome the owner hears; `None` where the sockets are not open.
     pub(in crate::binding) fn send_release(&self, owner: BindingId, frame: Vec<u8>, cx: &mut Cx<'_>) -> Option<OpId> {
         let Self::Open(exchange) = self else { return None };

@@ -341,6 +341,8 @@ impl Common {
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
                 Turn::Send(frame) => self.guard_send(vec![frame], cx),
+                // The stations of this host have heard it.
+                Turn::Repeat(frame) => self.guard_exchange().send_over(frame, self.lower(cx.interfaces), cx),
                 Turn::Free => {
                     let waits = std::mem::take(&mut guard.waits);
                     cx.conflicts.free(&self.identity.lan);
@@ -404,9 +406,13 @@ impl Common {
 
     /// Sends over the window's sockets, or over those of the DHCP exchange where it has none.
     pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+        self.guard_exchange().send(frames, cx);
+    }
+
+    fn guard_exchange(&self) -> &Exchange {
         match &self.guard {
-            Some(guard) if guard.exchange.can_send() => guard.exchange.send(frames, cx),
-            Some(_) | None => self.exchange.send(frames, cx),
+            Some(guard) if guard.exchange.can_send() => &guard.exchange,
+            Some(_) | None => &self.exchange,
         }
     }
 
@@ -428,10 +434,9 @@ impl Common {
         if self.broadcasts_on_host() { self.parent.as_deref() } else { Some(&self.link) }
     }
 
-    /// Returns the Ethernet address of the window's frames, then those of our messages and of the identity's holders before.
+    /// Returns the Ethernet address of the window's frames, then that of our messages.
     fn own_macs(&self) -> Box<[Mac]> {
-        let own = [self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr];
-        own.into_iter().chain(self.predecessors.iter().copied()).collect()
+        Box::new([self.guard_link().unwrap_or(&self.link).mac(), self.identity.chaddr])
     }
 
     fn open_guard(&mut self, cx: &mut Cx<'_>) -> Option<Found> {
@@ -452,9 +457,15 @@ impl Common {
         cx.interfaces.has_inside(cookie, mac)
     }
 
+    /// Returns whether this is the Ethernet address of an interface on its way out, which had the address under watch before.
+    fn has_departed(&self, mac: Mac, cx: &Cx<'_>) -> bool {
+        let Some(address) = self.guard.as_ref().map(|guard| guard.window.address()) else { return false };
+        cx.departed.had(&self.identity.lan, address, mac, cx.now.boot)
+    }
+
     /// Takes in an ARP packet. Returns what is known by it.
     pub(in crate::binding) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
-        if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) {
+        if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) || self.has_departed(arp.sender_mac, cx) {
             return None;
         }
         if self.is_of_proxy(client, arp, cx) {

@@ -9,7 +9,7 @@ use crate::event::{Event, EventKind};
 use crate::outbox::Stake;
 
 /// Why the address of another lease is not on the interface.
-const STAYS_OFF: &str = "not put on the interface, where somebody took the address off";
+const STAYS_OFF: &str = "not put on the interface, where the address was not before";
 
 impl Common {
     /// Notes an event about a lease. It is written with the binding's record where that is to be written.
@@ -54,7 +54,7 @@ impl Common {
     }
 
     /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before;
-    /// `is_taken_off`: somebody took the address off the interface.
+    /// `is_taken_off`: the address is not on the interface, and none is put there.
     pub(in crate::binding) fn note_extended(
         &self,
         state: StateName,

@@ -17,8 +17,10 @@
 //!
 //! A container that is being adopted has its address, too. Which server granted it is not known, so it is never declined.
 //!
-//! A RELEASE or a DECLINE of an address that a live binding has is not sent: a server that goes by chaddr, or by the address
-//! alone, would end that one's lease.
+//! Nor is an address taken that the host itself has on the LAN's link.
+//!
+//! A RELEASE or a DECLINE of an address that a live binding has, or the host, is not sent: a server that goes by chaddr, or by
+//! the address alone, would end that one's lease.
 
 use std::net::Ipv4Addr;
 
@@ -110,7 +112,7 @@ impl Common {
 
     pub(in crate::binding) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {
         let (Taken { tenant, lease, granted }, attachment) = (taken, &self.attachment);
-        let holder = &tenant.attachment;
+        let holder = &tenant.who;
         tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
         let cause = format!("not taken from server {}: {holder} has it", lease.server);
         if self.told.is_new(&format!("{} {cause}", lease.ip())) {
@@ -137,7 +139,7 @@ impl Common {
     }
 
     fn tell_unsent(&self, what: &str, lease: &Lease, tenant: &Tenant, cx: &mut Cx<'_>) {
-        let (attachment, holder) = (&self.attachment, &tenant.attachment);
+        let (attachment, holder) = (&self.attachment, &tenant.who);
         tracing::info!(%attachment, address = %lease.ip(), %holder, "no {what}: another attachment has the address");
         self.note(EventKind::AddressHeld, lease, format_args!("no {what} sent: {holder} has the address"), cx);
     }

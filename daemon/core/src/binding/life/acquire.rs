@@ -4,13 +4,13 @@
 //! out on the same sockets; once the lease is being made durable, it is given back like any other. Where somebody else is
 //! known to use the address it is a DECLINE in either case.
 
-mod again;
 mod aside;
 mod begin;
 mod decline;
 mod durable;
 mod failed;
-mod fit;
+mod offers;
+mod queue;
 mod sizing;
 mod survey;
 mod trust;
@@ -20,10 +20,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::again::Again;
 use self::aside::Aside;
 pub(crate) use self::begin::Known;
-use self::fit::Misfits;
+use self::offers::Misses;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
@@ -60,10 +59,14 @@ pub(crate) struct Acquire {
     began: Instant,
     /// When it has to be answered.
     limit: Instant,
+    /// When the link came up, if that was late.
+    came_up: Option<Instant>,
     /// Since when it has waited for its permit, or has had it.
     since: Instant,
     /// How long it waited for that.
     queued: Duration,
+    /// Since when it waits for another permit to ask again. Its sockets hear a late answer meanwhile.
+    queues: Option<Instant>,
     /// The link's name.
     ifname: String,
     /// Its MTU before.
@@ -82,24 +85,18 @@ pub(crate) struct Acquire {
     aside: Aside,
     /// Why it has no offer.
     reason: Reason,
-    /// The addresses that others were heard to use, and who. An offer of one may come again before it could be declined.
-    taken: Vec<(Ipv4Addr, Mac)>,
-    /// The addresses that it has declined, and who uses each.
-    declined: Vec<(Ipv4Addr, Mac)>,
     /// The MTU waits for another change of the interface to end.
     awaits_change: bool,
     /// How the MTU was set, where the lease is in doubt since.
     sized: Option<Box<Result<u32, LinkCause>>>,
-    /// What it was offered that is another's.
-    again: Again,
     /// The lease of its identity that is still good, and when it will do though nobody confirms it.
     trusts: Option<(Arc<Lease>, Instant)>,
     /// It does, as no server answered.
     trusted: bool,
     /// The addresses that are any good, where not all are.
     limits: Option<Box<Limits>>,
-    /// What it was offered that is none of these.
-    misfits: Misfits,
+    /// What it was offered of which nothing came.
+    misses: Misses,
     /// Its LAN lets it try the next address that it is offered.
     may_try: bool,
     /// How far it is.
@@ -150,21 +147,14 @@ impl Acquire {
         }
     }
 
-    /// Tells the client what was heard before of the address that it asks for.
-    fn recall_taken(&mut self, now: Instant) {
-        let Some((address, false)) = self.client.requesting() else { return };
-        if let Some((_, by)) = self.taken.iter().find(|(taken, _)| *taken == address) {
-            self.client.handle(now, Event::Conflict { by: *by });
-        }
-    }
-
     fn room_at(&self) -> Option<Instant> {
-        self.room_at.filter(|_| self.stage == Stage::Exchanging && self.client.selects())
+        let asks = self.stage == Stage::Exchanging && self.queues.is_none();
+        self.room_at.filter(|_| asks && self.client.selects())
     }
 
     /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
     pub(in crate::binding) fn leaves_routes(&self, profile: &Profile) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late(profile))
+        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late())
     }
 
     /// Returns whether the lease that there is has ended.
@@ -186,26 +176,26 @@ impl Acquire {
 impl Acquire {
     /// Takes in what the client makes of an event.
     fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Exchanging {
+        if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&event) {
             return SAME;
         }
         if common.exchange.is_closed() && self.client.is_to_discover(cx.now.boot) && !self.may_try(common, cx)? {
             return SAME;
         }
         common.keep_if_free(&mut self.client, cx);
-        self.recall_taken(cx.now.boot);
         let from = told::sender(&event);
+        let was_blocked = self.misses.is_blocked();
         let mut output = self.client.handle(cx.now.boot, event);
+        self.queue_no_more(common, cx);
         common.tell_refused(from, &output, cx);
-        if self.misfits(common, &mut output, cx)?
-            || self.refuses(common, &mut output, cx)?
-            || self.holds_back(common, &mut output, cx)?
-        {
+        if self.judge(common, &mut output, cx)? {
             return SAME;
         }
-        self.recall_taken(cx.now.boot);
+        if !was_blocked && self.misses.is_blocked() {
+            // What is kept may be what its server gives to nobody else.
+            self.room_at = self.room_at.map(|_| cx.now.boot);
+        }
         let asked = self.client.requesting();
-        let unwanted = self.not_wanted().filter(|_| self.adopts);
         let Output { mut frames, verdict, listen, .. } = output;
         common.guard_request(asked, &mut frames, cx);
         if let Some(Verdict::Lost(lease, Loss::Conflict { .. })) = &verdict
@@ -213,7 +203,7 @@ impl Acquire {
         {
             frames.clear();
         }
-        common.exchange.send(frames, cx);
+        common.send_messages(&self.client, frames, cx);
         match verdict {
             Some(Verdict::Won(lease)) if common.probes_first() => self.probe_first(common, &lease, cx),
             Some(Verdict::Won(lease)) if common.doubts(lease.ip()) => {
@@ -228,8 +218,6 @@ impl Acquire {
             Some(Verdict::Unwanted { server, wanted, offered }) => {
                 self.abort(common, Abort::Because(Failure::NotWanted { server, wanted, offered }), cx)
             }
-            // A container that runs is asked for again later: others wait for their turn.
-            None if let Some(failure) = unwanted => self.abort(common, Abort::Because(failure), cx),
             Some(Verdict::Kept(_) | Verdict::Lost(..)) | None if listen => {
                 let want = Sockets { chaddr: common.identity.chaddr, arp: Hears::Answers, hold_port: None };
                 common.open(want, true, cx);
@@ -242,11 +230,12 @@ impl Acquire {
         }
     }
 
-    /// Has a lease go back that is kept, if there is no offer and it is time.
+    /// Has a lease go back that is kept, if there is no offer that will do and it is time.
     fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.room_at().is_some_and(|at| cx.now.boot >= at) {
             self.room_at = Some(cx.now.boot + ROOM_AGAIN);
-            cx.out.report(common.id, Report::WantsRoom);
+            let blocked = self.insists.filter(|_| self.misses.is_blocked());
+            cx.out.report(common.id, Report::WantsRoom { blocked });
         }
     }
 
@@ -254,7 +243,10 @@ impl Acquire {
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Exchanging => {
-                self.taken.extend(common.claim());
+                if let Some((address, by)) = common.claim() {
+                    let asked = self.client.owed(cx.now.boot).filter(|lease| lease.ip() == address);
+                    self.misses.heard(asked.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.server), address, by);
+                }
                 self.event(common, Event::Conflict { by }, cx)
             }
             Stage::Probing => self.seek_another(common, Some(by), cx),
@@ -397,6 +389,7 @@ impl Living for Acquire {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let own = match self.stage {
+            Stage::Exchanging if self.queues.is_some() => None,
             Stage::Exchanging => self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer))),
             Stage::Probing => self.client.lease().and_then(Lease::expires).map(|at| (at, Why::Dhcp(Timer::Expire))),
             Stage::AwaitingPermit
@@ -419,7 +412,8 @@ impl Living for Acquire {
         let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile));
         let former = (!common.is_on_host() && (mtu_due || routes_due))
             .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
-        Some(Record { former, taken_off: self.taken_off, ..common.record(lease, RecordState::Bound, cx) })
+        let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
+        Some(Record { former, taken_off, unconfirmed, ..common.record(lease, RecordState::Bound, cx) })
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
@@ -433,10 +427,13 @@ impl Living for Acquire {
             self.survey(common, cx);
             self.want_room(common, cx);
             self.go_aside(common, cx);
+            self.queue_again(common, cx);
             return self.event(common, Event::Clock, cx);
         }
         let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
-            Some((address, by)) if self.declined.is_empty() => Failure::Conflict { address, by },
+            Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
+                Failure::Conflict { address, by }
+            }
             Some(_) | None => self.timed_out(&common.identity.lan, cx.now.boot),
         };
         self.abort(common, Abort::Because(failure), cx)
@@ -526,7 +523,7 @@ impl Living for Acquire {
 
     fn on_permit(&mut self, common: &mut Common, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
         if self.stage != Stage::AwaitingPermit {
-            return SAME;
+            return self.ask_again(common, cx);
         }
         self.stage = Stage::Exchanging;
         self.queued = cx.now.boot.saturating_since(self.since);
@@ -545,5 +542,13 @@ impl Living for Acquire {
                 self.event(common, Event::Opened, cx)
             }
         }
+    }
+}
+
+/// Returns whether an event is nothing that came in.
+fn is_ours(event: &Event<'_>) -> bool {
+    match event {
+        Event::Clock | Event::Opened | Event::Unopened => true,
+        Event::Udp(_) | Event::Unreadable { .. } | Event::Arp(_) | Event::Conflict { .. } => false,
     }
 }

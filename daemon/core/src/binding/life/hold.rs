@@ -43,8 +43,8 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// When its interface was found, where it was not there when the lease was told.
-    came: Option<Box<Instant>>,
+    /// Since when its runtime could put the address on, where that is known and matters.
+    came: Option<Box<Came>>,
     /// The lease that Docker was told of, whose routes it puts on itself when it has moved the interface and set it up: for it one that
     /// is there is an error.
     joined: Option<Arc<Lease>>,
@@ -53,11 +53,22 @@ pub(crate) struct Hold {
     after: After,
 }
 
+/// Since when a runtime could put the leased address on.
+#[derive(Debug)]
+struct Came {
+    /// Its ADD was told of the lease then, or the interface was found.
+    at: Instant,
+    /// What the ADD's caller made of its answer is still to be seen: then the interface is looked at.
+    look_at: Option<Instant>,
+}
+
 /// What hardly any lease has.
 #[derive(Debug, Default)]
 struct Rare {
     /// When it was last told that the leased address was taken off.
     removal_told: Option<Instant>,
+    /// It is about to be given back: the interface is to carry nothing of it.
+    vacates: bool,
     /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
     /// route by it.
     router: Option<IpAddr>,
@@ -86,19 +97,23 @@ impl Hold {
         Self { client, last: last.into(), came, joined, rare, after }
     }
 
+    fn vacates(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.vacates)
+    }
+
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
 
     /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be
     /// done there waits for its turn.
-    fn recall(&self, common: &Common, (former, taken_off): (Option<Box<Former>>, bool), cx: &mut Cx<'_>) {
+    fn recall(&self, common: &Common, (former, presence): (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
         let kept = former.as_ref().filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());
         let is_missing = kept.is_some_and(|kept| !kept.has(self.last.ip().into()));
         let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
-        if taken_off {
-            seat.expect(Presence::TakenOff);
+        if presence.is_left() {
+            seat.expect(presence);
         } else if is_missing {
             seat.expect(Presence::Missing);
         }
@@ -109,7 +124,14 @@ impl Hold {
 
     /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor where it is not there.
     fn tell_addressed(&mut self, common: &Common, cx: &Cx<'_>) {
-        self.client.set_addressed(common.presence(cx.interfaces).is_addressed() && !common.is_probing());
+        self.client.set_addressed(self.is_addressed(common, cx) && !common.is_probing());
+    }
+
+    /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and what
+    /// is said with it from here would lead others astray.
+    fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
+        let presence = common.presence(cx.interfaces);
+        presence.is_addressed() && !(presence == Presence::Unknown && self.is_settling())
     }
 }
 
@@ -141,7 +163,7 @@ impl Hold {
     pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else { return };
         let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
-        let holder = tenant.attachment;
+        let holder = tenant.who;
         tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have one address on record: this one gives it up, and it is not released");
         let pause = self.client.pause();
         self.client.refuse(cx.now.boot, pause);
@@ -217,7 +239,10 @@ impl Hold {
 
     /// Goes on with what the client put out but its frames.
     fn on_output(&mut self, common: &mut Common, before: Before, output: Output, cx: &mut Cx<'_>) -> Next {
-        let Output { verdict, listen, .. } = output;
+        let Output { verdict, listen, anew, .. } = output;
+        if anew {
+            common.end_exchange(cx);
+        }
         if let Some(verdict) = verdict {
             self.on_verdict(common, before, verdict, cx)?;
         }
@@ -296,9 +321,9 @@ impl Hold {
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
             (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
         }
-        let is_taken_off = common.presence(cx.interfaces) == Presence::TakenOff;
+        let is_taken_off = common.presence(cx.interfaces).is_left();
         if is_taken_off && (!had || was != address) {
-            tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: somebody took the address off there, and no ADD came since");
+            tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the address was not there before, and no ADD came since");
         }
         let [was_by, is_by] = [&last, &lease].map(|lease| common.grant(lease).router);
         if common.is_on_host() && was_by != is_by {
@@ -312,7 +337,7 @@ impl Hold {
         // One that is confirmed may have come to another network, where somebody else has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
-            common.guard_lease(lease.ip(), confirmed && common.presence(cx.interfaces).is_addressed(), cx);
+            common.guard_lease(lease.ip(), confirmed && self.is_addressed(common, cx), cx);
         }
         self.record_again();
         self.has_work();
@@ -417,6 +442,8 @@ impl Living for Hold {
         Some(Record {
             former: carry::former(common, cx),
             taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
+            unconfirmed: self.client.is_unconfirmed(),
+            elsewhere: common.presence(cx.interfaces) == Presence::Elsewhere,
             ..record
         })
     }
@@ -424,7 +451,7 @@ impl Living for Hold {
     /// Of a namespace that was not seen the registry decides that, which knows whether others are.
     fn is_lost(&self, common: &Common, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
         if cause.is_unseen() {
-            cx.out.report(common.id, Report::Unseen);
+            cx.out.report(common.id, Report::WantsLook);
         }
         cause.is_gone() && !cause.is_unseen()
     }

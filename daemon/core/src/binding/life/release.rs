@@ -52,6 +52,10 @@ pub(crate) struct Release {
     link_gone: bool,
     /// It had no carrier when this began: the first try leaves from the host.
     mute: bool,
+    /// An earlier boot's daemon may have given it back, and the word of that was lost: another may have its address by now.
+    is_stale: bool,
+    /// Its address was seen on the container's own link.
+    seen: bool,
     /// It was tried.
     tried: bool,
     /// The way that is being tried.
@@ -120,7 +124,7 @@ enum Stage {
     /// Its turn comes at this instant: other RELEASEs of the LAN go first, or the container's link is on its way out still;
     /// `None`: it is about to be known.
     Queued(Option<Instant>),
-    /// The host's link is being looked for.
+    /// The container's link, or the host's, is being looked at.
     Finding(OpId),
     /// Sockets are being opened.
     Opening,
@@ -146,6 +150,8 @@ impl Release {
             kept: None,
             link_gone,
             mute: false,
+            is_stale: false,
+            seen: false,
             tried: false,
             way: Way::Inside,
             no_port: None,
@@ -219,7 +225,7 @@ impl Release {
         let why = if link_gone { Leave::LinkGone } else { Leave::Resumed };
         let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
         let tried = kept.is_none_or(|kept| kept <= now);
-        Self { stage, tried, told: true, ..Self::new(lease, owed, why).kept(kept) }
+        Self { stage, tried, told: true, is_stale: link_gone, ..Self::new(lease, owed, why).kept(kept) }
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
@@ -261,6 +267,13 @@ impl Release {
         }
     }
 
+    /// Has the record written again of a lease that waits to be given back: what is under way is soon over.
+    pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.told && matches!(self.stage, Stage::Waiting(_)) {
+            self.persist(common, Want::Releasing, cx);
+        }
+    }
+
     /// Gives back at once what is kept.
     pub(in crate::binding) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let waits = self.waits_until().is_some();
@@ -268,6 +281,15 @@ impl Release {
         if waits {
             self.stage = Stage::Waiting(Some(cx.now.boot));
             self.go_on(common, cx);
+        }
+    }
+
+    /// Gives back at once what is kept, though its identity may have returned: that waits for this address, and the server
+    /// offers it another one, since it knows its clients by their Ethernet addresses.
+    pub(in crate::binding) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        self.end_grace(common, cx);
+        if matches!(self.stage, Stage::Paused { marked: true }) && self.owed == Owed::Leased {
+            self.queue(common, cx);
         }
     }
 
@@ -332,7 +354,8 @@ impl Release {
                 self.held = None;
                 common.has_done(cx);
                 self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
-                if self.kept.is_some() {
+                // Docker waits for no more than that.
+                if self.kept.is_some() || self.why == Leave::Released {
                     self.tell(common, cx);
                 }
                 // The store may have taken longer than the lease lasts.
@@ -384,9 +407,10 @@ impl Release {
         }
     }
 
-    /// Returns whether the lease is to be remembered, as the last of an identity that can return.
+    /// Returns whether the lease is to be remembered, as the last of an identity that can return, or whose engine may start its
+    /// container again.
     pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {
-        self.good && common.profile.returns()
+        self.good && (common.profile.returns() || common.attachment.is_named_by(&common.identity.client_id))
     }
 
     fn is_held_over(&self, common: &Common, cx: &Cx<'_>) -> bool {

@@ -9,11 +9,14 @@ use super::super::accept::Refusal;
 use super::super::message::Sender;
 use super::super::profile::{Profile, Wanted};
 use super::super::timing::Timer;
-use super::super::{Client, StateName, Verdict};
-use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, sent};
+use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
+use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, name, sent};
 use crate::wire::message::MessageType;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
+
+/// Another server.
+const GOOD: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 
 fn with(profile: Profile, wanted: Option<Wanted>) -> Stage {
     let sender = Sender::new(MAC, &client_id(), Arc::new(profile));
@@ -103,6 +106,38 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 }
 
 #[test]
+fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back() {
+    for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
+        let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, None);
+        if !waited_for {
+            stage.client.not_waited_for();
+        }
+        let (mut answers, mut now) = (0, at(0.0));
+        let won = loop {
+            let output = stage.clock(now);
+            let Some(discover) = output.frames.first().map(|frame| sent(frame)) else {
+                now = stage.deadline().0;
+                continue;
+            };
+            let (said, passed) = (u64::from(discover.secs()), now.since_boot().as_secs());
+            assert!(said <= passed && said + 4 > passed, "it has looked for {passed} s, and says {said}");
+            if now >= at(100.0) {
+                answers += 1;
+                let ack = Reply::new(ACK, discover.xid(), lease).with(80, &[]);
+                match stage.answer(now, &ack) {
+                    output if output.refused == Some(Refusal::Ended.into()) => {}
+                    output => break output.verdict,
+                }
+            }
+            assert!(answers < 5, "waited for {waited_for}, {lease} s: refused for ever");
+            now = stage.deadline().0;
+        };
+        assert!(matches!(won, Some(Verdict::Won(_))), "waited for {waited_for}, {lease} s: {won:?}");
+        assert!(answers <= 2, "waited for {waited_for}, {lease} s: after {answers} answers");
+    }
+}
+
+#[test]
 fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
     for preferred in [false, true] {
         let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, wants(OTHER, preferred));
@@ -153,12 +188,13 @@ fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
     let mut stage = with(Profile::default(), wants(LEASED, false));
     let xid = discover(&mut stage).xid();
     let unlike = |stage: &mut Stage, when| stage.answer(when, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    let missed = Some(missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED }));
     assert!(unlike(&mut stage, at(0.0)).frames.is_empty());
     for _ in 0..2 {
         let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
-        assert!(unlike(&mut stage, when).frames.is_empty());
+        let output = unlike(&mut stage, when);
+        assert_eq!((output.frames.len(), &output.missed), (0, &missed), "for who has to say why there is no lease");
     }
-    assert_eq!(stage.client.tally().unwanted, Some((SERVER, OTHER)), "for who has to say why there is no lease");
     let right = stage.answer(at(3.5), &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]));
     assert_eq!(sent(&right.frames[0]).option(50), Some(&LEASED.octets()[..]));
 }
@@ -179,6 +215,101 @@ fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
     let (refused, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
     let xid = sent(&output.frames[0]).xid();
     let other = stage.answer(refused, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
-    assert_eq!((other.frames.len(), stage.client.tally().unwanted), (0, Some((SERVER, OTHER))));
+    let missed = missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED });
+    assert_eq!((other.frames.len(), other.missed), (0, Some(missed)));
     assert_eq!(stage.client.owed(refused), None, "nothing is known to be granted, so nothing is released");
+}
+
+fn missed(server: Ipv4Addr, address: Ipv4Addr, miss: Miss) -> Missed {
+    Missed { server, address, miss }
+}
+
+/// Returns the good server's message: it gives OTHER.
+fn of_good(kind: u8, xid: u32) -> Reply {
+    Reply { yiaddr: OTHER, ..Reply::new(kind, xid, 600) }.with(54, &GOOD.octets())
+}
+
+/// Returns the servers that are asked for what they offered.
+fn asked(output: &Output) -> Vec<Ipv4Addr> {
+    let requests = output.frames.iter().map(|frame| sent(frame)).filter(|sent| sent.kind() == "REQUEST");
+    requests.filter_map(|sent| Some(<[u8; 4]>::try_from(sent.option(54)?).ok()?.into())).collect()
+}
+
+#[test]
+fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_acknowledged() {
+    for refused in [true, false] {
+        let mut stage = with(Profile::default(), None);
+        let xid = discover(&mut stage).xid();
+        assert_eq!(asked(&stage.answer(at(0.0), &Reply::new(OFFER, xid, 600))), [SERVER]);
+        assert!(stage.answer(at(0.1), &of_good(OFFER, xid)).frames.is_empty(), "the first is asked for");
+        let (now, output) = if refused {
+            (at(0.2), stage.answer(at(0.2), &Reply::nak(xid)))
+        } else {
+            stage.next(Timer::Retransmit, &["REQUEST"]);
+            stage.next(Timer::Retransmit, &["REQUEST"]);
+            stage.next(Timer::Retransmit, &["REQUEST"])
+        };
+        assert_eq!(asked(&output), [GOOD], "refused {refused}");
+        let told = output.missed.expect("nothing came of the first");
+        assert_eq!((told.server, told.address), (SERVER, LEASED));
+        assert_eq!(matches!(told.miss, Miss::Nak { .. }), refused);
+        assert_eq!(told.miss == Miss::Unacknowledged { sent: 3 }, !refused);
+        let won = stage.answer(now, &of_good(ACK, xid)).verdict;
+        assert!(matches!(won, Some(Verdict::Won(lease)) if (lease.ip(), lease.server) == (OTHER, GOOD)));
+    }
+}
+
+#[test]
+fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers() {
+    for (waited_for, another) in [(true, true), (true, false), (false, true)] {
+        let mut stage = with(Profile::default(), None);
+        if !waited_for {
+            stage.client.not_waited_for();
+        }
+        let xid = discover(&mut stage).xid();
+        stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let output = stage.answer(at(0.0), &Reply::nak(xid));
+        let xid = sent(&output.frames[0]).xid();
+        let bad = stage.answer(at(0.1), &Reply::new(OFFER, xid, 600));
+        assert_eq!(bad.frames.is_empty(), waited_for, "where nobody waits the next try is soon enough");
+        if another && waited_for {
+            assert_eq!(asked(&stage.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
+            let output = stage.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
+            assert_eq!(asked(&output), [SERVER], "better than none");
+        } else if waited_for {
+            assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.3), "there is no other");
+        }
+    }
+}
+
+#[test]
+fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
+    let relay = Ipv4Addr::new(192, 0, 2, 254);
+    for acknowledged in [true, false] {
+        let mut stage = with(Profile::default(), None);
+        let xid = discover(&mut stage).xid();
+        stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let nak = stage.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) });
+        assert!(nak.frames.is_empty() && stage.client.state() == StateName::Requesting);
+        if acknowledged {
+            let ack = stage.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
+            assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
+        } else {
+            let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+            assert!(matches!(output.missed, Some(Missed { server: SERVER, miss: Miss::Nak { .. }, .. })));
+        }
+    }
+}
+
+#[test]
+fn so_does_one_to_the_claim_of_an_earlier_lease() {
+    let relay = Ipv4Addr::new(192, 0, 2, 254);
+    let sender = Sender::new(MAC, &client_id(), Arc::new(Profile::default()));
+    let mut stage = Stage::new(Client::reacquire(sender, Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    let output = stage.clock(at(0.0));
+    assert_eq!(name(&output.frames[0]), "REQUEST");
+    let xid = sent(&output.frames[0]).xid();
+    assert!(stage.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) }).frames.is_empty());
+    let ack = stage.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
+    assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
 }

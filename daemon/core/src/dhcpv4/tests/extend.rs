@@ -155,7 +155,7 @@ fn rebinding() -> (Stage, u32) {
 }
 
 fn confirming() -> (Stage, u32) {
-    let client = Client::confirm(plain(), lease().into(), at(0.0), Rng::with_seed(7));
+    let client = Stage::confirming().client;
     let begins = client.deadline().expect("it begins").0.since_boot().as_secs_f64();
     refused_by_another(client, begins)
 }

@@ -116,6 +116,8 @@ pub(super) struct Reply {
     pub(super) siaddr: Ipv4Addr,
     pub(super) giaddr: Ipv4Addr,
     pub(super) options: Vec<(u8, Vec<u8>)>,
+    /// How many bytes are missing at its end.
+    pub(super) cut: usize,
 }
 
 pub(super) const OFFER: u8 = 2;
@@ -128,7 +130,7 @@ impl Reply {
         let options =
             vec![(54, SERVER.octets().to_vec()), (1, vec![255, 255, 255, 0]), (51, lease_time.to_be_bytes().to_vec())];
         let (siaddr, giaddr) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
-        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, siaddr, giaddr, options }
+        Self { kind, xid, chaddr: MAC, yiaddr: LEASED, siaddr, giaddr, options, cut: 0 }
     }
 
     pub(super) fn nak(xid: u32) -> Self {
@@ -162,6 +164,7 @@ impl Reply {
             bytes.extend(value);
         }
         bytes.push(255);
+        bytes.truncate(bytes.len() - self.cut);
         bytes
     }
 }
@@ -188,6 +191,13 @@ impl Stage {
         Self::new(Client::resume(plain(), Arc::new(timed(t1, t2, end)), at(0.0), Rng::with_seed(7)))
     }
 
+    /// A client that is to confirm a lease without end.
+    pub(super) fn confirming() -> Self {
+        let mut client = Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7));
+        client.confirm(at(0.0));
+        Self::new(client)
+    }
+
     /// Lets the time be `now`; sockets that are wanted open at once.
     pub(super) fn clock(&mut self, now: Instant) -> Output {
         let mut output = self.event(now, Event::Clock);
@@ -202,17 +212,18 @@ impl Stage {
 
     pub(super) fn event(&mut self, now: Instant, event: Event<'_>) -> Output {
         let output = self.client.handle(now, event);
-        if !output.listen || !matches!(output.verdict, Some(Verdict::Lost(..))) {
+        let closes = output.anew || matches!(output.verdict, Some(Verdict::Lost(..)));
+        if !output.listen || !closes {
             return output;
         }
-        // The sockets of a lease that is lost are closed; those of the next exchange open at once.
+        // The sockets that are open are closed; those of the next exchange open at once.
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
-        assert!(declines, "sent over the sockets of the lost lease");
+        assert!(declines, "sent over the sockets of before");
         self.listening = true;
-        let Output { mut frames, verdict, refused, dropped, .. } = output;
+        let Output { mut frames, verdict, refused, dropped, anew, missed, .. } = output;
         let opened = self.client.handle(now, Event::Opened);
         frames.extend(opened.frames);
-        Output { frames, verdict, refused, dropped, listen: opened.listen }
+        Output { frames, verdict, refused, dropped, anew, missed, listen: opened.listen }
     }
 
     /// Lets an answer come in.

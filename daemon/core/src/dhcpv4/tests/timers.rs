@@ -30,6 +30,52 @@ fn discover_is_sent_again_after_1_2_4_8_8_seconds() {
     }
 }
 
+/// Returns whether the broadcast flag is set in the only frame.
+fn is_flagged(output: &Output) -> bool {
+    let [frame] = &output.frames[..] else { panic!("{} frames", output.frames.len()) };
+    sent(frame).payload[10] & 0x80 != 0
+}
+
+#[test]
+fn the_broadcast_flag_is_set_from_the_third_discover_in_vain_and_stays_where_it_helped() {
+    let mut stage = Stage::acquiring();
+    let first = stage.clock(at(0.0));
+    let xid = sent(&first.frames[0]).xid();
+    let mut flags = vec![is_flagged(&first)];
+    let mut last = at(0.0);
+    for _ in 0..3 {
+        let (when, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        flags.push(is_flagged(&output));
+        last = when;
+    }
+    assert_eq!(flags, [false, false, true, true]);
+    let request = stage.answer(last, &Reply::new(OFFER, xid, 600));
+    assert!(is_flagged(&request), "its answer would be lost without it");
+    stage.answer(last, &Reply::new(ACK, xid, 600));
+    assert_eq!(stage.client.flag_helped(), Some(true));
+}
+
+#[test]
+fn an_answer_in_time_needs_no_broadcast_flag() {
+    let mut stage = Stage::acquiring();
+    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let (when, again) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    let request = stage.answer(when, &Reply::new(OFFER, xid, 600));
+    assert!(!is_flagged(&again) && !is_flagged(&request));
+    assert_eq!(stage.client.flag_helped(), Some(false));
+    let again: Vec<_> = (0..2).map(|_| is_flagged(&stage.next(Timer::Retransmit, &["REQUEST"]).1)).collect();
+    assert_eq!(again, [false, true]);
+}
+
+#[test]
+fn a_request_to_confirm_a_lease_counts_too() {
+    let mut stage = Stage::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
+    let first = is_flagged(&stage.clock(at(0.0)));
+    let second = is_flagged(&stage.next(Timer::Retransmit, &["REQUEST"]).1);
+    let third = is_flagged(&stage.next(Timer::Retransmit, &["DISCOVER"]).1);
+    assert_eq!([first, second, third], [false, false, true]);
+}
+
 #[test]
 fn request_is_sent_three_times_then_discovery_begins_again() {
     let mut stage = Stage::acquiring();
@@ -58,14 +104,24 @@ fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
 }
 
 #[test]
-fn a_lease_being_confirmed_is_kept_when_nobody_answers() {
-    let mut stage = Stage::new(Client::confirm(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
-    assert!(stage.client.lease().is_some(), "used meanwhile");
-    let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
-    assert!(when <= at(10.0));
-    stage.next(Timer::Retransmit, &["REQUEST"]);
-    let (_, output) = stage.next(Timer::Retransmit, &[]);
-    assert_eq!((stage.client.state(), output.listen), (StateName::Bound, false));
+fn a_lease_being_confirmed_is_used_and_asked_for_until_somebody_answers() {
+    let mut stage = Stage::confirming();
+    let (mut last, mut xid) = (at(0.0), 0);
+    for (least, most) in [(0.0, 10.0), (7.0, 9.0), (14.0, 18.0), (28.0, 36.0), (52.5, 67.5), (52.5, 67.5)] {
+        let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
+        between(when.saturating_since(last), least, most);
+        let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        xid = sent(&output.frames[0]).xid();
+        let (given_up, output) = stage.next(Timer::Retransmit, &[]);
+        assert_eq!((stage.client.state(), output.listen), (StateName::InitReboot, false));
+        assert!(stage.client.lease().is_some() && stage.client.is_unconfirmed());
+        last = given_up;
+    }
+    assert!(stage.answer(last, &Reply::new(ACK, xid, 600)).verdict.is_none(), "nobody listens");
+    let xid = sent(&stage.next(Timer::Discover, &["REQUEST"]).1.frames[0]).xid();
+    let answered = stage.deadline().0 - Duration::from_millis(1);
+    assert!(stage.answer(answered, &Reply::new(ACK, xid, 600)).verdict.is_some());
+    assert_eq!((stage.client.state(), stage.client.is_unconfirmed()), (StateName::Bound, false));
 }
 
 #[test]
@@ -151,11 +207,35 @@ fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
     stage.arp(at(5.0), SERVER_MAC);
     assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(6.5), "the window is open all along");
     stage.arp(at(6.5), SERVER_MAC);
-    assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(7.5));
-    stage.arp(at(7.5), SERVER_MAC);
     assert_eq!(stage.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
     assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
     assert_eq!(stage.next(Timer::Expire, &["DISCOVER"]).0, at(10.0));
+}
+
+#[test]
+fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
+    for lease in (10..400).chain([600, 3600, 86_400]) {
+        let mut stage = Stage::bound(lease / 2, lease - lease / 8, lease);
+        let held = stage.client.shared().expect("a lease");
+        let (t2, end) = (held.t2().expect("it has an end"), held.expires().expect("it has an end"));
+        let mut rebinds = 0;
+        while stage.client.lease().is_some() {
+            let (now, _) = stage.deadline();
+            let output = stage.clock(now);
+            match (output.frames.is_empty(), stage.client.state()) {
+                (false, StateName::Renewing) => {
+                    assert!(now + Duration::from_secs(1) <= t2, "{lease}: {now:?}");
+                    stage.arp(now, SERVER_MAC);
+                }
+                (false, StateName::Rebinding) => {
+                    assert!(now == t2 || now + Duration::from_secs(1) <= end, "{lease}: {now:?}");
+                    rebinds += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(rebinds > 0, "{lease}");
+    }
 }
 
 #[test]
@@ -186,10 +266,11 @@ fn the_first_nak_starts_over_at_once_and_the_next_after_a_pause() {
     let discover = sent(&output.frames[0]);
     assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None));
     stage.answer(at(0.0), &Reply::new(OFFER, discover.xid(), 600));
-    let output = stage.answer(at(0.0), &Reply::nak(discover.xid()));
+    let (asked, _) = stage.next(Timer::Choose, &["REQUEST"]);
+    let output = stage.answer(asked, &Reply::nak(discover.xid()));
     assert!(output.frames.is_empty() && !output.listen);
     let (when, _) = stage.next(Timer::Discover, &["DISCOVER"]);
-    between(when.since_boot(), 0.875, 1.125);
+    between(when.saturating_since(asked), 0.875, 1.125);
 }
 
 #[test]

@@ -95,6 +95,69 @@ fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
     assert_eq!((lease.address.prefix_len(), lease.gateway), (8, None), "another address has nothing of the first");
 }
 
+/// The answer that says all that [`full`] has, in the order of the wire.
+fn whole(reply: Reply) -> Reply {
+    let search = [&[7][..], b"example", &[3], b"org", &[0]].concat();
+    let names = reply.with(15, b"example.org").with(119, &search).with(12, b"web");
+    names.with(1, &[255, 255, 240, 0]).with(42, &SERVER.octets()).with(6, &SERVER.octets()).with(26, &[5, 120])
+}
+
+/// What becomes of that lease by such an answer to its RENEW, but for its times.
+fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
+    let mut stage = Stage::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    stage.clock(at(500.0));
+    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let output = stage.answer(at(500.0), &answer(whole(bare(xid)).with(3, &SERVER.octets())));
+    let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
+    Lease { start: full().start, times: full().times, ..(*lease).clone() }
+}
+
+#[test]
+fn an_option_that_cannot_be_read_stays_as_it_was() {
+    for (code, value) in [
+        (3, &[192, 0, 2][..]),
+        (6, &[192, 0, 2, 53, 1]),
+        (26, &[0, 0, 5, 120]),
+        (42, &[]),
+        (119, &[0xc0, 0]),
+        (33, &[10, 0, 0, 0]),
+        (121, &[8, 10]),
+        (121, &[60, 10, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]),
+        (249, &[8, 10]),
+    ] {
+        assert_eq!(renewed(|reply| reply.with(code, value)), full(), "{code}: {value:?}");
+    }
+    let other = Ipv4Addr::new(192, 0, 2, 9);
+    let by_121 =
+        renewed(|reply| reply.with(3, &[192]).with(249, &[8]).with(121, &[&[0], &other.octets()[..]].concat()));
+    assert_eq!(by_121.gateway, Some(other), "121 says all that the others could");
+}
+
+#[test]
+fn an_option_that_is_whole_and_of_no_use_is_withdrawn() {
+    let default = Lease { gateway: None, routes: vec![], ..full() };
+    for (code, value, lease) in [
+        (3, &[127, 0, 0, 1][..], default.clone()),
+        (3, &[192, 0, 0, 0], default),
+        (6, &[127, 0, 0, 1], Lease { dns: vec![], ..full() }),
+        (15, b"not a name", Lease { domain: None, ..full() }),
+        (26, &[0, 60], Lease { mtu: None, ..full() }),
+    ] {
+        assert_eq!(renewed(|reply| reply.with(code, value)), lease, "{code}: {value:?}");
+    }
+}
+
+#[test]
+fn what_an_answer_that_was_cut_does_not_say_stays_as_it_was() {
+    // The last option is 3, and behind it is the end.
+    assert_eq!(renewed(|reply| Reply { cut: 3, ..reply }), full(), "cut inside of option 3");
+    let few = |reply: Reply| Reply { options: reply.options[..2].to_vec(), ..reply }.with(6, &[192, 0, 2, 53]);
+    let lease = renewed(|reply| Reply { cut: 3, ..few(reply).with(3, &SERVER.octets()) });
+    assert_eq!(lease, Lease { dns: vec![[192, 0, 2, 53].into()], ..full() }, "what it does say counts");
+    assert_eq!(renewed(|reply| few(reply).with(52, &[9])).routes, full().routes, "the rest may be where 52 should say");
+    assert_eq!(renewed(few).routes, vec![], "this one is whole");
+}
+
 #[test]
 fn an_ack_that_says_nothing_of_the_configuration_has_the_offers() {
     let mut stage = Stage::acquiring();

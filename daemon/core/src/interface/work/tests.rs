@@ -60,8 +60,10 @@ impl Host {
             up: true,
             carrier: true,
             addresses: self.addresses.clone(),
+            routes: None,
             bridge: false,
             macvlan: false,
+            lower: None,
             wireless: false,
             received: 0,
         }
@@ -129,6 +131,7 @@ fn grant(address: &str, gateway: &str) -> Grant {
         advmss: None,
         table: None,
         scope: None,
+        late: false,
     };
     Grant { addresses: vec![address], gateway: Some(via), routes: vec![route], ..Grant::default() }
 }

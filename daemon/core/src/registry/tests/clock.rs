@@ -1,4 +1,5 @@
-//! A wall clock that jumps. Within a boot only the times in records and events come from it; deadlines never do.
+//! A wall clock that jumps. Within a boot only the times in records and events come from it, deadlines never do; but set forward
+//! it may say that the boot clock stood still.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn set(seconds: i64) -> Rig {
 
 #[test]
 fn a_renewal_comes_at_t1_whatever_the_wall_clock_does() {
-    for seconds in [-HOUR, HOUR, -YEAR, YEAR, i64::MIN] {
+    for seconds in [-HOUR, 59, -YEAR, i64::MIN] {
         let mut rig = set(seconds);
         rig.run_until(rig.t1() - 0.1);
         assert_eq!(rig.events.len(), 1, "{seconds}");
@@ -31,11 +32,92 @@ fn a_renewal_comes_at_t1_whatever_the_wall_clock_does() {
     }
 }
 
+/// The daemon reads its clocks.
+fn looks(rig: &mut Rig) {
+    rig.rows();
+}
+
+#[test]
+fn a_wall_clock_that_is_set_forward_has_leases_confirmed_for_the_boot_clock_may_have_stood_still() {
+    for (booted, forward, confirms) in
+        [(1010.0, 60, true), (1010.0, YEAR, true), (1010.0, 59, false), (590.0, HOUR, false)]
+    {
+        let mut rig = Rig::new(8);
+        rig.at = Duration::from_secs_f64(booted - 10.0);
+        rig.restart();
+        (rig.lease, rig.give) = (4000, std::net::Ipv4Addr::new(192, 0, 2, 50));
+        rig.bind();
+        rig.run_until(booted);
+        rig.sent.clear();
+        rig.wall_set = forward;
+        looks(&mut rig);
+        rig.run_until(booted + 11.0);
+        let confirmed = [(3, std::net::Ipv4Addr::UNSPECIFIED)];
+        assert_eq!(rig.sent, confirmed[..usize::from(confirms)], "{forward} s, {booted} s after the boot");
+        assert_eq!(rig.state("a"), ["BOUND"]);
+    }
+}
+
+/// When the only lease began, by its record and by the clocks as they are.
+fn since(rig: &Rig) -> [Duration; 2] {
+    let record = rig.only_record();
+    let age = rig.now().boot.saturating_since(record.lease.start);
+    [record.since.since_epoch(), rig.now().wall.since_epoch() - age]
+}
+
+#[test]
+fn a_record_says_when_its_lease_began_by_the_wall_clock_as_it_was_set_since() {
+    for seconds in [-HOUR, HOUR, -YEAR, YEAR] {
+        let mut rig = set(seconds);
+        looks(&mut rig);
+        let [said, is] = since(&rig);
+        assert_eq!(said, is, "{seconds}");
+        rig.wall_set = 0;
+        let sent = rig.sent.len();
+        rig.restart();
+        let [said, is] = since(&rig);
+        assert_eq!(said, is, "{seconds}: it was set while no daemon ran");
+        assert_eq!(rig.sent.len(), sent);
+    }
+    let mut rig = Rig::new(8);
+    (rig.profile.grace, rig.lease) = (Some(1000), 4000);
+    rig.add("a", 1, "a");
+    rig.del("a");
+    rig.wall_set = YEAR;
+    looks(&mut rig);
+    let [said, is] = since(&rig);
+    assert_eq!(said, is, "one that is kept too");
+}
+
+#[test]
+fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the_next_boot() {
+    let mut rig = Rig::new(8);
+    let epoch = 1 << 30;
+    rig.wall_set = -epoch;
+    rig.restart();
+    rig.lease = 86_400;
+    rig.bind();
+    rig.wall_set = 20 * YEAR;
+    looks(&mut rig);
+    rig.run_until(1200.0);
+    // A minute passes from one boot to the daemon of the next.
+    rig.wall_set += 1200 + 60 - 30;
+    (rig.at, rig.live) = (Duration::from_secs(30), Default::default());
+    let records = rig.stored.clone().into_iter().collect();
+    rig.reg = Registry::new(Config::default(), 8);
+    rig.open.clear();
+    rig.sent.clear();
+    rig.input(Input::Start { boot: BootId("c".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.run_until(700.0);
+    assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{:?}", rig.events);
+}
+
 #[test]
 fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
     for seconds in [-HOUR, HOUR, -YEAR, YEAR, i64::MIN] {
-        let mut rig = set(seconds);
+        let mut rig = set(0);
         let before: Vec<_> = rig.rows();
+        rig.wall_set = seconds;
         let (records, sent) = (rig.stored.clone().into_iter().collect(), rig.sent.len());
         rig.reg = Registry::new(Config::default(), 8);
         rig.input(Input::Start {

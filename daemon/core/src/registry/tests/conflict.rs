@@ -4,6 +4,7 @@ mod control;
 mod declines;
 mod pace;
 mod short;
+mod siblings;
 
 use std::net::Ipv4Addr;
 
@@ -359,6 +360,7 @@ fn a_restart_probes_for_nothing() {
 fn a_lease_confirmed_after_carrier_came_back_is_probed_for_again() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
+    rig.appears(FIRST);
     rig.run_until(1010.0);
     rig.tell_carrier(false);
     rig.run_until(1015.0);

@@ -10,6 +10,7 @@ use super::rig::*;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{ClientIdRule, Failure, PoolRequest, Row, StoreCause};
+use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Place};
 use crate::pool::{PoolFault, PoolId};
@@ -78,8 +79,12 @@ impl Rig {
     }
 
     pub(super) fn release(&mut self, address: Ipv4Addr) {
-        let id = self.request(Call::ReleaseAddress { pool: pool(), address });
-        assert_eq!(self.answers[&id], Answer::Released, "at once");
+        let id = self.ask_release(address);
+        assert_eq!(self.answers[&id], Answer::Released, "as soon as the store has it");
+    }
+
+    fn ask_release(&mut self, address: Ipv4Addr) -> u64 {
+        self.request(Call::ReleaseAddress { pool: pool(), address })
     }
 
     fn release_pool(&mut self) {
@@ -171,10 +176,11 @@ fn the_same_request_again_is_told_what_the_lease_is_by_then() {
 fn an_address_is_released_once_and_whatever_is_unknown_too() {
     let mut rig = held();
     rig.disk = Disk::Slow;
-    rig.release(FIRST);
-    assert_eq!(rig.count_sent(7), 0, "the store goes first");
+    let [once, twice] = [(); 2].map(|()| rig.ask_release(FIRST));
+    assert_eq!((rig.count_sent(7), rig.answers.contains_key(&twice)), (0, false), "the store goes first");
     rig.disk = Disk::Good;
     rig.flush();
+    assert_eq!([once, twice].map(|id| rig.answers[&id].clone()), [Answer::Released, Answer::Released]);
     rig.release(FIRST);
     rig.release(NEXT);
     let stranger = PoolId::new("parent=br1", net("192.0.2.0/24"), None);
@@ -197,12 +203,104 @@ fn an_address_of_another_pool_is_not_taken_for_ones_own() {
 fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
     let mut rig = held();
     rig.disk = Disk::Full;
-    rig.release(FIRST);
+    let release = rig.ask_release(FIRST);
+    assert_eq!(*rig.failure(release), Failure::Store(StoreCause::Full));
     rig.run_until(1020.0);
     assert_eq!(rig.count_sent(7), 0);
     rig.disk = Disk::Good;
     rig.run_until(1090.0);
     assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
+}
+
+#[test]
+fn what_docker_gives_back_is_answered_when_the_store_has_it() {
+    for (grace, is_reserved) in [(None, false), (Some(60), false), (None, true)] {
+        let mut rig = Rig::new(8);
+        rig.profile.grace = grace;
+        match is_reserved {
+            true => _ = rig.reserve(Some(FIRST)),
+            false => _ = rig.endpoint(1),
+        }
+        rig.disk = Disk::Slow;
+        let release = rig.ask_release(FIRST);
+        rig.run_until(1019.9);
+        assert!(!rig.answers.contains_key(&release), "{grace:?} {is_reserved}");
+        rig.disk = Disk::Good;
+        rig.flush();
+        assert_eq!(rig.answers[&release], Answer::Released, "{grace:?} {is_reserved}");
+        // A daemon that comes now knows it too.
+        rig.restart();
+        assert!(rig.holding().is_empty(), "{grace:?} {is_reserved}");
+    }
+}
+
+#[test]
+fn a_release_is_not_waited_for_without_end_nor_by_a_caller_that_is_gone() {
+    for hangs_up in [false, true] {
+        let mut rig = held();
+        rig.disk = Disk::Slow;
+        let release = rig.ask_release(FIRST);
+        match hangs_up {
+            true => rig.input(Input::HungUp(RequestId(release))),
+            false => {
+                rig.run_until(1020.1);
+                assert!(matches!(rig.failure(release), Failure::TimedOut { .. }), "{:?}", rig.answers);
+            }
+        }
+        rig.disk = Disk::Good;
+        rig.flush();
+        rig.run_until(1040.0);
+        assert_eq!((rig.count_sent(7), rig.stored.len(), rig.answers.contains_key(&release)), (1, 0, !hangs_up));
+        assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
+    }
+}
+
+/// With live-restore dockerd finds a container's interface by the address that it knows: after a change of the lease it leaves the
+/// interface, and what we have put there, in the container.
+#[test]
+fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back() {
+    for fails in [false, true] {
+        let mut rig = held();
+        rig.joins(1);
+        rig.configure("192.0.2.50/24");
+        rig.change_lease();
+        assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+        rig.hold_changes = !fails;
+        rig.blind = fails.then_some(LinkCause::TimedOut);
+        let release = rig.ask_release(FIRST);
+        rig.run_until(rig.at.as_secs_f64() + 1.5);
+        assert_eq!(
+            (rig.answers.contains_key(&release), rig.count_sent(7), rig.holding().len()),
+            (false, 0, 1),
+            "{fails}"
+        );
+        rig.blind = None;
+        rig.change_late();
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        assert_eq!(rig.answers[&release], Answer::Released, "{fails}");
+        assert!(
+            rig.addresses.is_empty() && rig.count_sent(7) == 1 && rig.stored.is_empty(),
+            "{fails}: {:?}",
+            rig.addresses
+        );
+        let removed = rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count();
+        assert_eq!(removed, 0, "that was our doing");
+    }
+}
+
+#[test]
+fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
+    let causes: [fn(std::path::PathBuf) -> LinkCause; 3] =
+        [LinkCause::NoNetns, LinkCause::NoDirectory, |_| LinkCause::NoLink("eth0".into())];
+    for cause in causes {
+        let mut rig = held();
+        rig.joins(1);
+        rig.configure("192.0.2.50/24");
+        rig.unseen = Some(cause);
+        rig.release(FIRST);
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
+        assert_eq!((rig.count_sent(7), rig.stored.len()), (1, 0), "{:?}", cause("".into()));
+    }
 }
 
 #[test]

@@ -130,6 +130,18 @@ fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
 }
 
 #[test]
+fn the_next_daemon_asks_for_a_lease_that_nobody_confirmed() {
+    let mut rig = kept(4000);
+    let add = rig.endpoint(1);
+    rig.run_until(1010.0);
+    assert!(rig.is_leased(add));
+    rig.restart();
+    rig.sent.clear();
+    rig.run_until(1040.0);
+    assert!(rig.count_sent(3) > 1);
+}
+
+#[test]
 fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     let mut rig = kept(1000);
     rig.endpoint(1);
@@ -143,6 +155,28 @@ fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     assert!(!rig.events.iter().any(|event| event.kind == EventKind::Expired));
     rig.run_until(1301.0);
     assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
+}
+
+/// The LAN is known to be silent, so that no ADD has more than four seconds; and what is asked from beside takes a moment to go.
+#[test]
+fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_asked_for_from() {
+    let mut rig = Rig::new(8);
+    rig.lease = 4000;
+    rig.endpoint(1);
+    rig.reg = Registry::new(rig.config.clone(), 9);
+    (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
+    let records = rig.stored.clone().into_iter().collect();
+    rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    assert_eq!(rig.asks_in_vain(2), 30.0);
+    let began = rig.at.as_secs_f64();
+    let add = rig.endpoint(1);
+    rig.run_until(began + 3.9);
+    assert!(!rig.ports.is_empty(), "it asks from a macvlan");
+    rig.hold_closes = true;
+    rig.run_until(began + 4.5);
+    assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
+    rig.close_late();
+    assert!(rig.is_leased(add), "{:?}", rig.answers[&add]);
 }
 
 #[test]
@@ -212,6 +246,7 @@ fn an_add_that_has_no_permit_yet_is_answered_too() {
     rig.release(FIRST);
     rig.server = Server::Silent;
     rig.add("other", 2, "other");
+    rig.add("next", 3, "next");
     let add = rig.endpoint(1);
     rig.run_until(1004.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);

@@ -44,7 +44,7 @@ fn an_add_costs_one_transaction_with_its_event_in_it() {
 #[test]
 fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
     let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
+    rig.bind();
     rig.run_until(1051.0);
     rig.give = "192.0.2.77".parse().unwrap();
     rig.run_until(1102.0);
@@ -70,7 +70,7 @@ fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
 #[test]
 fn a_silent_server_ends_in_expired_and_its_return_in_acquired() {
     let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
+    rig.bind();
     rig.server = Server::Silent;
     rig.run_until(1101.0);
     assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Expired]);
@@ -190,7 +190,7 @@ fn an_add_that_the_store_refuses_acquired_nothing() {
 #[test]
 fn an_event_of_a_record_that_was_not_written_comes_with_it_later() {
     let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
+    rig.bind();
     rig.give = "192.0.2.77".parse().unwrap();
     rig.disk = Disk::Full;
     rig.run_until(1050.5);
@@ -237,10 +237,10 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
     rig.disk = Disk::Full;
     let mut at = 1050.5;
     // Each renewal says something new, or the last would stand for all.
-    let mut other = "192.0.2.77".parse().unwrap();
+    let mut other = Some("192.0.2.53".parse().unwrap());
     while rig.reg.events_dropped() == 0 {
         at += 50.0;
-        std::mem::swap(&mut rig.give, &mut other);
+        std::mem::swap(&mut rig.dns, &mut other);
         rig.run_until(at);
         assert!(at < 1_000_000.0, "{} wait", rig.persists.last().map_or(0, Vec::len));
     }

@@ -90,3 +90,32 @@ fn tries_that_had_no_answer_take_turns_too() {
     rig.run_until(26_003.0);
     assert_eq!(requests(&rig), 200);
 }
+
+#[test]
+fn what_was_renewed_in_vain_until_t2_takes_turns_to_rebind() {
+    let mut rig = holding(100);
+    rig.server = Server::Silent;
+    wake_at(&mut rig, 29_997.0);
+    rig.run_until(29_999.9);
+    assert_eq!((requests(&rig), rig.open.len()), (100, 100), "all listen still");
+    for (seconds, sent) in [(30_000.0, 132), (30_000.029, 132), (30_000.031, 133), (30_002.041, 200)] {
+        rig.run_until(seconds);
+        assert_eq!(requests(&rig), sent, "at {seconds}");
+    }
+}
+
+#[test]
+fn rebind_leaves_by_the_parent_though_the_sockets_of_a_renew_from_inside_are_open() {
+    let mut rig = Rig::new(8);
+    (rig.profile.on_parent, rig.lease) = (true, 10);
+    rig.bind();
+    rig.server = Server::Silent;
+    let (t1, t2) = (rig.t1(), rig.only_record().lease.t2().unwrap().since_boot().as_secs_f64());
+    rig.opened.clear();
+    rig.run_until(t2 - 0.01);
+    assert!(t1 < t2 && matches!(rig.opened[..], [Link::InNetns { .. }]), "{:?}", rig.opened);
+    let before = requests(&rig);
+    rig.run_until(t2 + 0.2);
+    assert!(matches!(rig.opened[1..], [Link::Parent { .. }]), "{:?}", rig.opened);
+    assert_eq!((requests(&rig), rig.open.len()), (before + 1, 1));
+}

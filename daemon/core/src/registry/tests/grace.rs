@@ -118,6 +118,7 @@ fn a_collection_ends_the_grace_of_what_it_does_not_name() {
 #[test]
 fn what_a_collection_collects_is_not_kept() {
     let mut rig = bound();
+    rig.addresses.push("192.0.2.50/24".parse().unwrap());
     let gc = rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
     assert_eq!(rig.answers[&gc], Answer::Collected);
     assert_eq!((rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()), (Some(7), 0));
@@ -126,6 +127,7 @@ fn what_a_collection_collects_is_not_kept() {
 #[test]
 fn a_collection_that_comes_while_its_del_is_noted_ends_the_grace() {
     let mut rig = bound();
+    rig.addresses.push("192.0.2.50/24".parse().unwrap());
     rig.disk = Disk::Slow;
     rig.del("a");
     rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
@@ -190,6 +192,7 @@ fn what_is_not_to_be_kept_goes_back_at_once() {
         let (mut rig, releases) = (Rig::new(8), usize::from(profile.release));
         rig.profile = profile;
         rig.add("a", 1, "pod");
+        rig.addresses.push("192.0.2.50/24".parse().unwrap());
         rig.del("a");
         assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), releases);
         assert!(rig.rows().is_empty());
@@ -333,6 +336,7 @@ fn a_container_that_returns_while_its_lease_is_forgotten_asks_for_its_address() 
     let mut rig = Rig::new(8);
     rig.profile = returning(0);
     rig.add("a", 1, "pod");
+    rig.addresses.push("192.0.2.50/24".parse().unwrap());
     rig.disk = Disk::Slow;
     rig.del("a");
     let (op, changes) = rig.slow.pop_front().unwrap();
@@ -404,6 +408,53 @@ fn a_lease_whose_address_is_on_another_host_by_now_is_not_given_back() {
             assert_eq!(rig.events.last().unwrap().cause, cause);
             assert!(!rig.asked_from.contains(&CHADDR), "a station with that address would not answer");
         }
+    }
+}
+
+/// A DEL of an identity that can return, which is not kept, and a GC.
+fn ends(rig: &mut Rig, collects: bool) -> u64 {
+    match collects {
+        true => rig.request(Call::Collect { network: "lan".into(), keep: vec![] }),
+        false => rig.del("a"),
+    }
+}
+
+#[test]
+fn a_lease_whose_address_is_not_on_its_interface_is_asked_for_on_the_lan_before_a_del_or_a_collection_gives_it_back() {
+    for (collects, elsewhere) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut rig = Rig::new(8);
+        rig.lease = 3600;
+        rig.profile = returning(if collects { 60 } else { 0 });
+        rig.add("a", 1, "pod");
+        (rig.asked, rig.opened) = (Vec::new(), Vec::new());
+        if elsewhere {
+            rig.stations.insert(ADDRESS, NEIGHBOUR);
+        }
+        let call = ends(&mut rig, collects);
+        assert!(matches!(rig.answers[&call], Answer::Deleted | Answer::Collected), "nobody waits for the question");
+        rig.run_until(1002.0);
+        assert!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)));
+        assert!(rig.opened.iter().all(|link| matches!(link, Link::Parent { .. })), "it is asked from the host");
+        assert_eq!((rig.sends(7), rig.conflicts()), if elsewhere { (0, 1) } else { (1, 0) });
+        assert!(rig.rows().is_empty(), "collects: {collects}");
+    }
+}
+
+#[test]
+fn a_lease_whose_address_is_on_its_interface_goes_back_from_inside_without_a_question() {
+    for collects in [false, true] {
+        let mut rig = Rig::new(8);
+        rig.lease = 3600;
+        rig.profile = returning(if collects { 60 } else { 0 });
+        rig.add("a", 1, "pod");
+        rig.addresses.push("192.0.2.50/24".parse().unwrap());
+        rig.run_until(1010.0);
+        rig.asked.clear();
+        let call = ends(&mut rig, collects);
+        assert_eq!(rig.sends(7), 1);
+        assert!(matches!(rig.answers[&call], Answer::Deleted | Answer::Collected));
+        assert!(!rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, ADDRESS)));
+        assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })));
     }
 }
 

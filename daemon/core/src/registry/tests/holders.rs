@@ -8,7 +8,7 @@ use super::rig::*;
 use crate::dhcpv4::profile::{Detection, Profile, Wanted};
 use crate::effect::{Add, Adoptee, Failure, StoreCause};
 use crate::event::EventKind;
-use crate::identity::ClientId;
+use crate::identity::{AddressHolder, ClientId};
 use crate::link::Link;
 use crate::record::RecordState;
 use crate::wire::Mac;
@@ -29,7 +29,7 @@ fn by_chaddr() -> Rig {
 fn one() -> Rig {
     let mut rig = Rig::new(8);
     rig.lease = 3600;
-    rig.add("a", 1, "a");
+    rig.bind();
     rig.run_until(1020.0);
     rig.sent.clear();
     rig
@@ -46,9 +46,9 @@ impl Rig {
 
     fn held_by(&self, add: u64) -> (Ipv4Addr, String, Option<Mac>) {
         match &self.answers[&add] {
-            Answer::Failed(Failure::AddressHeld { address, holder, shared, .. }) => {
-                (*address, container(holder), *shared)
-            }
+            Answer::Failed(Failure::AddressHeld {
+                address, holder: AddressHolder::Attachment(holder), shared, ..
+            }) => (*address, container(holder), *shared),
             answer => panic!("{answer:?}"),
         }
     }
@@ -73,7 +73,7 @@ impl Rig {
 #[test]
 fn an_add_that_is_offered_the_address_of_a_holder_with_its_ethernet_address_fails_and_names_that() {
     let mut rig = by_chaddr();
-    rig.add("a", 1, "a");
+    rig.bind();
     rig.run_until(1020.0);
     rig.sent.clear();
     let add = rig.add("b", 2, "b");
@@ -202,6 +202,7 @@ fn a_server_that_has_forgotten_its_leases_hears_of_them_and_an_add_gets_a_free_a
     let mut rig = one();
     let b = rig.add("b", 2, "b");
     assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    rig.plug_all();
     rig.run_until(1040.0);
     rig.granted.clear();
     rig.sent.clear();
@@ -359,6 +360,7 @@ fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled
     let mut rig = one();
     let b = rig.add("b", 2, "b");
     assert_eq!(rig.address_of(b), Ipv4Addr::new(192, 0, 2, 51));
+    rig.plug_all();
     rig.one_for_all = true;
     rig.run_until(3000.0);
     let rows = rig.rows();

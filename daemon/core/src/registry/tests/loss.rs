@@ -237,12 +237,14 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     let most = most_open(&mut rig, 1060.0);
     assert!((1..=2).contains(&most), "{most} at once");
     rig.run_until(1100.0);
-    assert!(rig.rows().iter().all(|row| row.state == BOUND), "used on in silence");
-    assert_eq!(rig.sent.len(), 14, "two tries each: {:?}", rig.sent);
+    assert!(rig.rows().iter().all(|row| row.lease.is_some()), "used on in silence");
+    assert!(rig.sent.len() >= 28, "each is tried again: {:?}", rig.sent);
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;
     rig.run_until(1110.0);
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "all permits are back");
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "the next permit is a caller's");
+    rig.run_until(1180.0);
+    assert!(rig.rows().iter().all(|row| row.state == BOUND) && rig.open.is_empty(), "all permits are back");
 }
 
 #[test]
@@ -323,6 +325,86 @@ fn carrier_that_went_before_the_store_had_the_lease_confirms_it_when_it_is_back(
     rig.run_until(1003.5);
     rig.sent.clear();
     rig.tell_carrier(true);
-    rig.run_until(1005.0);
+    rig.run_until(1014.0);
     assert_eq!((rig.sent.clone(), rig.state("a")), (vec![(3, Ipv4Addr::UNSPECIFIED)], vec!["BOUND"]));
+}
+
+/// A lease of a day, whose interface had no carrier for ten seconds; nothing is forwarded to or from its server.
+fn plugged_in_again(lease: u32) -> Rig {
+    let mut rig = Rig::new(8);
+    rig.lease = lease;
+    rig.bind();
+    rig.tell_carrier(false);
+    rig.run_until(1010.0);
+    (rig.server, rig.at) = (Server::Silent, Duration::from_secs(1010));
+    rig.sent.clear();
+    rig.tell_carrier(true);
+    rig
+}
+
+fn began(rig: &Rig) -> f64 {
+    rig.only_record().lease.start.since_boot().as_secs_f64()
+}
+
+#[test]
+fn a_lease_is_confirmed_behind_a_port_that_forwards_half_a_minute_after_carrier() {
+    let mut rig = plugged_in_again(86_400);
+    rig.run_until(1040.0);
+    rig.server = Server::Up;
+    rig.run_until(1090.0);
+    assert!(began(&rig) > 1040.0, "{}", began(&rig));
+    assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
+}
+
+#[test]
+fn a_lease_that_no_server_confirms_is_used_and_asked_for_less_and_less_often_until_one_does() {
+    let mut rig = plugged_in_again(86_400);
+    for (until, least, most) in [(1110.0, 6, 12), (1310.0, 4, 10), (2310.0, 20, 44)] {
+        rig.run_until(until);
+        assert!((least..=most).contains(&rig.sent.len()), "until {until}: {}", rig.sent.len());
+        assert!(rig.sent.iter().all(|sent| *sent == (3, Ipv4Addr::UNSPECIFIED)), "{:?}", rig.sent);
+        assert_eq!(rig.on_link(), [A]);
+        rig.sent.clear();
+    }
+    rig.server = Server::Up;
+    rig.run_until(2400.0);
+    assert!(began(&rig) > 2310.0);
+    rig.sent.clear();
+    rig.run_until(rig.t1() - 1.0);
+    assert!(rig.sent.is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn a_lease_goes_whose_interface_came_to_another_network_when_that_ones_server_is_heard() {
+    let mut rig = plugged_in_again(86_400);
+    rig.run_until(1040.0);
+    (rig.server_id, rig.server, rig.give) =
+        (Ipv4Addr::new(192, 0, 2, 9), Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 77));
+    rig.run_until(1120.0);
+    assert!(rig.on_link().is_empty() && rig.events.iter().any(|event| event.kind == EventKind::Lost));
+}
+
+#[test]
+fn a_lease_that_is_to_be_confirmed_is_confirmed_by_the_next_daemon() {
+    let mut rig = plugged_in_again(86_400);
+    rig.run_until(1020.0);
+    rig.restart();
+    rig.sent.clear();
+    rig.server = Server::Up;
+    rig.run_until(1031.0);
+    assert!(began(&rig) >= 1020.0 && !rig.sent.is_empty(), "{}", began(&rig));
+    rig.restart();
+    rig.sent.clear();
+    rig.run_until(1200.0);
+    assert!(rig.sent.is_empty(), "once is enough");
+}
+
+#[test]
+fn a_short_lease_is_asked_for_until_its_end_while_nobody_confirms_it() {
+    let mut rig = plugged_in_again(40);
+    rig.run_until(1039.9);
+    assert!((4..10).contains(&rig.sent.len()), "{:?}", rig.sent);
+    assert_eq!(rig.on_link(), [A]);
+    rig.run_until(1040.1);
+    assert!(rig.on_link().is_empty());
 }

@@ -31,7 +31,7 @@ impl Rig {
     }
 
     fn release_endpoint(&mut self, mac: Mac) {
-        let del = self.request(Call::Del { attachment: endpoint(mac) });
+        let del = self.request(Call::Del { attachment: endpoint(mac), grace: None });
         assert_eq!(self.answers[&del], Answer::Deleted);
     }
 
@@ -500,7 +500,7 @@ fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went
     rig.run_until(left + 65.0);
     assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (1, 0, 0));
     // Nor is it kept for ever where none comes.
-    rig.run_until(left + 400.0);
+    rig.run_until(left + 700.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
 }
 

@@ -81,11 +81,18 @@ fn servers_are_told_the_largest_message_that_the_interface_takes() {
     let t1 = rig.t1();
     rig.run_until(t1 + 1.0);
     assert_eq!(rig.max_size, Some(1372));
+    rig.tell_carrier(false);
+    rig.run_until(t1 + 10.0);
+    (rig.max_size, rig.options) = (None, Vec::new());
+    rig.tell_carrier(true);
+    rig.run_until(t1 + 22.0);
+    assert_eq!(rig.max_size, Some(1372), "when it is confirmed too");
 }
 
 #[test]
 fn an_mtu_that_can_never_be_set_wakes_once_an_hour() {
     let mut rig = unsized_add(1000);
+    rig.plug_all();
     rig.lease = u32::MAX;
     rig.run_until(1060.0);
     rig.run_until(10_000.0);

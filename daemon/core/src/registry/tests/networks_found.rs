@@ -198,11 +198,11 @@ fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
 }
 
 #[test]
-fn a_link_that_docker_has_left_goes_after_a_minute_however_often_the_links_are_listed() {
+fn a_link_that_docker_has_left_goes_after_ten_minutes_however_often_the_links_are_listed() {
     let mut rig = with_endpoint();
     for _ in 0..6 {
         assert_eq!(rig.wired.links.len(), 1);
-        rig.run_until(rig.at.as_secs_f64() + 10.5);
+        rig.run_until(rig.at.as_secs_f64() + 100.5);
         rig.input(Input::Kernel(KernelEvent::Missed));
     }
     assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());

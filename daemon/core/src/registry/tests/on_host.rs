@@ -221,14 +221,14 @@ fn a_check_of_a_lease_on_the_hosts_link_looks_at_nothing() {
 }
 
 #[test]
-fn a_lease_on_the_hosts_link_goes_back_by_a_port_with_its_ethernet_address() {
-    for bridge in [true, false] {
+fn a_lease_on_the_hosts_link_goes_back_by_a_port_and_by_a_macvlan_that_is_in_nobodys_way() {
+    for (bridge, mac) in [(true, OWN), (false, Mac([OWN.0[0] ^ 0x40, 0, 0, 0, 5, 5]))] {
         let mut rig = held();
         rig.bridge = bridge;
         let del = rig.del("a");
         assert_eq!(rig.answers[&del], Answer::Deleted);
         rig.run_until(1010.0);
-        assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac: OWN, vlan: 0, port: true }));
+        assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac, vlan: 0, port: true }));
         assert_eq!((rig.sends(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
         assert!(is_untouched(&rig));
     }

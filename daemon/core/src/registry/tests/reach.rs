@@ -104,6 +104,16 @@ fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
 }
 
 #[test]
+fn a_release_leaves_its_clients_ethernet_address_to_a_successor() {
+    let rig = dead(Rig::new(8), 0);
+    let [Link::Parent { mac, port: true, .. }] = rig.opened[..] else { panic!("{:?}", rig.opened) };
+    assert!(
+        mac != Mac([2, 0, 0, 0, 1, 1]) && rig.releases() == 1,
+        "a macvlan of that address would keep its interface from coming up"
+    );
+}
+
+#[test]
 fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
     let mut rig = Rig::new(8);
     rig.no_port = Some(LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1])));
@@ -156,6 +166,49 @@ fn a_successor_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
         assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 4).count(), declines, "at {later}");
         assert_eq!(rig.state("b"), ["BOUND"]);
     }
+}
+
+#[test]
+fn another_container_that_gets_the_address_does_not_take_an_interface_on_its_way_out_for_somebody_else() {
+    for (later, declines) in [(1000.02, 0), (1059.9, 0), (1060.1, 1)] {
+        let mut rig = Rig::new(8);
+        rig.add("a", 1, "one");
+        let del = rig.del("a");
+        assert_eq!((&rig.answers[&del], rig.releases()), (&Answer::Deleted, 1));
+        rig.run_until(later);
+        // The main plugin deletes the link after the DEL of its address.
+        rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+        rig.add("b", 2, "other");
+        rig.run_until(later + 1.1);
+        assert_eq!(rig.sends(4), declines, "at {later}");
+        assert_eq!(rig.state("b"), ["BOUND"]);
+    }
+}
+
+#[test]
+fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "one");
+    rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+    rig.disk = Disk::Slow;
+    let del = rig.del("a");
+    let (op, changes) = rig.slow.pop_front().expect("what the DEL waits for");
+    rig.written(op, changes);
+    assert_eq!((&rig.answers[&del], rig.releases(), rig.stored.len()), (&Answer::Deleted, 1, 1));
+    rig.disk = Disk::Good;
+    rig.add("b", 2, "other");
+    rig.run_until(1002.0);
+    assert_eq!(rig.sends(4), 0, "{:?}", rig.sent);
+}
+
+#[test]
+fn what_is_released_from_the_host_has_an_interface_on_its_way_out_too() {
+    let mut rig = dead(Rig::new(8), 0);
+    assert_eq!(rig.releases(), 1);
+    rig.stations.insert("192.0.2.50".parse().unwrap(), Mac([2, 0, 0, 0, 1, 1]));
+    rig.add("b", 2, "other");
+    rig.run_until(1002.0);
+    assert_eq!((rig.sends(4), rig.state("b")), (0, vec!["BOUND"]));
 }
 
 #[test]

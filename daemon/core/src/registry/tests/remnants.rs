@@ -185,7 +185,7 @@ fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
-    rig.run_until(1010.0);
+    rig.run_until(1070.0);
     rig.disk = Disk::Full;
     rig.hold_looks = true;
     rig.server = Server::Naks;

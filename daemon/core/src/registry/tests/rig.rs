@@ -2,6 +2,7 @@
 //! refuses or never acknowledges, looks that can be held back. Effects are carried out at once; a request that is answered
 //! twice panics.
 
+mod plugin;
 mod server;
 mod values;
 mod wired;
@@ -25,7 +26,7 @@ use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{
-    ByName, Hears, KernelEvent, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
+    ByName, Hears, KernelEvent, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
@@ -40,24 +41,6 @@ const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// What the server gives first.
 const FIRST_ADDRESS: &str = "192.0.2.50/24";
 
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Disk {
-    Good,
-    Full,
-    Slow,
-}
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Server {
-    Up,
-    Silent,
-    Naks,
-    /// Refuses what it is asked for, and offers nothing.
-    NaksOnly,
-    OffersOnly,
-    /// Answers DISCOVER with an ACK.
-    Commits,
-}
-
 pub(super) struct Rig {
     pub(super) reg: Registry,
     pub(super) config: Config,
@@ -66,6 +49,8 @@ pub(super) struct Rig {
     pub(super) wall_set: i64,
     pub(super) disk: Disk,
     pub(super) server: Server,
+    /// The only clients that it answers, by chaddr, where it does not answer all.
+    pub(super) known: Option<Vec<Mac>>,
     pub(super) give: Ipv4Addr,
     /// Who has what, as far as the server remembers. Where another client has what it would give, it gives the next one.
     pub(super) granted: BTreeMap<Ipv4Addr, Vec<u8>>,
@@ -73,6 +58,8 @@ pub(super) struct Rig {
     pub(super) by_chaddr: bool,
     /// It gives everybody the same.
     pub(super) one_for_all: bool,
+    /// What it keeps for one client, by chaddr, and offers again after a DECLINE.
+    pub(super) reserved: Option<(Mac, Ipv4Addr)>,
     /// What it says its identifier is, where it was not asked by that.
     pub(super) server_id: Ipv4Addr,
     /// To whom the last DECLINE was, by server identifier.
@@ -92,6 +79,8 @@ pub(super) struct Rig {
     /// The Ethernet address that interfaces got by hand.
     pub(super) mac: Option<Mac>,
     pub(super) addresses: Vec<IpNet>,
+    /// The routes over the interface: those of the daemon, and what a test puts there.
+    pub(super) routes: Vec<LinkRoute>,
     /// The steps that were taken, but for setting links up.
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
@@ -137,14 +126,15 @@ pub(super) struct Rig {
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
-    /// Links that were made for exchanges stay for a while.
+    /// Links that were made for exchanges stay for a while. Those that there are: `ports`.
     pub(super) hold_closes: bool,
     pub(super) closes: Vec<(OpId, ExchangeId)>,
-    /// Those that there are.
     pub(super) ports: BTreeSet<ExchangeId>,
     /// The server is in a macvlan: what the host's link sends does not reach it.
     pub(super) beside: bool,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
+    /// Each DISCOVER, and over which exchange.
+    pub(super) discovers: Vec<(ExchangeId, Vec<u8>)>,
     /// By whom.
     pub(super) chaddrs: BTreeSet<Mac>,
     /// The address (50) that the last DISCOVER asked for.
@@ -173,9 +163,11 @@ impl Rig {
             wall_set: 0,
             disk: Disk::Good,
             server: Server::Up,
+            known: None,
             give: Ipv4Addr::new(192, 0, 2, 50),
             granted: BTreeMap::new(),
             by_chaddr: false,
+            reserved: None,
             one_for_all: false,
             server_id: SERVER,
             declined_to: None,
@@ -189,6 +181,7 @@ impl Rig {
             down: false,
             mac: None,
             addresses: Vec::new(),
+            routes: Vec::new(),
             steps: Vec::new(),
             faults: VecDeque::new(),
             no_port: None,
@@ -224,6 +217,7 @@ impl Rig {
             ports: BTreeSet::new(),
             beside: false,
             sent: vec![],
+            discovers: vec![],
             chaddrs: BTreeSet::new(),
             wished: None,
             requested: None,
@@ -280,7 +274,7 @@ impl Rig {
     }
 
     pub(super) fn del(&mut self, who: &str) -> u64 {
-        self.request(Call::Del { attachment: attachment(who) })
+        self.request(Call::Del { attachment: attachment(who), grace: None })
     }
     /// Lets the time come that the core waits for; returns how often it woke.
     pub(super) fn run_until(&mut self, seconds: f64) -> u32 {
@@ -310,9 +304,11 @@ impl Rig {
             mtu: self.mtu(),
             up: !self.down,
             carrier: self.carrier,
-            addresses: self.addresses.clone(),
+            addresses: if cookie == 99 { &self.wired.host_addresses } else { &self.addresses }.clone(),
+            routes: Some(self.routes.clone()),
             bridge: cookie == 99 && self.bridge,
-            macvlan: false,
+            macvlan: self.wired.lower.is_some(),
+            lower: self.wired.lower,
             wireless: self.wired.wireless,
             received: 0,
         }
@@ -363,8 +359,12 @@ impl Rig {
                 Step::Up => continue,
                 Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
                 Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
-                Step::AddAddress(_) | Step::Mtu(_) => {}
-                Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => {}
+                Step::AddRoute(route) => self.routes.push(route.clone()),
+                Step::RemoveRoute(route) => self.routes.retain(|there| there != route),
+                Step::AddAddress(_) | Step::Mtu(_) | Step::ReplaceDefault { .. } => {}
+            }
+            if self.addresses.is_empty() && matches!(step, Step::RemoveAddress(_)) {
+                self.routes.clear();
             }
             self.steps.push(step);
         }
@@ -390,9 +390,13 @@ impl Rig {
         self.store(changes);
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
+    fn refuse(&mut self, op: OpId) {
+        self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+    }
     /// Ends one write badly.
     pub(super) fn unwritten(&mut self, op: OpId) {
-        self.input(Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) });
+        self.refuse(op);
+        self.drain();
     }
     /// Ends one write well.
     pub(super) fn written(&mut self, op: OpId, changes: Vec<Change>) {
@@ -411,11 +415,9 @@ impl Rig {
                 Effect::Persist { op, changes } => {
                     self.persists.push(changes.clone());
                     match self.disk {
-                        Disk::Good => self.write(op, changes),
-                        Disk::Full => self
-                            .reg
-                            .handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Err(StoreCause::Full)) }),
                         Disk::Slow => self.slow.push_back((op, changes)),
+                        disk if disk.takes(&changes) => self.write(op, changes),
+                        _ => self.refuse(op),
                     }
                 }
                 Effect::Open { op, exchange, link, want } => {
@@ -432,7 +434,7 @@ impl Rig {
                     };
                     self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Opened(result) });
                 }
-                Effect::Inspect { op, target } => {
+                Effect::Inspect { op, target, .. } => {
                     let outcome = Outcome::Inspected(self.blind.clone().map_or_else(|| self.look(&target), Err));
                     if self.hold_looks {
                         self.looks.push_back((op, outcome))
@@ -451,7 +453,7 @@ impl Rig {
                         self.reg.handle(self.now(), Input::Done { op, outcome })
                     }
                 }
-                Effect::Send { op, exchange, frame } => self.send(op, exchange, &frame),
+                Effect::Send { op, exchange, frame, over } => self.send(op, exchange, &frame, over),
                 Effect::Prepare { op, place, lan, exchange, chaddr } => {
                     self.prepare(op, (&place, &lan), exchange, chaddr);
                 }
@@ -490,50 +492,15 @@ impl Rig {
         }
     }
     /// Lets a frame out, unless it is a RELEASE that its link does not take.
-    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8]) {
+    fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
         let refused = op.and_then(|_| self.unsent.pop_front());
         if refused.is_none() {
-            self.serve(exchange, bytes);
+            self.serve(exchange, bytes, over);
         }
         if let Some(op) = op.filter(|_| !self.hold_sends) {
             let outcome = Outcome::Sent(refused.map_or(Ok(()), Err));
             self.reg.handle(self.now(), Input::Done { op, outcome });
         }
-    }
-    /// Carries out the changes that are held back.
-    pub(super) fn change_late(&mut self) {
-        self.hold_changes = false;
-        while let Some((op, target, steps)) = self.changes.pop_front() {
-            let outcome = self.change(&target, steps);
-            self.input(Input::Done { op, outcome });
-        }
-    }
-
-    /// Puts the leased address on the interface, as the main plugin does after an ADD.
-    pub(super) fn configure(&mut self, address: &str) {
-        let address: IpNet = address.parse().unwrap();
-        self.addresses.push(address);
-        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
-    }
-
-    /// Adds attachment `a`, whose main plugin puts the address on at once.
-    pub(super) fn bind(&mut self) {
-        self.add("a", 1, "a");
-        self.configure(FIRST_ADDRESS);
-    }
-
-    /// Adds attachment `a`, whose main plugin puts the address on when nobody listens for conflicts any more.
-    pub(super) fn bind_slowly(&mut self) {
-        self.add("a", 1, "a");
-        self.run_until(1009.0);
-        self.configure(FIRST_ADDRESS);
-    }
-
-    /// Takes an address off the interface, by hand.
-    pub(super) fn take_off(&mut self, address: &str) {
-        let address: IpNet = address.parse().unwrap();
-        self.addresses.retain(|there| *there != address);
-        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
     }
 
     /// The kernel tells whether the interface has carrier; what a look shows is [`Rig::carrier`].
@@ -545,6 +512,7 @@ impl Rig {
     pub(super) fn set_down(&mut self, down: bool) {
         (self.down, self.carrier) = (down, !down);
         if down {
+            self.routes.clear();
             self.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
         }
         self.tell_carrier(!down);

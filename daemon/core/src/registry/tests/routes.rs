@@ -13,8 +13,7 @@ fn route(destination: &str, via: Option<&str>) -> Step {
     Step::AddRoute(LinkRoute {
         destination: destination.parse().unwrap(),
         via: via.map(|via| via.parse().unwrap()),
-        metric: None,
-        mtu: None,
+        ..LinkRoute::default()
     })
 }
 

@@ -5,6 +5,7 @@ use crate::effect::{Answer, Failure, FrameMeta, Input};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::silence::Survey;
+use crate::wire::Mac;
 
 fn silent() -> Rig {
     let mut rig = Rig::new(8);
@@ -121,12 +122,13 @@ fn an_add_whose_turn_came_late_says_so() {
     for (server, expected) in [
         (
             Server::Silent,
-            "no DHCP offer after 1 DISCOVER in 1s on br0, after 29s of waiting for its turn among others: ",
+            " DISCOVER in 1s on br0, after 29s of waiting for its turn among others: most of its time passed in \
+             that queue, as others there had no answer: try again, or raise `timeout`",
         ),
         (Server::OffersOnly, " after 1 REQUEST in 1s, after 29s of waiting for its turn among others"),
     ] {
         let mut rig = Rig::new(1);
-        rig.server = Server::Silent;
+        rig.server = Server::OffersOnly;
         let mut first = rig.call("a", 1, "a");
         first.timeout = std::time::Duration::from_secs(29);
         rig.request(crate::effect::Call::Add(first));
@@ -137,6 +139,102 @@ fn an_add_whose_turn_came_late_says_so() {
         let failure = failure(&rig, add).to_string();
         assert!(failure.contains(expected), "{failure}");
     }
+}
+
+#[test]
+fn an_add_whose_turn_never_came_says_that_no_server_was_asked() {
+    let mut rig = Rig::new(1);
+    rig.server = Server::OffersOnly;
+    let mut first = rig.call("a", 1, "a");
+    first.timeout = std::time::Duration::from_secs(40);
+    rig.request(crate::effect::Call::Add(first));
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1030.1);
+    let failure = failure(&rig, add).to_string();
+    assert!(failure.contains("its turn behind others on the same LAN, so no server was asked"), "{failure}");
+}
+
+#[test]
+fn a_link_that_came_up_lately_is_named_with_the_time_out() {
+    let mut rig = silent();
+    rig.survey = Some(Survey { carrier: Some(true), received: Some(7), ..Survey::default() });
+    rig.carrier = false;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1018.0);
+    rig.carrier = true;
+    rig.tell_carrier(true);
+    rig.run_until(1030.1);
+    let failure = failure(&rig, add).to_string();
+    assert!(failure.contains("came up only 12s before") && failure.contains("raise `timeout`"), "{failure}");
+}
+
+#[test]
+fn the_broadcast_flag_is_named_where_only_that_helped_another() {
+    let mut rig = Rig::new(8);
+    rig.server = Server::AnswersFlag;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1004.0);
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    let short = |rig: &mut Rig, who: &str, n| {
+        let mut add = rig.call(who, n, who);
+        add.timeout = std::time::Duration::from_secs(2);
+        rig.request(crate::effect::Call::Add(add))
+    };
+    let add = short(&mut rig, "b", 2);
+    rig.run_until(1007.0);
+    let expected =
+        "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true";
+    assert!(failure(&rig, add).to_string().ends_with(expected), "{}", failure(&rig, add));
+
+    rig.server = Server::Up;
+    rig.add("c", 3, "c");
+    rig.server = Server::Silent;
+    let add = short(&mut rig, "d", 4);
+    rig.run_until(1010.0);
+    assert!(
+        !failure(&rig, add).to_string().contains("broadcast"),
+        "an answer without the flag says that it was not that"
+    );
+}
+
+#[test]
+fn those_whom_no_server_answers_keep_a_known_client_waiting_for_three_seconds_and_a_later_one_not_at_all() {
+    let mut rig = Rig::new(2);
+    rig.known = Some(vec![Mac([2, 0, 0, 0, 1, 3]), Mac([2, 0, 0, 0, 1, 8])]);
+    let unknown = |rig: &mut Rig, n| rig.add(&format!("unknown{n}"), n, &format!("unknown{n}"));
+    for n in [1, 2] {
+        unknown(&mut rig, n);
+    }
+    let known = rig.add("known", 3, "known");
+    for n in [4, 5, 6, 7] {
+        unknown(&mut rig, n);
+    }
+    rig.run_until(1003.5);
+    assert!(matches!(rig.answers.get(&known), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    rig.run_until(1014.0);
+    let later = rig.add("later", 8, "later");
+    assert!(matches!(rig.answers.get(&later), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    rig.run_until(1045.0);
+    assert!(rig.open.is_empty() && rig.reg.pacing.len() == 0);
+}
+
+#[test]
+fn an_answer_that_comes_while_another_turn_is_waited_for_is_heard() {
+    let mut rig = Rig::new(1);
+    rig.server = Server::Silent;
+    let first = rig.add("a", 1, "a");
+    let (exchange, discover) = rig.discovers.pop().expect("a DISCOVER");
+    rig.add("b", 2, "b");
+    rig.run_until(1003.6);
+    assert_eq!(rig.open.len(), 2, "b has the permit, and a listens");
+    rig.server = Server::Up;
+    rig.serve(exchange, &discover, None);
+    let sent = rig.sends(1);
+    rig.input(Input::HungUp(crate::effect::RequestId(99)));
+    assert!(matches!(rig.answers.get(&first), Some(Answer::Leased { .. })), "{:?}", rig.answers);
+    assert_eq!(rig.sends(1), sent, "without another DISCOVER");
+    rig.run_until(1010.0);
+    assert!(rig.reg.pacing.len() == 0);
 }
 
 #[test]

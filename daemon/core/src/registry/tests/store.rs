@@ -7,6 +7,7 @@ use super::rig::*;
 use crate::dhcpv4::profile::Detection;
 use crate::effect::{Failure, StoreCause};
 use crate::link::KernelEvent;
+use crate::wire::Mac;
 
 #[test]
 fn a_lease_that_was_refused_is_not_held_again_after_a_failed_del() {
@@ -142,6 +143,51 @@ fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
     let of_a = rig.stored.values().find(|record| record.attachment == attachment("a")).expect("a has a record");
     let start = of_a.lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
+}
+
+#[test]
+fn a_del_while_the_disk_is_full_gives_the_lease_back() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.disk = Disk::Ends;
+    let del = rig.del("a");
+    assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
+    assert!(rig.rows().is_empty());
+    rig.restart();
+    rig.run_until(1010.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
+}
+
+#[test]
+fn what_ends_on_a_full_disk_has_nothing_else_tried_again() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.add("b", 2, "b");
+    let t1 = rig.stored.values().filter_map(|record| record.lease.t1()).max().expect("it ends");
+    rig.disk = Disk::Ends;
+    rig.run_until(t1.since_boot().as_secs_f64() + 1.0);
+    rig.persists.clear();
+    rig.del("a");
+    let of_b = |change: &Change| matches!(change, Change::Put(_, record) if record.attachment == attachment("b"));
+    assert!(!rig.persists.iter().flatten().any(of_b), "{:?}", rig.persists);
+}
+
+#[test]
+fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
+    let address = Ipv4Addr::new(192, 0, 2, 50);
+    for is_anothers in [false, true] {
+        let mut rig = Rig::new(8);
+        rig.live.clear();
+        // It may have been given back beside a full disk, and the word of that went with the boot.
+        rig.stored = [(BindingId(1), record("a", "before", 900.0))].into();
+        if is_anothers {
+            rig.stations.insert(address, Mac([2, 0, 0, 0, 9, 9]));
+        }
+        rig.restart();
+        rig.run_until(1605.0);
+        assert!(rig.asked.contains(&(Ipv4Addr::UNSPECIFIED, address)));
+        assert_eq!((rig.sends(7), rig.rows().len()), (usize::from(!is_anothers), 0));
+    }
 }
 
 #[test]

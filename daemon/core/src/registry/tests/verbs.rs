@@ -164,7 +164,7 @@ fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
 fn where_the_parent_has_the_hardware_address_broadcasts_go_over_the_parent() {
     let mut rig = Rig::new(8);
     rig.profile = Profile { on_parent: true, ..Profile::default() };
-    rig.add("a", 1, "a");
+    rig.bind();
     assert_eq!(rig.state("a"), ["BOUND"]);
     assert!(matches!(rig.opened[..], [Link::Parent { .. }]), "{:?}", rig.opened);
     rig.run_until(1050.5);

@@ -115,3 +115,58 @@ fn sockets_that_would_wait_for_a_permit_are_not_opened() {
     rig.add("b", 2, "b");
     assert_eq!((rig.opened.len(), rig.open.len()), (1, 1), "a talks to the server, and b waits");
 }
+
+#[test]
+fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
+    const OTHER: LinkCause = LinkCause::MacTaken(Mac([2, 0, 0, 0, 1, 1]));
+    let mut rig = Rig::new(8);
+    rig.faults = vec![(0, OTHER); 3].into();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1000.14);
+    assert_eq!((rig.answers.get(&add), rig.faults.len()), (None, 0), "three tries");
+    rig.run_until(1000.2);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+
+    let mut rig = Rig::new(8);
+    rig.faults = vec![(0, OTHER); 1000].into();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1029.9);
+    assert_eq!(rig.answers.get(&add), None);
+    rig.run_until(1030.1);
+    assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { cause, .. }) if *cause == OTHER));
+    rig.faults.clear();
+    let del = rig.del("a");
+    assert_eq!((&rig.answers[&del], rig.reg.poll_timeout()), (&Answer::Deleted, None));
+}
+
+#[test]
+fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
+    let mut rig = Rig::new(8);
+    rig.carrier = false;
+    let add = rig.add("a", 1, "a");
+    (rig.carrier, rig.hold_looks) = (true, true);
+    rig.tell_carrier(true);
+    assert!(rig.sent.is_empty(), "the other end may not be ready");
+    rig.hold_looks = false;
+    let (op, outcome) = rig.looks.pop_front().expect("a look");
+    assert!(matches!(outcome, Outcome::Prepared { exchange: Some(_), .. }), "{outcome:?}");
+    rig.input(Input::Done { op, outcome });
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    assert_eq!(rig.opened.len(), 1, "over the sockets of that visit");
+}
+
+#[test]
+fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more() {
+    let mut rig = Rig::new(8);
+    (rig.carrier, rig.hold_looks) = (false, true);
+    let add = rig.add("a", 1, "a");
+    let (op, outcome) = rig.looks.pop_front().expect("the visit");
+    rig.input(Input::Done { op, outcome });
+    rig.tell_carrier(true);
+    rig.tell_carrier(true);
+    assert_eq!(rig.looks.len(), 1, "one look at a time");
+    (rig.carrier, rig.hold_looks) = (true, false);
+    let (op, outcome) = rig.looks.pop_front().expect("the look");
+    rig.input(Input::Done { op, outcome });
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+}

@@ -252,6 +252,16 @@ fn a_router_outside_any_subnet_is_passed_on() {
 }
 
 #[test]
+fn an_address_that_a_list_names_twice_is_there_once() {
+    let bytes: Vec<u8> = [2, 1, 2, 3, 1].into_iter().cycle().take(40).flat_map(|n| [10, 0, 0, n]).collect();
+    for code in [3, 6, 42] {
+        let options = read_one(code, &bytes);
+        let found = [&options.routers, &options.dns, &options.ntp].into_iter().find(|list| !list.is_empty()).unwrap();
+        assert_eq!((found, causes(&options)), (&vec![ip("10.0.0.2"), ip("10.0.0.1"), ip("10.0.0.3")], vec![]));
+    }
+}
+
+#[test]
 fn long_address_lists_keep_their_beginning() {
     let bytes: Vec<u8> = (1..=63).flat_map(|n| [10, 0, 0, n]).collect();
     let options = read_one(6, &bytes);

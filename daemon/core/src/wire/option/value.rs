@@ -58,7 +58,7 @@ fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     value.fixed::<4>().map(Ipv4Addr::from)
 }
 
-/// Reads a list of hosts. Those that can be none are left out, as is what follows the first [`MAX_ADDRESSES`].
+/// Reads a list of hosts, each once. Those that can be none are left out, as is what follows the first [`MAX_ADDRESSES`].
 pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<Ipv4Addr>, BadOption> {
     let (addresses, rest) = value.as_chunks::<4>();
     if addresses.is_empty() || !rest.is_empty() {
@@ -68,6 +68,8 @@ pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Ve
     for address in addresses.iter().copied().map(Ipv4Addr::from) {
         if !can_be_host(address) {
             note(BadOption::NotAHost(address));
+        } else if hosts.contains(&address) {
+            // A resolver would only ask it again.
         } else if hosts.len() == MAX_ADDRESSES {
             note(BadOption::TooMany(MAX_ADDRESSES));
             break;

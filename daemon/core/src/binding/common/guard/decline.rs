@@ -7,6 +7,7 @@ use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
+use crate::identity::Identity;
 use crate::wire::Mac;
 
 impl Common {
@@ -57,8 +58,8 @@ impl Common {
         let (attachment, address) = (&self.attachment, lease.ip());
         tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
         self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
-        let lan = &self.identity.lan;
-        if cx.conflicts.conflict(lan, (address, by), cx.now.boot) {
+        let Identity { lan, client_id, .. } = &self.identity;
+        if cx.conflicts.conflict(lan, client_id, (address, by), cx.now.boot) {
             tracing::warn!(%lan, %address, %by, "{MAX_CONFLICTS} addresses in a row were in use: one new address a minute is tried here until one is free");
         }
     }
@@ -66,7 +67,7 @@ impl Common {
     /// Returns whether an address that is not known yet may be tried now on this LAN, or from when.
     pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
         match self.detects() {
-            true => cx.conflicts.begin(&self.identity.lan, cx.now.boot),
+            true => cx.conflicts.begin(&self.identity.lan, &self.identity.client_id, cx.now.boot),
             false => Ok(()),
         }
     }

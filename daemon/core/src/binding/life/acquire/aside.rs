@@ -38,7 +38,7 @@ impl Aside {
 impl Acquire {
     /// Goes on from there with the first message that would be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let asks = self.stage == Stage::Exchanging && self.client.is_to_ask_again(cx.now.boot);
+        let asks = self.stage == Stage::Exchanging && self.client.asked_in_vain(cx.now.boot) > 0;
         if asks && self.aside == Aside::Possible {
             tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
             self.aside = Aside::Now;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Again, Aside, Misfits, Reason, Stage};
+use super::{Acquire, Aside, Misses, Reason, Stage};
 use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
@@ -17,6 +17,9 @@ use crate::pool::Limits;
 use crate::record::BindingId;
 use crate::time::Instant;
 
+/// Carrier that an ADD waited for so long came to more than the interface: to what leads to it too.
+const LATELY: Duration = Duration::from_secs(1);
+
 /// What is known of an ADD, or of the adoption of a container, that begins to acquire.
 #[derive(Debug)]
 pub(crate) struct Known<'a> {
@@ -24,6 +27,8 @@ pub(crate) struct Known<'a> {
     pub(crate) began: Instant,
     /// When it has to be answered.
     pub(crate) limit: Instant,
+    /// When the interface got carrier, where that was waited for.
+    pub(crate) came_up: Option<Instant>,
     /// The address that it asks for.
     pub(crate) wanted: Option<Wanted>,
     /// The address that the container runs with, where it is adopted.
@@ -47,7 +52,7 @@ impl Acquire {
     /// An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its identity.
     pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let sender = holder.sender();
-        let Known { began, limit, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
+        let Known { began, limit, came_up, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
         let last = last.map(|address| Wanted { address, preferred: true });
         let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
         let trusts = lease.clone().zip(patience.map(|patience| began + patience));
@@ -70,8 +75,10 @@ impl Acquire {
             client,
             began,
             limit,
+            came_up: came_up.filter(|at| at.saturating_since(began) >= LATELY),
             since: now,
             queued: Duration::ZERO,
+            queues: None,
             ifname: view.ifname.clone(),
             mtu: view.mtu,
             replaces,
@@ -81,15 +88,12 @@ impl Acquire {
             room_at: None,
             aside: Aside::of(holder, view),
             reason: Reason::NotLookedFor(view.received),
-            taken: Vec::new(),
-            declined: Vec::new(),
             awaits_change: false,
             sized: None,
-            again: Again::default(),
             trusts,
             trusted: false,
             limits: limits.map(Box::new),
-            misfits: Misfits::default(),
+            misses: Misses::default(),
             may_try: false,
             stage: Stage::AwaitingPermit,
         }

@@ -3,21 +3,16 @@
 //! A lease that is not durable is declined at once. One that is, the store forgets first: a daemon that came between the
 //! DECLINE and that would take a declined lease up again. Whether somebody still wants another makes no difference to that.
 
-use std::ops::ControlFlow::{self, Break, Continue};
-use std::time::Duration;
+use std::ops::ControlFlow::Break;
 
 use super::{Abort, Acquire, Stage};
 use crate::binding::life::release::{Owed, Release};
-use crate::binding::{Common, Cx, Leave, Life, Living, Next, Report, SAME, Want};
-use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
+use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Event, Loss, Output, Verdict};
 use crate::effect::{Failure, StoreCause};
 use crate::time::whole_millis;
 use crate::wire::Mac;
-
-/// An ADD that would have less than this left for its try does not take the turn of another.
-const LEAST: Duration = Duration::from_secs(8);
 
 impl Acquire {
     /// Lets go of the lease that there is, and looks for another.
@@ -63,65 +58,18 @@ impl Acquire {
         common.declined(lease, by, cx);
         common.close_guard(cx);
         let address = lease.ip();
-        self.declined.push((address, by));
+        let is_last = self.misses.declined(lease.server, address, by);
         self.may_try = false;
         // What this ADD had taken over was declined with it.
         cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
         if self.insists == Some(address) && self.is_wanted() {
             return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
         }
-        if self.declined.len() >= MAX_CONFLICTS as usize && self.is_wanted() {
-            let failure = self.in_use(&common.identity.lan);
+        if is_last && self.is_wanted() {
+            let failure = self.misses.in_use(&common.identity.lan);
             return self.abort(common, failure.map_or(Abort::Silent, Abort::Because), cx);
         }
         SAME
-    }
-
-    /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits where its time allows
-    /// for that, and fails at once where it does not.
-    pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
-        let Err(too_soon) = self.begin_try(common, cx) else { return Continue(true) };
-        if !self.fail_held_back(common, &too_soon, cx)? {
-            self.client.hold_back(too_soon.at);
-        }
-        Continue(false)
-    }
-
-    /// Does the same for an offer that is about to be asked for, where DISCOVER left without asking: after an INIT-REBOOT in
-    /// vain it does so over the sockets that are open. Returns whether the ADD has failed by that.
-    pub(super) fn holds_back(
-        &mut self,
-        common: &mut Common,
-        output: &mut Output,
-        cx: &mut Cx<'_>,
-    ) -> ControlFlow<Life, bool> {
-        let asks = output.verdict.is_none() && !output.frames.is_empty();
-        if self.may_try || !asks || !matches!(self.client.requesting(), Some((_, false))) {
-            return Continue(false);
-        }
-        let Err(too_soon) = self.begin_try(common, cx) else { return Continue(false) };
-        let now = cx.now.boot;
-        output.replace(self.client.refuse(now, too_soon.at.saturating_since(now)));
-        self.fail_held_back(common, &too_soon, cx)
-    }
-
-    fn begin_try(&mut self, common: &Common, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
-        common.may_try(cx)?;
-        self.may_try = true;
-        Ok(())
-    }
-
-    /// Fails an ADD whose time does not allow for the wait. Returns whether it did.
-    fn fail_held_back(&mut self, common: &mut Common, too_soon: &TooSoon, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
-        let TooSoon { at, conflicts, last: (address, by) } = *too_soon;
-        let fails = at + LEAST >= self.limit;
-        if fails {
-            let (lan, left) = (common.identity.lan.clone(), at.saturating_since(cx.now.boot));
-            let wait = Duration::from_secs(left.as_secs_f64().ceil() as u64);
-            let failure = self.in_use(&lan).unwrap_or(Failure::HeldBack { lan, wait, conflicts, address, by });
-            self.abort(common, Abort::Because(failure), cx)?;
-        }
-        Continue(fails)
     }
 
     /// The lease ended before it was known to be free, or durable. An ADD that insists on its address cannot begin anew.

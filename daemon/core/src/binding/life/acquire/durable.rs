@@ -23,28 +23,29 @@ impl Acquire {
         let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
         self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
+        let takes_over = self.replaces.iter().any(|id| cx.holders.standing(*id).is_some());
         let replaces = self.replaces.clone();
         // An address that was offered before is not this one's: rapid commit may bring another.
         if let Some(address) = own {
             common.guard_only(address, cx);
         }
         cx.out.report(common.id, Report::ExchangeOver);
-        self.note_acquired(common, cx);
+        self.note_acquired(common, takes_over, cx);
         self.client.lease().into_iter().for_each(|lease| _ = common.answers(lease));
         self.persist(common, Want::Bound { replaces }, cx);
         SAME
     }
 
-    fn note_acquired(&self, common: &Common, cx: &mut Cx<'_>) {
+    fn note_acquired(&self, common: &Common, takes_over: bool, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.lease() else { return };
-        match (self.adopts, common.predecessors.is_empty()) {
+        match (self.adopts, takes_over) {
             _ if self.trusted => {
                 let cause = "no server answered, and the lease of its identity is still good";
                 common.note_bound(EventKind::Acquired, lease, cause, cx);
             }
             (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
-            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
-            (false, false) => {
+            (false, false) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
+            (false, true) => {
                 common.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
             }
         }
@@ -120,11 +121,17 @@ impl Acquire {
         client.not_waited_for();
         client.set_station(common.station());
         client.set_mtu(self.mtu);
+        if common.detects() && !self.adopts && !self.trusted {
+            cx.conflicts.unclaimed(&common.identity.lan);
+        }
         cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
-        let hold = Hold::new(client, lease);
-        if self.taken_off {
-            common.expect(Presence::TakenOff, cx);
+        let mut hold = Hold::new(client, lease);
+        match self.taken_off {
+            true => common.expect(Presence::TakenOff, cx),
+            // Of one that Docker is told of the interface comes later, when it is looked for.
+            false if common.attachment.is_found_later() => {}
+            false => hold.settles(cx.now.boot),
         }
         if self.leaves_routes(&common.profile) {
             common.due(cx, |work| work.lacks_routes(true));

@@ -12,6 +12,9 @@ use crate::time::Instant;
 /// seconds.
 const AHEAD: Duration = Duration::from_secs(3);
 
+/// How long after the host's boot its links count as such that came up lately: ports of switches may not forward yet.
+const LATELY: Duration = Duration::from_secs(60);
+
 /// How far the look for a reason is.
 #[derive(Debug)]
 pub(crate) enum Reason {
@@ -53,7 +56,10 @@ impl Acquire {
     pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
         if let Reason::LookedFor(before) = self.reason {
             let ifname = self.ifname.clone();
-            self.reason = Reason::Found(Box::new(Silence { ifname, before, survey }));
+            // A host that booted a moment ago has had its own links for no longer.
+            let booted = Some(Instant::BOOT).filter(|boot| self.began.saturating_since(*boot) < LATELY);
+            let up_for = self.came_up.or(booted).map(|at| self.limit.saturating_since(at));
+            self.reason = Reason::Found(Box::new(Silence { ifname, before, up_for, survey }));
         }
     }
 }

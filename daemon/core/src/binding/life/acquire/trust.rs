@@ -1,21 +1,22 @@
 //! A silent server: an ADD that cannot wait for long makes do with the lease that its identity has still (RFC 2131 §3.2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
-use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::time::Instant;
+
+/// How long the store and the macvlan that was asked from may take once a lease is used as it is.
+const SETTLING: Duration = Duration::from_secs(3);
 
 impl Acquire {
     /// Returns when the lease that there is will do, as long as no server says anything.
     pub(super) fn trusts_at(&self) -> Option<Instant> {
         let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
-        let tally = self.client.tally();
-        let heard = tally.requested.is_some() || tally.nak.is_some() || tally.unwanted.is_some();
-        let refused = heard || tally.declined.is_some() || !self.declined.is_empty();
-        self.trusts.as_ref().filter(|_| waits && !refused).map(|(_, at)| *at)
+        let heard = self.client.tally().requested.is_some() || !self.misses.is_empty();
+        self.trusts.as_ref().filter(|_| waits && !heard).map(|(_, at)| *at)
     }
 
     /// Takes that lease out when its time has come, if it will do: not where somebody else is known to use its address, nor where
@@ -33,9 +34,9 @@ impl Acquire {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: the lease is used as it is");
         common.exchange.close(cx);
         self.trusted = true;
-        let (now, rng) = (cx.now.boot, cx.rng.fork());
-        self.client = Client::trust(common.sender(), lease, now, rng);
-        self.client.set_mtu(self.mtu);
+        // It may be that long because no server was expected to answer: what is left to do here has its own time.
+        self.limit = self.limit.max(cx.now.boot + SETTLING);
+        self.client.trust(lease, cx.now.boot);
         self.make_durable(common, cx)
     }
 }

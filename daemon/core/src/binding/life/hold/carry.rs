@@ -10,7 +10,7 @@
 use std::fmt;
 
 use super::Hold;
-use crate::binding::{Common, Cx, Living, Next, SAME, Task, Waiter};
+use crate::binding::{Common, Cx, Living, Next, Report, SAME, Task, Waiter};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
@@ -22,10 +22,22 @@ use crate::record::Former;
 use crate::time::Instant;
 
 impl Hold {
+    /// Has the interface carry nothing of the lease any more, before that is given back. Reports when it does.
+    pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        self.rare().vacates = true;
+        let told = common.answered.into_iter().map(Into::into).collect();
+        let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
+        common.due(cx, |work| {
+            left.into_iter().for_each(|grant| work.leave_behind(grant, false));
+            work.route_no_more();
+        });
+        self.has_work();
+    }
+
     /// Records that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
     pub(super) fn changed(&mut self, common: &Common, was: &Lease, cx: &mut Cx<'_>) {
         let presence = common.presence(cx.interfaces);
-        if presence == Presence::TakenOff {
+        if presence.is_left() {
             return;
         }
         let Some(next) = self.client.lease().filter(|next| !is_same(was, next, common)) else { return };
@@ -61,7 +73,7 @@ impl Hold {
 
     /// Records that there is a lease where there was none; `last` is the one before.
     pub(super) fn returned(&mut self, common: &Common, last: &Lease, cx: &mut Cx<'_>) {
-        if common.presence(cx.interfaces) == Presence::TakenOff {
+        if common.presence(cx.interfaces).is_left() {
             return;
         }
         if self.keeps_lost(common, cx.interfaces) {
@@ -82,7 +94,8 @@ impl Hold {
     pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
         let keeps = common.profile.on_expiry == OnExpiry::Keep;
         let before = former(common, cx);
-        if !keeps || taken {
+        let never_came = common.presence(cx.interfaces) == Presence::Elsewhere;
+        if (!keeps || taken) && !never_came {
             common.due(cx, |work| work.leave_behind(common.grant(lost), false));
             if keeps {
                 common.due(cx, Work::is_taken);
@@ -98,7 +111,10 @@ impl Hold {
         let carry = |grant: Grant| Wish::Carry(Box::new(grant));
         let is_durable = |next: &Lease| common.persistence.holds(|held| is_same(held, next, common));
         let usable = |next: &Lease| !common.is_probing() && is_durable(next);
-        match self.client.lease().filter(|_| common.presence(interfaces) != Presence::TakenOff) {
+        if self.vacates() {
+            return Wish::Nothing;
+        }
+        match self.client.lease().filter(|_| !common.presence(interfaces).is_left()) {
             None if common.profile.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
             // The MTU that came with the ADD is no change, nor are routes that are missing.
@@ -161,8 +177,11 @@ impl Hold {
         let wish = self.wish(common, cx.interfaces);
         let kept = self.client.lease().filter(|_| self.keeps_changed(common, cx.interfaces) && !common.is_probing());
         let kept = kept.map(|lease| common.grant(lease));
-        if work.is_settled(&wish, kept.as_ref(), self.client.lease().is_some()) {
+        if work.is_settled(&wish, kept.as_ref(), self.client.lease().is_some() && !self.vacates()) {
             common.has_done(cx);
+            if self.vacates() {
+                cx.out.report(common.id, Report::Vacated);
+            }
             return self.record_again();
         }
         let wish = by_now(wish, common, cx.interfaces);
@@ -221,7 +240,7 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Next {
         let mtu = result.as_ref().ok().map(|view| view.mtu);
-        let current = self.client.lease().map(|lease| common.grant(lease));
+        let current = self.client.lease().filter(|_| !self.vacates()).map(|lease| common.grant(lease));
         let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
         let Some(work) = common.work_mut(cx) else { return SAME };
         match work.on_applied(taken, result, current.as_ref()) {
@@ -291,7 +310,11 @@ impl Hold {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
         }
-        self.work_later(common, &cause, None, cx);
+        // Of what is not seen the word of whoever ended it counts.
+        match self.vacates() && cause.is_unseen() {
+            true => cx.out.report(common.id, Report::Vacated),
+            false => self.work_later(common, &cause, None, cx),
+        }
         SAME
     }
 
@@ -321,7 +344,7 @@ impl Hold {
 
     /// Records that a main plugin is about to put the address on again, and is not told of all routes.
     pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late(&common.profile));
+        let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late());
         if late && common.presence(cx.interfaces) != Presence::There {
             common.due(cx, |work| work.lacks_routes(true));
         }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::Ipv4Net;
 
-use super::Hold;
 use super::carry::is_same;
+use super::{Came, Hold};
 use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
@@ -31,7 +31,7 @@ impl Hold {
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
         self.client.set_mtu(view.mtu);
-        self.came = Some(Box::new(cx.now.boot));
+        self.came = Some(Box::new(Came { at: cx.now.boot, look_at: None }));
         let lease = self.client.shared();
         if let Some(grant) = lease.as_ref().map(|lease| common.grant(lease)) {
             if grant.mtu.is_some() {
@@ -118,7 +118,7 @@ impl Hold {
     /// The runtime may put an address on that the lease has no more. `prefix`: with this one; where that is not known, and the
     /// address is the lease's too, a look shows it.
     pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, prefix: Option<u8>, cx: &mut Cx<'_>) {
-        let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces) == Presence::TakenOff;
+        let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces).is_left();
         let is_it = |told: &Ipv4Net| match prefix {
             Some(prefix) => (told.addr(), told.prefix_len()) == (address, prefix),
             None => told.addr() == address && !self.may_have_other_mask(common, address.into()),

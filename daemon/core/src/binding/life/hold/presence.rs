@@ -3,17 +3,23 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow::Break;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CONFIGURED, Hold, REMOVALS};
+use super::{CONFIGURED, Came, Hold, REMOVALS};
 use crate::binding::{Common, Cx, Leave, Living, Next, SAME};
-use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Profile;
 use crate::event::EventKind;
 use crate::interface::{Interfaces, Presence, Seat, Work};
-use crate::link::{LinkCause, LinkView};
+use crate::link::{LinkCause, LinkRoute, LinkView};
 use crate::outbox::Report;
+use crate::plan;
+use crate::time::Instant;
 use crate::wire::Mac;
+
+/// What its caller made of an ADD's answer is not looked for after this time: the link may stay down.
+const SETTLED: Duration = Duration::from_secs(600);
 
 /// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
@@ -33,25 +39,27 @@ impl Hold {
         }
     }
 
-    /// Goes on when the link's carrier is back. Away for long, the lease is confirmed by INIT-REBOOT, or another looked for soon.
+    /// Goes on when the link's carrier is back. Away for long, the lease is confirmed, or another looked for soon.
     pub(super) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
         if lost <= CARRIER_LOSS {
             return;
         }
-        let Some(lease) = self.client.shared() else {
-            if self.client.seek_anew(cx.now.boot) {
-                common.end_exchange(cx);
-            }
-            return;
-        };
-        if lease.expired(cx.now.boot) {
-            // The clock's.
-            return;
+        if self.client.lease().is_some() {
+            return self.confirm(common, "carrier is back", cx);
         }
-        tracing::info!(attachment = %common.attachment, address = %lease.address, ?lost, "carrier is back, confirming the lease");
-        let (rng, sender) = (cx.rng.fork(), common.sender());
-        self.client = Client::confirm(sender, lease, cx.now.boot, rng);
+        if self.client.seek_anew(cx.now.boot) {
+            common.end_exchange(cx);
+        }
+    }
+
+    /// Has the lease confirmed by INIT-REBOOT, soon: `why` it may not be good any more.
+    pub(in crate::binding) fn confirm(&mut self, common: &mut Common, why: &str, cx: &mut Cx<'_>) {
+        // That it has ended is the clock's.
+        let Some(lease) = self.client.lease().filter(|lease| !lease.expired(cx.now.boot)) else { return };
+        tracing::info!(attachment = %common.attachment, address = %lease.address, "{why}, confirming the lease");
+        self.client.confirm(cx.now.boot);
         common.end_exchange(cx);
+        self.record_again();
         // What was heard on the previous network says nothing of this one.
         if !common.is_probing() {
             common.close_guard(cx);
@@ -101,6 +109,7 @@ impl Hold {
         if let Some(address) = self.expected_address(common, cx.interfaces) {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
+        self.settle_interface(common, view, cx);
         // The message that told of one may be lost.
         for there in &view.addresses {
             self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
@@ -151,11 +160,22 @@ impl Hold {
     /// after its lease is nobody's loss.
     pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let lease = self.client.shared();
-        let configured =
-            lease.as_ref().map(|lease| self.came.as_deref().map_or(lease.start, |came| lease.start.max(*came)));
-        let configured = configured.is_some_and(|told| cx.now.boot.saturating_since(told) > CONFIGURED);
+        let settles = self.is_settling();
+        let since = |lease: &Arc<Lease>| match self.came.as_deref() {
+            Some(came) if settles => came.at,
+            Some(came) => lease.start.max(came.at),
+            None => lease.start,
+        };
+        let configured = lease.as_ref().map(since);
+        let configured = configured.is_some_and(|since| cx.now.boot.saturating_since(since) >= CONFIGURED);
         let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
-        let (was, is) = seat.see(there, configured);
+        let (was, is) = match seat.see(there, configured) {
+            // Its main plugin has time to put it on. What never came was taken off by nobody.
+            (Presence::Unknown, Presence::Missing) if settles => (Presence::Unknown, Presence::Unknown),
+            (Presence::Unknown, Presence::TakenOff) if settles => (Presence::Unknown, Presence::Elsewhere),
+            seen => seen,
+        };
+        seat.expect(is);
         let removed = was != is && is == Presence::TakenOff;
         let Some(lease) = lease else {
             if removed {
@@ -183,14 +203,98 @@ impl Hold {
             );
             self.record_again();
         }
+        if is == Presence::Elsewhere {
+            tracing::info!(attachment = %common.attachment, %address, "the leased address never came onto the interface: it is extended without ARP, and nothing is put there");
+            self.record_again();
+        }
         if there {
             return self.has_work();
         }
         common.guard_off_address(address.addr());
-        if removed {
+        if is.is_left() {
             // What goes by it is his, too.
             common.work_mut(cx).into_iter().for_each(Work::route_no_more);
         }
+    }
+
+    /// Records that its ADD is being told of the lease: what its caller makes of that is looked at once it had its time, and before
+    /// T1 where the address is not seen till then.
+    pub(in crate::binding) fn settles(&mut self, now: Instant) {
+        let first = self.client.lease().and_then(Lease::t1).map(|t1| t1.saturating_since(now) / 2);
+        let look_at = now + first.map_or(CONFIGURED, |first| first.min(CONFIGURED));
+        self.came = Some(Box::new(Came { at: now, look_at: Some(look_at) }));
+    }
+
+    /// Returns whether it is still to be seen what the ADD's caller made of its answer.
+    pub(in crate::binding) fn is_settling(&self) -> bool {
+        self.look_at().is_some()
+    }
+
+    /// Returns when the interface is to be looked at for that.
+    pub(in crate::binding) fn look_at(&self) -> Option<Instant> {
+        self.came.as_deref().and_then(|came| came.look_at)
+    }
+
+    /// Has the interface looked at when it is time.
+    pub(in crate::binding) fn look(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let now = cx.now.boot;
+        let Some(came) = self.came.as_deref_mut().filter(|came| came.look_at.is_some_and(|at| now >= at)) else {
+            return;
+        };
+        let is_known = common.presence(cx.interfaces) != Presence::Unknown;
+        let is_over = now >= came.at + CONFIGURED;
+        let from = if is_over { now } else { came.at };
+        came.look_at = Some(from + CONFIGURED);
+        // What is missing while the daemon itself is at work there was removed by nobody.
+        let is_idle = is_over && common.work(cx.interfaces).is_none();
+        if is_known && now >= came.at + SETTLED {
+            self.came = None;
+        } else if self.client.lease().is_some() && (!is_known || is_idle) {
+            cx.out.report(common.id, Report::WantsLook);
+        }
+    }
+
+    /// Goes on after such a look. Routes that others have removed until then, as Multus does, are not put back.
+    fn settle_interface(&mut self, common: &mut Common, view: &LinkView, cx: &Cx<'_>) {
+        let is_over = |came: &Came| cx.now.boot >= came.at + CONFIGURED;
+        if !self.is_settling() || !self.came.as_deref().is_some_and(is_over) {
+            return;
+        }
+        let (Some(lease), Some(routes)) = (self.client.lease(), &view.routes) else { return };
+        let presence = common.presence(cx.interfaces);
+        if matches!(presence, Presence::Unknown | Presence::Awaited) {
+            return;
+        }
+        if presence == Presence::There {
+            if !view.up || common.work(cx.interfaces).is_some() {
+                return;
+            }
+            let removed = plan::removed(&common.grant(lease), routes);
+            if !removed.is_empty() {
+                tracing::info!(attachment = %common.attachment, ?removed, "routes were removed when the container was set up: they are not put back");
+                let left_out = [common.profile.left_out.clone(), removed].concat();
+                common.profile = Arc::new(Profile { left_out, ..(*common.profile).clone() });
+                self.record_again();
+            }
+        }
+        self.came = None;
+    }
+
+    /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, one that was
+    /// removed is no fault, but one that came in another form is.
+    pub(in crate::binding) fn lacks_route(
+        &self,
+        common: &Common,
+        view: &LinkView,
+        interfaces: &Interfaces,
+    ) -> Option<LinkRoute> {
+        let seen = view.routes.as_ref().filter(|_| view.up && common.work(interfaces).is_none())?;
+        let is_removed = |route: &LinkRoute| {
+            let of = |route: &LinkRoute| (route.destination, route.table);
+            self.is_settling() && !seen.iter().any(|seen| of(seen) == of(route))
+        };
+        let late = plan::late_routes(&common.grant(self.client.lease()?));
+        late.into_iter().find(|route| !seen.iter().any(|seen| route.is(seen)) && !is_removed(route))
     }
 
     /// Puts the leased address on again, which was taken off for an ADD that came to nothing.

@@ -6,25 +6,28 @@ use super::Hold;
 use crate::binding::common::guard::Before;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
-use crate::binding::{Common, Cx, Leave, Life, Living, Next, Owed, Release, SAME};
+use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Verdict};
 use crate::event::EventKind;
-use crate::interface::Work;
+use crate::interface::{Presence, Work};
 use crate::record::Former;
 
 impl Hold {
     /// Goes on with a lease where it stands.
     pub(in crate::binding) fn resumed(
         common: &mut Common,
-        lease: Lease,
-        left: (Option<Box<Former>>, bool),
+        (lease, unconfirmed): (Lease, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
         let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
         hold.recall(common, left, cx);
+        if unconfirmed {
+            hold.client.confirm(cx.now.boot);
+        }
         common.persistence = Persistence::recovered(lease.clone());
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
@@ -42,7 +45,7 @@ impl Hold {
     pub(in crate::binding) fn seeking(
         common: &Common,
         last: Lease,
-        left: (Option<Box<Former>>, bool),
+        left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
         let mut hold = Self::new(seek(common.plain_sender(), cx), last);
@@ -59,17 +62,14 @@ impl Hold {
         probing: Option<Before>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let sender = common.sender();
         let lease = self.client.shared();
         match &lease {
             // That it has ended is the clock's.
             Some(lease) if lease.expired(cx.now.boot) => {}
-            Some(lease) if self.client.acquires() => {
-                self.client = Client::confirm(sender, lease.clone(), cx.now.boot, cx.rng.fork());
-            }
+            Some(_) if self.client.acquires() => self.client.confirm(cx.now.boot),
             // A server may answer yet what it was asked before.
             Some(_) => self.client.begin_again(cx.now.boot),
-            None => self.client = seek(sender, cx),
+            None => self.client = seek(common.sender(), cx),
         }
         match (probing, lease) {
             (Some(before), Some(lease)) => self.on_verdict(common, before, Verdict::Won(lease), cx),
@@ -85,9 +85,22 @@ impl Hold {
         }
     }
 
+    /// Declines a lease whose address a station claims, where it is given up before it is known what that is worth: a RELEASE
+    /// would say that the address is free.
+    fn believe_claim(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let leased = self.client.lease().map(Lease::ip);
+        let is_claimed = common.claim().is_some_and(|(address, _)| leased == Some(address) && common.can_send());
+        if let Some(Found::Conflict { by }) = is_claimed.then(|| common.believe_claim()).flatten() {
+            common.note_conflict(&self.client, by, cx);
+            // The loss is all that a conflict leads to here; there is nothing to go on with.
+            let _ = self.on_conflict(common, by, cx);
+        }
+    }
+
     /// Returns the life in which the lease is given back, or all that a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
         let probing = common.probing();
+        self.believe_claim(common, cx);
         if self.client.lease().is_none() {
             common.decline_owed(&mut self.client, cx);
         }

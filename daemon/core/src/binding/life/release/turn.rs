@@ -1,12 +1,12 @@
 //! The turn of a RELEASE among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
 
-use super::{LEFT, Owed, PATIENCE, Release, Stage};
+use super::{LEFT, Owed, Release, Stage};
 use crate::binding::{Common, Cx, Living, Report, Want};
 use crate::event::EventKind;
 use crate::time::Instant;
 
 impl Release {
-    /// Takes its turn among the RELEASEs of its LAN, if there is something to be said and nobody else holds the identity.
+    /// Goes on to a RELEASE, if there is something to be said and nobody else holds the identity.
     pub(super) fn try_release(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             self.stage = Stage::Paused { marked: true };
@@ -19,6 +19,11 @@ impl Release {
         if self.owed.is_nothing() {
             return self.forget(common, cx);
         }
+        self.queue(common, cx);
+    }
+
+    /// Takes its turn among the RELEASEs of its LAN, unless another binding has the address.
+    pub(super) fn queue(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.give_way(common, cx) {
             return;
         }
@@ -27,10 +32,10 @@ impl Release {
             // Nothing that a caller waits for.
             self.tell(common, cx);
         }
-        cx.out.report(common.id, Report::WantsTurn { waited_for: !self.told });
+        cx.out.report(common.id, Report::WantsTurn);
     }
 
-    /// Records when its turn comes, which may be now.
+    /// Records when its turn comes, which may be now. A DEL waits for none: its leaving is durable.
     pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
         if !matches!(self.stage, Stage::Queued(None)) {
             return;
@@ -39,14 +44,7 @@ impl Release {
             return self.go(common, cx);
         }
         self.stage = Stage::Queued(Some(at));
-        self.tell_by = self.tell_by.map(|by| by.max(at + PATIENCE));
-    }
-
-    /// Goes before others of the LAN: a call waits behind this.
-    pub(in crate::binding) fn skip_queue(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if matches!(self.stage, Stage::Queued(Some(_))) {
-            self.go(common, cx);
-        }
+        self.tell(common, cx);
     }
 
     /// Stops: another binding has taken the identity over.

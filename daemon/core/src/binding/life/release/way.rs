@@ -5,7 +5,7 @@
 //! macvlan can be made (the parent is another bridge's port, or has ipvlans), it leaves from the parent itself.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::{Owed, Release, Stage, Way};
@@ -22,8 +22,8 @@ use crate::wire::frame::Frame;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long the container's link may take to go: the kernel tells that a namespace is dead before it takes down the links in
-/// it, and takes down those of many at once. Until then no macvlan can have its Ethernet address, and it answers ARP.
+/// How long a link may take to go. The kernel tells that a namespace is dead before it takes down the links in it, and takes down
+/// those of many at once: until then the container's answers ARP, and no other macvlan can have the address of one of ours.
 const GOES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The first pause of that wait; it doubles.
@@ -43,26 +43,70 @@ impl Way {
 
     /// Returns the Ethernet address that hears ARP.
     ///
-    /// A port may have any. For an identity that can return it is nobody's: where its successor on another host has the
-    /// client's, that would take a question from there for its own, and be silent.
+    /// That of a macvlan is nobody's: with the client's it would keep a successor's interface from coming up. So is that of any port
+    /// for an identity that can return: a successor on another host would take a question from there for its own, and be silent.
     fn asker(self, common: &Common) -> Mac {
-        let by_port = matches!(self, Self::BridgePort | Self::Macvlan(_));
-        if !by_port || !common.profile.returns() {
-            return self.station(common);
+        match self {
+            Self::Inside | Self::Parent => self.station(common),
+            Self::BridgePort if !common.profile.returns() => self.station(common),
+            Self::BridgePort | Self::Macvlan(_) => {
+                let [a, b, c, d, e, f] = common.identity.chaddr.0;
+                // Locally administered (IEEE 802 §8.4).
+                Mac([a ^ 0x40 | 2, b, c, d, e, f])
+            }
         }
-        let [a, b, c, d, e, f] = common.identity.chaddr.0;
-        // Locally administered (IEEE 802 §8.4).
-        Mac([a ^ 0x40 | 2, b, c, d, e, f])
     }
 }
 
 impl Release {
-    /// Finds a way to the server and takes it.
+    /// Finds a way to the server and takes it. Where another host may have the address by now, it leaves from inside only if the
+    /// address is seen there.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        self.way = Way::Inside;
+        (self.way, self.seen) = (Way::Inside, false);
         if self.link_gone || std::mem::take(&mut self.mute) || common.link.in_netns().is_none() {
             return self.find_parent(common, cx);
         }
+        if self.may_be_anothers(common) {
+            let target = Target::Known(common.link.clone());
+            self.stage = Stage::Finding(cx.out.inspect(Waiter::Binding(common.id, Task::FindAddress), target));
+            return;
+        }
+        self.open_inside(common, cx);
+    }
+
+    /// Returns whether another station may have the address by now, although this is its holder: its identity can return, on
+    /// another host too, or it was given back by an earlier boot's daemon.
+    fn may_be_anothers(&self, common: &Common) -> bool {
+        common.profile.returns() || self.is_stale
+    }
+
+    /// Goes on after a look at the container's link. Where its address is not there, it is asked for on the LAN.
+    pub(in crate::binding) fn on_inside(
+        &mut self,
+        common: &mut Common,
+        result: Result<LinkView, LinkCause>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !matches!(self.stage, Stage::Finding(_)) {
+            return;
+        }
+        let address = IpAddr::V4(self.lease.ip());
+        match result {
+            Ok(view) => {
+                self.seen = view.addresses.iter().any(|there| there.addr() == address);
+                match self.seen || common.identity.lan.parent().is_none() {
+                    true => self.open_inside(common, cx),
+                    false => self.find_parent(common, cx),
+                }
+            }
+            Err(cause) => {
+                self.link_gone |= cause.is_gone();
+                self.find_parent(common, cx);
+            }
+        }
+    }
+
+    fn open_inside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.stage = Stage::Opening;
         let want = sockets(common.identity.chaddr, self.lease.ip());
         common.exchange.open(common.id, &common.link, want, cx);
@@ -70,7 +114,7 @@ impl Release {
 
     /// Looks for the host's link that is the LAN, if the LAN is such a link.
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        // Nothing that a caller waits for: its link is gone already.
+        // Nothing that a caller waits for: its link is gone already, or has the address no more.
         self.tell(common, cx);
         let parent = common.identity.lan.parent().map(str::to_owned);
         match parent {
@@ -101,6 +145,13 @@ impl Release {
             return;
         }
         match result {
+            Ok(view) if self.is_hosts(common, &view) => {
+                let (attachment, address, ifname) = (&common.attachment, self.lease.ip(), &view.ifname);
+                tracing::warn!(%attachment, %address, %ifname, "no RELEASE: this host has the address itself");
+                let cause = format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
+                self.note_leave(common, EventKind::AddressHeld, cause, cx);
+                self.end_unsaid(common, cx);
+            }
             // A bridge gets carrier by the port that is made.
             Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
                 self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
@@ -122,6 +173,11 @@ impl Release {
         }
     }
 
+    /// Returns whether its address is the host's own, on the LAN's link, which was looked at.
+    fn is_hosts(&self, common: &Common, view: &LinkView) -> bool {
+        common.identity.lan.vlan() == 0 && view.addresses.iter().any(|own| own.addr() == self.lease.ip())
+    }
+
     fn open_on_host(&mut self, common: &mut Common, way: Way, ifindex: u32, cx: &mut Cx<'_>) {
         (self.stage, self.way) = (Stage::Opening, way);
         let link = Link::of_lan(ifindex, &common.identity.lan, self.way.asker(common));
@@ -130,13 +186,14 @@ impl Release {
         common.exchange.open(common.id, &link, want, cx);
     }
 
-    /// Goes on when there are sockets. An identity that can return may live on another host by now, where this is a late DEL:
-    /// unless a caller waits, it is asked whether its address does.
+    /// Goes on when there are sockets. Where another station may have the address, and it was not seen inside, that is asked for,
+    /// and no caller waits.
     pub(super) fn begin_asking(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asker = self.way.asker(common);
-        if !common.profile.returns() || !self.told {
+        if !self.may_be_anothers(common) || self.seen && self.way == Way::Inside {
             return self.send(common, cx);
         }
+        self.tell(common, cx);
         let own = Some(common.link.mac()).filter(|_| !self.link_gone);
         let mut question = Question::new(self.lease.address, asker, own, cx.now.boot);
         let turn = question.on_clock(cx.now.boot);
@@ -171,7 +228,9 @@ impl Release {
             self.held_up = None;
         }
         let lease = self.lease.clone();
-        let mut sending = dhcp::Release::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let sending = dhcp::Release::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let is_elsewhere = common.presence(cx.interfaces).is_left();
+        let mut sending = if is_elsewhere { sending.without_arp() } else { sending };
         let step = sending.on_clock(cx.now.boot);
         self.stage = Stage::Sending(Box::new(sending));
         self.step(common, step, cx);

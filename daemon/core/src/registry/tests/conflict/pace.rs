@@ -56,10 +56,10 @@ fn an_add_does_not_forget_who_uses_an_address_that_it_is_offered_again() {
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
     rig.answer_probe(FIRST);
-    while rig.messages().iter().filter(|kind| **kind == 1).count() < 2 {
+    while !rig.messages().ends_with(&[1, 3]) || rig.messages().len() < 4 {
         rig.wake();
     }
-    assert!(rig.messages().ends_with(&[1, 3]), "offered once more, not acknowledged");
+    assert_eq!(rig.messages(), [1, 3, 3, 3, 1, 3], "offered once more, not acknowledged");
     rig.server = Server::Up;
     rig.run_until(1030.0);
     assert_eq!((rig.leased(add), rig.declines()), (SECOND, 1));
@@ -112,7 +112,7 @@ fn after_ten_conflicts_a_lan_has_one_new_try_a_minute() {
     let sent = rig.messages().len();
     let add = rig.add("b", 2, "b");
     let Answer::Failed(failure) = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
-    let expected = "no further address is tried on br0 for 60s: the last 10 that were offered there were in use, 192.0.2.59 by \
+    let expected = "new addresses on br0 are paused for 60s: the last 10 that were offered there were in use, 192.0.2.59 by \
                     02:00:00:00:09:09; look at why that Ethernet address answers for it";
     assert_eq!(failure.to_string(), expected);
     assert_eq!(rig.messages().len(), sent, "nothing is sent");
@@ -142,8 +142,10 @@ fn nor_does_an_add_try_one_beside_whose_earlier_lease_is_not_confirmed() {
     for refused in [false, true] {
         let mut rig = rig(Detection::Optimistic);
         rig.profile.grace = Some(3600);
+        rig.give = Ipv4Addr::from_bits(FIRST.to_bits() + 100);
         rig.add("k", 7, "k");
         rig.del("k");
+        rig.give = FIRST;
         rig.run_until(1010.0);
         offend(&mut rig);
         let last = rig.seconds();
@@ -185,10 +187,74 @@ fn an_address_that_is_free_ends_the_minute() {
     let add = rig.add("b", 2, "b");
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     let add = rig.add("c", 3, "c");
-    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::HeldBack { .. })), "not known to be free yet");
-    rig.run_until(rig.seconds() + 8.0);
+    assert!(
+        matches!(rig.answers[&add], Answer::Leased { .. }),
+        "nobody has claimed the one before: {:?}",
+        rig.answers[&add]
+    );
+    rig.del("b");
+    rig.del("c");
     let add = rig.add("d", 4, "d");
-    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "nor while they lived: {:?}", rig.answers[&add]);
+}
+
+#[test]
+fn one_that_is_claimed_after_its_add_has_the_lan_wait_again() {
+    let mut rig = hostile();
+    rig.stations.retain(|address, _| *address < FIRST);
+    rig.run_until(rig.seconds() + 60.0);
+    let add = rig.add("b", 2, "b");
+    let address = rig.leased(add);
+    rig.stations.insert(address, NEIGHBOUR);
+    rig.run_until(rig.seconds() + 3.0);
+    assert_eq!(rig.declines(), 11);
+    let add = rig.add("c", 3, "c");
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::HeldBack { .. })), "{:?}", rig.answers[&add]);
+}
+
+/// A server that keeps FIRST for "a", where a neighbour uses it, and offers that again whatever "a" declines.
+fn with_a_squatted_reservation() -> Rig {
+    let mut rig = rig(Detection::Optimistic);
+    (rig.give, rig.reserved) = (SECOND, Some((Mac([2, 0, 0, 0, 1, 1]), FIRST)));
+    rig.stations.insert(FIRST, NEIGHBOUR);
+    rig
+}
+
+#[test]
+fn an_add_declines_one_address_three_times_at_most_and_names_it_once() {
+    let mut rig = with_a_squatted_reservation();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1006.0);
+    assert_eq!(rig.answers.get(&add), Some(&Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR })));
+    assert_eq!(rig.declines(), 3);
+    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+}
+
+#[test]
+fn a_reservation_that_somebody_else_uses_holds_up_nobody_but_its_own_container() {
+    let mut rig = with_a_squatted_reservation();
+    for _ in 0..5 {
+        let add = rig.add("a", 1, "a");
+        rig.run_until(rig.seconds() + 30.0);
+        assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Conflict { .. })), "{:?}", rig.answers[&add]);
+    }
+    let add = rig.add("b", 2, "b");
+    assert_eq!(rig.leased(add), SECOND);
+}
+
+#[test]
+fn who_conflicted_last_leaves_the_minutes_turn_to_others() {
+    let mut rig = hostile();
+    let last = rig.seconds();
+    rig.run_until(last + 1.0);
+    for (who, netns) in [("a", 1), ("b", 2)] {
+        let mut call = rig.call(who, netns, who);
+        call.timeout = Duration::from_secs(100);
+        rig.request(Call::Add(call));
+    }
+    rig.chaddrs.clear();
+    rig.run_until(last + 60.5);
+    assert_eq!(rig.chaddrs, [Mac([2, 0, 0, 0, 1, 2])].into(), "the one that met the ten conflicts waits");
 }
 
 #[test]
@@ -231,7 +297,11 @@ fn conflicts_in_the_background_count_for_the_lan() {
     }
     rig.give = FIRST;
     rig.all_taken();
-    while rig.declines() < 10 {
+    let declined = |rig: &Rig| {
+        let declined = rig.events.iter().filter(|event| event.kind == EventKind::Declined);
+        declined.filter_map(|event| event.address).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    while declined(&rig) < MAX_CONFLICTS {
         rig.wake();
     }
     let add = rig.add("f", 6, "f");

@@ -52,12 +52,13 @@ impl Rig {
         .encode()
     }
 
-    pub(super) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8]) {
+    pub(in crate::registry::tests) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
         let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
                 self.asked.push((arp.sender, arp.target));
                 self.asked_from.push(arp.sender_mac);
+                self.wired.asked_over.push(over);
                 let owner = |address| self.stations.get(address).copied();
                 let Some(owner) = owner(&arp.target).or_else(|| owner(&ANY)) else { return };
                 self.arp_reply(owner, &arp)
@@ -67,10 +68,12 @@ impl Rig {
                 let kind = p[240..].windows(3).find(|w| w[0] == 53 && w[1] == 1).unwrap()[2];
                 let ciaddr = Ipv4Addr::new(p[12], p[13], p[14], p[15]);
                 self.sent.push((kind, ciaddr));
+                self.wired.sent_over.push((kind, over));
                 let size = p[240..].windows(2).position(|w| w == [57, 2]).map(|at| &p[240 + at + 2..]);
                 self.max_size = size.map(|size| u16::from_be_bytes([size[0], size[1]])).or(self.max_size);
                 self.chaddrs.insert(Mac(p[28..34].try_into().unwrap()));
                 if kind == 1 {
+                    self.discovers.push((exchange, bytes.to_vec()));
                     let wish = p[240..].windows(6).find(|w| w[0] == 50 && w[1] == 4);
                     self.wished = wish.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
                 }
@@ -80,22 +83,31 @@ impl Rig {
                 if kind == 4 {
                     let to = p[240..].windows(6).find(|w| w[0] == 54 && w[1] == 4);
                     self.declined_to = to.map(|w| Ipv4Addr::new(w[2], w[3], w[4], w[5]));
-                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + 1);
+                    let kept = self.reserved.is_some_and(|(mac, _)| p[28..34] == mac.0);
+                    self.give = Ipv4Addr::from_bits(self.give.to_bits() + u32::from(!kept));
                 }
                 if self.beside && !self.ports.contains(&exchange) {
                     return;
                 }
+                let chaddr = Mac(p[28..34].try_into().unwrap());
+                let is_flagged = p[10] & 0x80 != 0 || !ciaddr.is_unspecified();
+                let server = match self.server {
+                    _ if self.known.as_ref().is_some_and(|known| !known.contains(&chaddr)) => return,
+                    Server::AnswersFlag if is_flagged => Server::Up,
+                    server => server,
+                };
                 let client = self.client_of(p);
                 if kind == 7 {
                     self.granted.retain(|address, who| *address != ciaddr || *who != client);
                 }
-                let give = self.address_for(&client);
-                if kind == 3 && self.server == Server::Up {
+                let reserved = self.reserved.filter(|(mac, _)| p[28..34] == mac.0).map(|(_, address)| address);
+                let give = reserved.unwrap_or_else(|| self.address_for(&client));
+                if kind == 3 && server == Server::Up {
                     self.granted.retain(|_, who| *who != client);
                     self.granted.insert(give, client);
                 }
                 let unicast = Some(udp.destination).filter(|to| *to != Ipv4Addr::BROADCAST);
-                let answer = match (kind, self.server) {
+                let answer = match (kind, server) {
                     (1, Server::Up | Server::Naks | Server::OffersOnly) => 2,
                     (3, Server::Up) | (1 | 3, Server::Commits) => 5,
                     (3, Server::Naks | Server::NaksOnly) => 6,

@@ -1,6 +1,41 @@
 //! Values that the tests begin with.
 
 use super::*;
+use crate::record::ended_by;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(in crate::registry::tests) enum Disk {
+    Good,
+    Full,
+    /// It is full, and what ends a binding is kept beside the socket.
+    Ends,
+    Slow,
+}
+
+impl Disk {
+    /// Returns whether a transaction is made durable, if not at once.
+    pub(super) fn takes(self, changes: &[Change]) -> bool {
+        match self {
+            Self::Good | Self::Slow => true,
+            Self::Full => false,
+            Self::Ends => ended_by(changes).is_some(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(in crate::registry::tests) enum Server {
+    Up,
+    Silent,
+    Naks,
+    /// Refuses what it is asked for, and offers nothing.
+    NaksOnly,
+    OffersOnly,
+    /// Answers DISCOVER with an ACK.
+    Commits,
+    /// Answers only what bears the broadcast flag.
+    AnswersFlag,
+}
 
 /// Returns what the tests call an attachment by.
 pub(in crate::registry::tests) fn container(attachment: &Attachment) -> String {
@@ -32,8 +67,11 @@ pub(in crate::registry::tests) fn record(who: &str, boot: &str, at: f64) -> Reco
         boot: BootId(boot.into()),
         since: WallTime::from_epoch(Duration::from_secs_f64(at) + Duration::from_secs(1 << 30)),
         kept: None,
+        grace_asked: true,
         former: None,
         taken_off: false,
+        unconfirmed: false,
+        elsewhere: false,
         told: None,
     }
 }

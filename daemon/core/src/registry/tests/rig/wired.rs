@@ -21,6 +21,8 @@ pub(in super::super) struct Wired {
     pub(in super::super) unnamed: BTreeSet<LinkOwner>,
     /// Those that daemons with another store made.
     pub(in super::super) strangers: Vec<String>,
+    /// The host's own addresses, on the LAN's link.
+    pub(in super::super) host_addresses: Vec<IpNet>,
     /// Whether host links are wireless.
     pub(in super::super) wireless: bool,
     /// Why links can neither be made nor deleted.
@@ -28,6 +30,12 @@ pub(in super::super) struct Wired {
     /// Whether the ends of such changes are held back.
     pub(in super::super) hold: bool,
     pub(in super::super) held: VecDeque<(OpId, Outcome)>,
+    /// The host's link that the containers' interfaces are macvlans on.
+    pub(in super::super) lower: Option<u32>,
+    /// The links of the host that ARP requests left by; `None`: the container's interface.
+    pub(in super::super) asked_over: Vec<Option<u32>>,
+    /// The same of messages, by their kind.
+    pub(in super::super) sent_over: Vec<(u8, Option<u32>)>,
 }
 
 impl Wired {
@@ -83,6 +91,15 @@ impl Rig {
         match wired.hold {
             true => wired.held.push_back((op, outcome)),
             false => self.reg.handle(self.now(), Input::Done { op, outcome }),
+        }
+    }
+
+    /// Carries out the changes that are held back.
+    pub(in super::super) fn change_late(&mut self) {
+        self.hold_changes = false;
+        while let Some((op, target, steps)) = self.changes.pop_front() {
+            let outcome = self.change(&target, steps);
+            self.input(Input::Done { op, outcome });
         }
     }
 

@@ -1,0 +1,48 @@
+//! What the siblings of a macvlan need not hear. A broadcast from inside is copied for each of them, which costs more than all else
+//! of an ADD where there are many; one that leaves over the link that they are on is not.
+//!
+//! A DISCOVER leaves from inside, since a server may be in a sibling. The first REQUEST for an offer leaves over the lower link where
+//! its server is known to be on the wire: where it answers an ARP request that leaves that way. A second one leaves from inside again.
+//! Servers in siblings whose offers were not taken do not hear of that, and keep the address for as long as they keep any offer.
+
+use std::net::Ipv4Addr;
+
+use super::Common;
+use crate::binding::Cx;
+use crate::dhcpv4::Client;
+use crate::time::Instant;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp};
+
+impl Common {
+    /// Sends the client's messages, and the probe that goes before a REQUEST.
+    pub(in crate::binding) fn send_messages(&mut self, client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+        let lower = self.lower(cx.interfaces).filter(|_| !self.profile.on_parent);
+        let Some((lower, server)) = lower.zip(first_request_to(client, cx.now.boot)) else {
+            return self.exchange.send(frames, cx);
+        };
+        let Some(request) = frames.pop() else { return };
+        self.exchange.send(frames, cx);
+        let (lan, now) = (&self.identity.lan, cx.now.boot);
+        let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
+        self.exchange.send_over(request, Some(lower).filter(|_| is_on_wire), cx);
+        if !is_on_wire && cx.conflicts.asks_wire(lan, server.0, now) {
+            let question = Arp::request(self.link.mac(), Ipv4Addr::UNSPECIFIED, server.0);
+            self.exchange.send_over(question.encode(), Some(lower), cx);
+        }
+    }
+
+    /// Takes in an ARP packet, which may be a server's answer from the wire.
+    pub(in crate::binding) fn hear_wire(&self, arp: &Arp, cx: &mut Cx<'_>) {
+        if arp.op == ArpOp::Reply {
+            cx.conflicts.answered(&self.identity.lan, arp.sender, arp.sender_mac, cx.now.boot);
+        }
+    }
+}
+
+/// Returns whose offer was taken, by identifier and Ethernet address, while one REQUEST for it is out.
+fn first_request_to(client: &Client, now: Instant) -> Option<(Ipv4Addr, Mac)> {
+    let (server, _, sent) = client.requesting().and(client.tally().requested)?;
+    let offer = client.owed(now).filter(|_| sent == 1)?;
+    Some((server, offer.server_mac))
+}

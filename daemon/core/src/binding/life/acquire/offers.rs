@@ -1,0 +1,369 @@
+//! The judge of what servers would have an ADD take: each offer that is about to be asked for, and each lease.
+//!
+//! | what a server would have it take | then |
+//! |---|---|
+//! | another address than the only one that will do | the client waits for that one |
+//! | what is none of its Docker pool: outside of it, or reserved | refused, twice; then the ADD fails |
+//! | what another attachment has | refused, and the holder renews; nine times, or once where both have one Ethernet address |
+//! | the same, from a server that cannot hear of the holder | asked for, and declined with its ACK |
+//! | what somebody was heard to use before it could be declined | the same |
+//! | anything, while new addresses on the LAN are paused | refused until then, or the ADD fails |
+//! | the offer of a server that has failed this ADD | the client waits a moment for another's |
+//!
+//! An offer is refused without a word: another server may have a better one, and its offer to the same DISCOVER counts during the
+//! pause. What was granted without an offer goes back. What came to nothing is remembered, with the reason: from that an ADD
+//! that gets nothing takes its failure.
+
+use std::mem::discriminant;
+use std::net::Ipv4Addr;
+use std::ops::ControlFlow::{self, Continue};
+use std::time::Duration;
+
+use super::{Abort, Acquire};
+use crate::binding::common::tenancy::{Taken, decline_foreign};
+use crate::binding::{Common, Cx, Life, Report};
+use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
+use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::{Event, Miss, Missed, Output};
+use crate::effect::Failure;
+use crate::identity::{AddressHolder, Lan};
+use crate::pool::Unfit;
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// Offers of what another attachment has, the last of which fails the ADD.
+const MOST_HELD: u32 = MAX_CONFLICTS as u32;
+
+/// The same for one address, where its holder has the same Ethernet address. After the first the server has heard of that: what it
+/// offers then, it offers because it knows clients by nothing else.
+const MOST_SHARED: u32 = 2;
+
+/// Offers of what is none of the pool, the last of which fails the ADD.
+const MOST_UNFIT: u32 = 3;
+
+/// DECLINEs of one server's address, the last of which fails the ADD: that server will not hear of the conflict.
+const MOST_OF_ONE: u32 = 3;
+
+/// The pause after an offer of what another attachment has: so long, doubled for each of the same address.
+const PAUSE: Duration = Duration::from_millis(250);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// The pause after an offer of what is none of the pool.
+const PAUSE_UNFIT: Duration = Duration::from_secs(1);
+
+/// An ADD that would have less than this left for its try does not take the turn of another.
+const LEAST: Duration = Duration::from_secs(8);
+
+/// Addresses that are remembered, at most: the latest.
+const MOST: usize = 32;
+
+/// Why nothing came of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The client knows.
+    Missed(Miss),
+    /// It is none of the pool.
+    Unfit(Unfit),
+    /// Another attachment has it; `shared`: with the same Ethernet address.
+    Held { holder: AddressHolder, shared: Option<Mac> },
+    /// A station uses it.
+    InUse(Mac),
+}
+
+/// An address of which nothing came.
+#[derive(Debug)]
+struct Entry {
+    server: Ipv4Addr,
+    address: Ipv4Addr,
+    cause: Cause,
+    /// How often; 0: a station was heard to use it, and it is not declined yet.
+    times: u32,
+}
+
+/// All of them, each once for one reason, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct Misses(Vec<Entry>);
+
+impl Misses {
+    /// Returns whether anything came to nothing so far.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a server has offered another address than the only one that will do.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.0.iter().any(|entry| matches!(entry.cause, Cause::Missed(Miss::Unwanted { .. })))
+    }
+
+    /// Records why nothing came of an address. Returns how often that was so.
+    fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
+        let is_it = |entry: &Entry| (entry.server, entry.address) == (server, address) && is_like(&entry.cause, &cause);
+        let before = self.0.iter().position(is_it).map_or(0, |at| self.0.remove(at).times);
+        self.push(Entry { server, address, cause, times: before + 1 });
+        before + 1
+    }
+
+    /// Records that a station was heard to use an address, which is to be declined.
+    pub(super) fn heard(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) {
+        self.0.retain(|entry| entry.times > 0 || entry.address != address);
+        self.push(Entry { server, address, cause: Cause::InUse(by), times: 0 });
+    }
+
+    /// Returns who was heard to use an address that could not be declined since.
+    fn user(&self, address: Ipv4Addr) -> Option<Mac> {
+        self.0.iter().find_map(|entry| match entry.cause {
+            Cause::InUse(by) if entry.address == address && entry.times == 0 => Some(by),
+            _ => None,
+        })
+    }
+
+    /// Records a DECLINE. Returns whether it was the last that the ADD may send.
+    pub(super) fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
+        self.0.retain(|entry| entry.times > 0 || entry.address != address);
+        let times = self.note(server, address, Cause::InUse(by));
+        times >= MOST_OF_ONE || self.count(&Cause::InUse(by)) >= MAX_CONFLICTS as u32
+    }
+
+    /// Returns how often nothing came of an address for such a reason.
+    fn count(&self, cause: &Cause) -> u32 {
+        self.0.iter().filter(|entry| is_like(&entry.cause, cause)).map(|entry| entry.times).sum()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.0.len() == MOST {
+            self.0.remove(0);
+        }
+        self.0.push(entry);
+    }
+
+    /// Returns that others use what was offered, if any was declined: each address once.
+    pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
+        let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
+        for entry in self.0.iter().filter(|entry| entry.times > 0) {
+            if let Cause::InUse(by) = entry.cause {
+                declined.retain(|(address, _)| *address != entry.address);
+                declined.push((entry.address, by));
+            }
+        }
+        match declined[..] {
+            [] => None,
+            [(address, by)] => Some(Failure::Conflict { address, by }),
+            _ => Some(Failure::Conflicts { lan: lan.clone(), declined }),
+        }
+    }
+
+    /// Returns why an ADD got nothing, by the last address of which nothing came. `in_vain`: DISCOVERs since then without an
+    /// offer. `None`: there is no such address, or the server did not acknowledge it.
+    pub(super) fn failure(&self, lan: &Lan, in_vain: u32) -> Option<Failure> {
+        let Entry { server, address, cause, .. } = self.0.iter().rfind(|entry| entry.times > 0)?;
+        let (server, address) = (*server, *address);
+        match cause.clone() {
+            Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted { server, wanted, offered: address }),
+            Cause::Missed(Miss::Nak { message }) => Some(Failure::Nak { server, address, message, in_vain }),
+            Cause::Missed(Miss::Unacknowledged { .. }) => None,
+            Cause::Unfit(why) => Some(Failure::Unfit { server: Some(server), address, why }),
+            Cause::Held { holder, shared } => {
+                Some(Failure::AddressHeld { server: Some(server), address, holder, shared })
+            }
+            Cause::InUse(_) => self.in_use(lan),
+        }
+    }
+}
+
+fn is_like(one: &Cause, other: &Cause) -> bool {
+    match (one, other) {
+        (Cause::Missed(one), Cause::Missed(other)) => discriminant(one) == discriminant(other),
+        _ => discriminant(one) == discriminant(other),
+    }
+}
+
+/// What is done about an offer, or a lease.
+enum Ruling {
+    /// It is asked for, or kept.
+    Take,
+    /// It is refused, and DISCOVER leaves again after this pause.
+    Refuse(Duration),
+    /// It is asked for, and declined.
+    Decline(Box<Taken>),
+    /// Somebody was heard to use it. It is asked for, and declined.
+    DeclineUsed(Mac),
+    /// The ADD fails.
+    Fail(Option<Failure>),
+}
+
+impl Acquire {
+    /// Refuses an address from now on that was reserved since the ADD came in.
+    pub(in crate::binding) fn reserve(&mut self, address: Ipv4Addr) {
+        self.limits.as_mut().map(|limits| limits.reserved.insert(address));
+    }
+
+    /// Does what is to be done about what a server would have the ADD take. Returns whether the ADD has failed by that.
+    pub(super) fn judge(
+        &mut self,
+        common: &mut Common,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> ControlFlow<Life, bool> {
+        let now = cx.now.boot;
+        let (mut ruling, mut asks) = (Ruling::Take, false);
+        if let Some(Missed { server, address, miss }) = output.missed.take() {
+            // A container that runs is asked for again later: others wait for their turn.
+            let fails = self.adopts && matches!(miss, Miss::Unwanted { .. });
+            self.misses.note(server, address, Cause::Missed(miss));
+            if fails {
+                ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
+            }
+        }
+        if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
+            let lease = lease.clone();
+            (ruling, asks) = (self.rule(common, &lease, granted, cx), !granted);
+        }
+        match ruling {
+            Ruling::Take => {}
+            Ruling::Refuse(pause) => output.replace(self.client.refuse(now, pause)),
+            Ruling::Decline(taken) => decline_foreign(&mut self.client, &taken, output, now),
+            Ruling::DeclineUsed(by) => _ = self.client.handle(now, Event::Conflict { by }),
+            Ruling::Fail(failure) => {
+                if asks {
+                    self.client.refuse(now, Duration::ZERO);
+                }
+                self.abort(common, failure.map_or(Abort::Silent, Abort::Because), cx)?;
+                return Continue(true);
+            }
+        }
+        Continue(false)
+    }
+
+    fn rule(&mut self, common: &mut Common, lease: &Lease, granted: bool, cx: &mut Cx<'_>) -> Ruling {
+        let (server, address) = (lease.server, lease.ip());
+        if let Some(why) = self.limits.as_ref().and_then(|limits| limits.refuse(address)) {
+            tracing::warn!(attachment = %common.attachment, %address, %server, %why, "not taken");
+            let cause = Cause::Unfit(why);
+            self.misses.note(server, address, cause.clone());
+            return match granted || self.misses.count(&cause) >= MOST_UNFIT {
+                true => Ruling::Fail(self.misses.failure(&common.identity.lan, 0)),
+                false => Ruling::Refuse(PAUSE_UNFIT),
+            };
+        }
+        if let Some(tenant) = common.tenant(address, cx) {
+            let taken = Taken { tenant, lease: lease.clone(), granted };
+            common.tell_taken(&taken, cx);
+            return self.rule_on_held(common, taken, cx);
+        }
+        if let Some(by) = self.misses.user(address).filter(|_| !granted) {
+            return Ruling::DeclineUsed(by);
+        }
+        // After an INIT-REBOOT in vain DISCOVER left without asking whether a new address may be tried.
+        if !granted
+            && !self.may_try
+            && let Err(too_soon) = self.begin_try(common, cx)
+        {
+            return match self.held_back(common, &too_soon, cx.now.boot) {
+                Some(failure) => Ruling::Fail(Some(failure)),
+                None => Ruling::Refuse(too_soon.at.saturating_since(cx.now.boot)),
+            };
+        }
+        Ruling::Take
+    }
+
+    /// Rules on what another attachment has.
+    fn rule_on_held(&mut self, common: &Common, taken: Taken, cx: &mut Cx<'_>) -> Ruling {
+        let shared = Some(common.identity.chaddr).filter(|chaddr| taken.tenant.chaddr == *chaddr);
+        let no_other_will_do = self.insists.is_some() || taken.granted && shared.is_some();
+        let cause = Cause::Held { holder: taken.tenant.who.clone(), shared };
+        let times = self.misses.note(taken.lease.server, taken.lease.ip(), cause.clone());
+        let most = if shared.is_some() { MOST_SHARED } else { MOST_HELD };
+        if no_other_will_do || times >= most || self.misses.count(&cause) >= MOST_HELD {
+            return Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
+        }
+        if common.is_foreign(&taken) {
+            return Ruling::Decline(Box::new(taken));
+        }
+        cx.out.report(common.id, Report::WantsRenewed(taken.tenant.id));
+        Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE))
+    }
+
+    /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits where its time allows
+    /// for that, and fails at once where it does not.
+    pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
+        let Err(too_soon) = self.begin_try(common, cx) else { return Continue(true) };
+        match self.held_back(common, &too_soon, cx.now.boot) {
+            Some(failure) => self.abort(common, Abort::Because(failure), cx)?,
+            None => self.client.hold_back(too_soon.at),
+        }
+        Continue(false)
+    }
+
+    fn begin_try(&mut self, common: &Common, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
+        common.may_try(cx)?;
+        self.may_try = true;
+        Ok(())
+    }
+
+    /// Returns why an ADD fails whose time does not allow for the wait.
+    fn held_back(&self, common: &Common, too_soon: &TooSoon, now: Instant) -> Option<Failure> {
+        let TooSoon { at, conflicts, last: (address, by) } = *too_soon;
+        if at + LEAST < self.limit {
+            return None;
+        }
+        let (lan, left) = (common.identity.lan.clone(), at.saturating_since(now));
+        let wait = Duration::from_secs(left.as_secs_f64().ceil() as u64);
+        self.misses.in_use(&lan).or(Some(Failure::HeldBack { lan, wait, conflicts, address, by }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const BY: Mac = Mac([2, 0, 0, 0, 0, 9]);
+
+    fn address(n: u8) -> Ipv4Addr {
+        Ipv4Addr::new(192, 0, 2, n)
+    }
+
+    fn nak() -> Cause {
+        Cause::Missed(Miss::Nak { message: None })
+    }
+
+    #[test]
+    fn what_came_last_is_why_an_add_failed_and_each_address_is_named_once() {
+        let lan = Lan::Network("lan".to_owned());
+        let mut misses = Misses::default();
+        assert_eq!(misses.failure(&lan, 0), None);
+        for n in [50, 51, 50] {
+            misses.declined(SERVER, address(n), BY);
+        }
+        let declined = vec![(address(51), BY), (address(50), BY)];
+        let in_use = Failure::Conflicts { lan: lan.clone(), declined };
+        assert_eq!(misses.failure(&lan, 0), Some(in_use.clone()));
+        misses.note(SERVER, address(52), nak());
+        let refused = Failure::Nak { server: SERVER, address: address(52), message: None, in_vain: 3 };
+        assert_eq!(misses.failure(&lan, 3), Some(refused.clone()));
+        misses.heard(SERVER, address(53), BY);
+        assert_eq!((misses.failure(&lan, 3), misses.user(address(53))), (Some(refused), Some(BY)));
+        assert_eq!((misses.in_use(&lan), misses.user(address(51))), (Some(in_use), None), "declined");
+    }
+
+    #[test]
+    fn the_third_decline_of_one_address_of_one_server_is_the_last_and_so_is_the_tenth() {
+        let mut misses = Misses::default();
+        let mut declined = |server, n| misses.declined(server, address(n), BY);
+        let other = address(2);
+        assert_eq!(
+            [SERVER, other, SERVER, other, SERVER].map(|server| declined(server, 50)),
+            [false, false, false, false, true]
+        );
+        assert_eq!([51, 52, 53, 54, 55].map(|n| declined(SERVER, n)), [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn whatever_servers_offer_little_is_remembered() {
+        let mut misses = Misses::default();
+        (0..=255).for_each(|n| _ = misses.note(SERVER, address(n), nak()));
+        assert_eq!(misses.0.len(), MOST);
+        assert_eq!((misses.note(SERVER, address(0), nak()), misses.note(SERVER, address(255), nak())), (1, 2));
+    }
+}

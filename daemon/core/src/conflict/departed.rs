@@ -1,0 +1,40 @@
+//! Interfaces on their way out: who had an address of a LAN a moment ago.
+//!
+//! A main plugin deletes the link after the DEL of its address, the kernel takes some time to take a dead namespace's links down,
+//! and each answers ARP until it is gone. To whoever is granted the address next, under whatever identity, that is nobody else.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use crate::identity::Lan;
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// How long an interface may take to go.
+const GOING: Duration = Duration::from_secs(60);
+
+/// Interfaces that are remembered, the last ones. More than come and go in the moment that most need.
+const MOST: usize = 1024;
+
+/// The interfaces whose leases were given up last, oldest first.
+#[derive(Debug, Default)]
+pub struct Departed(VecDeque<(Instant, Lan, Ipv4Addr, Mac)>);
+
+impl Departed {
+    /// Records that the interface with this Ethernet address gives up an address of a LAN.
+    pub fn add(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) {
+        while self.0.len() == MOST || self.0.front().is_some_and(|(at, ..)| now >= *at + GOING) {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, lan.clone(), address, mac));
+    }
+
+    /// Returns whether the interface with this Ethernet address had an address of a LAN, and may still be on its way out.
+    pub fn had(&self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) -> bool {
+        let is_it = |(at, on, had, by): &(Instant, Lan, Ipv4Addr, Mac)| {
+            (*had, *by) == (address, mac) && on == lan && now < *at + GOING
+        };
+        self.0.iter().any(is_it)
+    }
+}

@@ -1,0 +1,176 @@
+//! Which offer a client asks for, and what it asks for when nothing comes of that.
+//!
+//! The first offer is as good as any, unless it is of another address than the wanted one, or of a server that has failed the
+//! client since its caller began to wait: that one never acknowledges, refuses what it offers, or offers what is in use, and often
+//! answers first. Such an offer waits a moment for a better one. One that comes while another is asked for is kept until that
+//! is granted.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use super::lease::Lease;
+use super::state::{Beside, State, Transaction};
+use super::timing;
+use super::{Client, Output};
+use crate::time::Instant;
+
+/// An offer of which nothing comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The server.
+    pub server: Ipv4Addr,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Why.
+    pub miss: Miss,
+}
+
+/// Why nothing comes of an offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// Only another address will do.
+    Unwanted {
+        /// Which.
+        wanted: Ipv4Addr,
+    },
+    /// The server did not acknowledge it.
+    Unacknowledged {
+        /// REQUESTs sent.
+        sent: u32,
+    },
+    /// The server refused it, or an earlier lease.
+    Nak {
+        /// Its message (56), escaped.
+        message: Option<String>,
+    },
+}
+
+/// Servers that have failed a client, at most: the latest.
+const MOST_SHUNNED: usize = 8;
+
+impl Client {
+    /// Asks for an offer, or keeps it for a moment.
+    pub(super) fn on_offer(&mut self, now: Instant, offer: Lease, out: &mut Output) {
+        let State::Selecting { tx, wanted, second } = &self.state else { return };
+        if let Some(wanted) = self.insists.filter(|wanted| *wanted != offer.ip()) {
+            // The right server may look first whether anybody uses it, for three seconds as dnsmasq does.
+            out.missed = Some(Missed { server: offer.server, address: offer.ip(), miss: Miss::Unwanted { wanted } });
+            return;
+        }
+        let (tx, wanted) = (*tx, *wanted);
+        let kept = second.as_ref().map(|(kept, until)| (self.fault(kept, wanted), *until));
+        let fault = self.fault(&offer, wanted);
+        if fault == Fault::None {
+            // The REQUEST is the first message of its own, under the same xid.
+            return self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(offer), out);
+        }
+        if let State::Selecting { second, .. } = &mut self.state
+            && kept.is_none_or(|(kept, _)| fault < kept)
+        {
+            let until = kept.map_or(now + timing::CHOICE, |(_, until)| until);
+            *second = Some((Box::new(offer), until));
+        }
+    }
+
+    /// Keeps an offer that comes while another server's is asked for.
+    pub(super) fn keep_spare(&mut self, offer: Lease) {
+        let is_wanted = self.insists.is_none_or(|wanted| wanted == offer.ip());
+        let State::Requesting { beside, .. } = &self.state else { return };
+        let kept = beside.as_ref().and_then(|beside| beside.spare.as_ref());
+        let is_better = kept.is_none_or(|kept| self.shuns(kept.server));
+        if let State::Requesting { beside, .. } = &mut self.state
+            && is_wanted
+            && is_better
+        {
+            beside.get_or_insert_default().spare = Some(Box::new(offer));
+        }
+    }
+
+    /// Makes do with the offer that has waited for a better one.
+    pub(super) fn choose(&mut self, now: Instant, out: &mut Output) {
+        let State::Selecting { tx, second, .. } = &mut self.state else { return };
+        let tx = *tx;
+        let Some((offer, _)) = second.take() else { return };
+        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
+    }
+
+    /// Sends the first REQUEST for an offer. What waited for a better one is kept.
+    fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
+        let tx = self.request(now, before, &offer, out);
+        let second = if let State::Selecting { second, .. } = &mut self.state { second.take() } else { None };
+        let beside = second.map(|(second, _)| Box::new(Beside { spare: Some(second), nak: None }));
+        self.state = State::Requesting { tx, offer, taken: None, beside };
+    }
+
+    /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        before: Transaction,
+        offer: &Arc<Lease>,
+        out: &mut Output,
+    ) -> Transaction {
+        let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
+        self.count().requested = Some((offer.server, offer.ip(), tx.sent));
+        out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
+        self.asked = Some(offer.clone());
+        tx
+    }
+
+    /// Gives an offer up that its server has not acknowledged. While a caller waits the next is asked for at once.
+    pub(super) fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
+        let State::Requesting { tx, offer, .. } = &self.state else { return };
+        let miss = Miss::Unacknowledged { sent: tx.sent };
+        out.missed = Some(Missed { server: offer.server, address: offer.ip(), miss });
+        if self.asks_another(now, out) {
+            return;
+        }
+        if self.waited_for {
+            return self.discover(now, None, None, out);
+        }
+        let pause = timing::acquisition_wait(self.count().tried_in_vain(), false, &mut self.rng);
+        self.state = State::Init { at: now + pause, wanted: None };
+    }
+
+    /// Asks for the offer that was kept, now that nothing comes of the one that was asked for. Returns whether there is one.
+    pub(super) fn asks_another(&mut self, now: Instant, out: &mut Output) -> bool {
+        let State::Requesting { tx, offer, beside, .. } = &mut self.state else { return false };
+        let (tx, server, spare) = (*tx, offer.server, beside.take().and_then(|beside| beside.spare));
+        self.shun(server);
+        let Some(spare) = spare else { return false };
+        self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*spare), out);
+        true
+    }
+
+    /// Has the offers of a server wait for those of others, as long as a caller waits.
+    pub(super) fn shun(&mut self, server: Ipv4Addr) {
+        if self.waited_for && !self.shuns(server) {
+            let shunned = &mut self.count().shunned;
+            shunned.truncate(MOST_SHUNNED - 1);
+            shunned.insert(0, server);
+        }
+    }
+
+    fn shuns(&self, server: Ipv4Addr) -> bool {
+        self.tally().shunned.contains(&server)
+    }
+
+    fn fault(&self, offer: &Lease, wanted: Option<Ipv4Addr>) -> Fault {
+        match self.shuns(offer.server) {
+            true => Fault::Shunned,
+            false if wanted.is_some_and(|wanted| wanted != offer.ip()) => Fault::OtherAddress,
+            false => Fault::None,
+        }
+    }
+}
+
+/// Why an offer waits for a better one, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// It does not.
+    None,
+    /// It is of another address than the wanted one.
+    OtherAddress,
+    /// Its server has failed the client.
+    Shunned,
+}

@@ -1,0 +1,122 @@
+//! What an endpoint is to have, and somebody else holds: its name, by a container that is gone or not, and an address of the host's.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::docker::*;
+use super::rig::*;
+use crate::effect::{ClientIdRule, Failure};
+use crate::event::EventKind;
+use crate::identity::{AddressHolder, ClientId, Lan};
+use crate::link::KernelEvent;
+
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+
+impl Rig {
+    /// Asks for an address for the container `web`, whose Ethernet address is made up at each start.
+    fn web(&mut self, last: u8) -> u64 {
+        let mut add = self.endpoint_call(last);
+        add.client_id = ClientIdRule::Bytes(ClientId::new(b"\0web".to_vec()).unwrap());
+        self.request(Call::Add(add))
+    }
+
+    fn comes_into(&mut self, last: u8, netns: u64) {
+        self.inside.insert(endpoint_mac(last), netns);
+        self.input(Input::Kernel(KernelEvent::Appeared { number: netns as i32, mac: endpoint_mac(last) }));
+    }
+
+    fn has_first(&self, id: u64) -> bool {
+        matches!(self.answers.get(&id), Some(Answer::Leased { lease, .. }) if lease.ip() == FIRST)
+    }
+}
+
+/// The container `web` runs, in the only namespace.
+fn running() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.lease = 10_000;
+    rig.web(1);
+    rig.comes_into(1, 1);
+    rig.configure("192.0.2.50/24");
+    rig
+}
+
+/// dockerd has ended the host's only container while no daemon ran, and gave up: nobody says that it is gone.
+fn ended_unheard() -> Rig {
+    let mut rig = running();
+    (rig.inside, rig.addresses) = Default::default();
+    rig.live.remove(&1);
+    rig.restart();
+    rig.run_until(1100.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "of what is missing nobody knows whether it is gone");
+    rig
+}
+
+#[test]
+fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
+    let mut rig = ended_unheard();
+    let again = rig.web(2);
+    assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
+    rig.run_until(1200.0);
+    let rows = rig.rows();
+    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.stored.len()), (1, &endpoint(2), 0, 1));
+}
+
+#[test]
+fn a_name_whose_container_may_run_is_not_given_away_and_the_error_says_what_was_seen() {
+    for (sees_part, moved, seen) in [(true, false, false), (false, true, true)] {
+        let mut rig = ended_unheard();
+        rig.sees_part = sees_part;
+        rig.inside.extend(moved.then_some((endpoint_mac(1), 2)));
+        let again = rig.web(2);
+        let Failure::Held { holder, seen: told, .. } = rig.failure(again) else { panic!("{:?}", rig.answers) };
+        assert_eq!((holder, *told), (&endpoint(1), seen));
+        let held = rig.rows().into_iter().map(|row| row.attachment).collect::<Vec<_>>();
+        assert_eq!((held, rig.sends(7)), (vec![endpoint(1)], 0));
+    }
+    let mut rig = running();
+    let again = rig.web(2);
+    assert!(matches!(rig.failure(again), Failure::Held { seen: true, .. }), "{:?}", rig.answers);
+}
+
+#[test]
+fn an_address_of_the_host_on_the_lan_is_not_taken_and_the_error_says_whose_it_is() {
+    let mut rig = Rig::new(8);
+    (rig.one_for_all, rig.wired.host_addresses) = (true, vec!["192.0.2.50/24".parse().unwrap()]);
+    let add = rig.endpoint(1);
+    rig.run_until(1031.0);
+    let Failure::AddressHeld { address, holder, .. } = rig.failure(add) else { panic!("{:?}", rig.answers) };
+    assert_eq!((*address, holder), (FIRST, &AddressHolder::Host("eth0".into())));
+    assert_eq!([3, 4, 7].map(|kind| rig.sends(kind)), [0, 0, 0], "no REQUEST, no DECLINE, no RELEASE");
+    // In a VLAN of that link the number is another's.
+    let mut tagged = rig.endpoint_call(2);
+    tagged.lan = Lan::Link { parent: "br0".into(), vlan: 10 };
+    let tagged = rig.request(Call::Add(tagged));
+    assert!(rig.has_first(tagged), "{:?}", rig.answers.get(&tagged));
+}
+
+#[test]
+fn an_address_that_the_host_has_by_now_is_not_given_back() {
+    for grace in [None, Some(60)] {
+        let mut rig = Rig::new(8);
+        (rig.profile.grace, rig.lease) = (grace, 10_000);
+        rig.endpoint(1);
+        rig.wired.host_addresses = vec!["192.0.2.50/24".parse().unwrap()];
+        rig.release(FIRST);
+        rig.run_until(1100.0);
+        let told = rig.events.iter().filter(|event| event.kind == EventKind::AddressHeld).count();
+        assert_eq!((rig.sends(7), rig.rows().len(), told), (0, 0, 1), "{grace:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_was_kept_is_not_taken_up_again_where_the_host_has_its_address() {
+    let mut rig = Rig::new(8);
+    (rig.profile.grace, rig.lease) = (Some(60), 10_000);
+    rig.endpoint(1);
+    rig.release(FIRST);
+    (rig.server, rig.wired.host_addresses) = (Server::Silent, vec!["192.0.2.50/24".parse().unwrap()]);
+    let add = rig.endpoint(1);
+    rig.run_until(1100.0);
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Failed(_))), "{:?}", rig.answers.get(&add));
+    assert_eq!(rig.sends(7), 0);
+}

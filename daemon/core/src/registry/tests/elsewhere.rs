@@ -1,0 +1,131 @@
+//! Callers that want an address and no change of the interface: the address never comes there.
+
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
+use crate::event::EventKind;
+
+const A: &str = "192.0.2.50/24";
+const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
+const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+
+fn added(seconds: u32, profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    (rig.lease, rig.profile) = (seconds, profile);
+    rig.options = vec![3, 4, 192, 0, 2, 1];
+    rig.add("a", 1, "a");
+    rig
+}
+
+impl Rig {
+    fn after(&mut self, seconds: f64) {
+        self.run_until(self.at.as_secs_f64() + seconds);
+    }
+
+    fn check_of(&mut self) -> Answer {
+        let check = self.request(Call::Check { attachment: attachment("a"), expected: vec![A.parse().unwrap()] });
+        self.answers.remove(&check).expect("an answer")
+    }
+}
+
+#[test]
+fn a_lease_whose_address_never_comes_is_extended_by_init_reboot_and_never_named_in_arp() {
+    for seconds in [20, 100, 1000, 100_000] {
+        let mut rig = added(seconds, Profile::default());
+        let sent = rig.sent.len();
+        rig.after(f64::from(seconds) * 3.0);
+        let extensions = &rig.sent[sent..];
+        assert!(extensions.len() >= 3 && extensions.iter().all(|sent| *sent == (3, ANY)), "{extensions:?}");
+        assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{seconds}: {:?}", rig.asked);
+        assert_eq!((rig.state("a"), rig.steps.clone()), (vec!["BOUND"], vec![]));
+        assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "nobody removed it");
+    }
+}
+
+#[test]
+fn nor_does_its_release_name_it_in_arp() {
+    let mut rig = added(1000, Profile::default());
+    rig.after(70.0);
+    let del = rig.del("a");
+    assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
+    assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{:?}", rig.asked);
+    let released = rig.events.iter().find(|event| event.kind == EventKind::Released).map(|event| event.cause.as_str());
+    assert_eq!(released, Some("its attachment was deleted"), "and is not said to have been lost");
+}
+
+#[test]
+fn a_server_that_is_away_at_t2_and_carrier_that_is_back_change_nothing_of_that() {
+    let mut rig = added(1000, Profile::default());
+    rig.server = Server::Silent;
+    rig.after(950.0);
+    rig.tell_carrier(false);
+    rig.after(10.0);
+    rig.server = Server::Up;
+    rig.tell_carrier(true);
+    rig.after(500.0);
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{:?}", rig.asked);
+    assert!(rig.sent.iter().all(|(_, ciaddr)| *ciaddr == ANY), "{:?}", rig.sent);
+}
+
+#[test]
+fn no_later_lease_is_put_on_where_the_first_never_came() {
+    for (on_change, on_expiry) in
+        [(OnChange::Apply, OnExpiry::Remove), (OnChange::Keep, OnExpiry::Remove), (OnChange::Apply, OnExpiry::Keep)]
+    {
+        for restarts in [false, true] {
+            let mut rig = added(100, Profile { on_change, on_expiry, ..Profile::default() });
+            rig.after(70.0);
+            assert!(rig.only_record().elsewhere && !rig.only_record().taken_off);
+            if restarts {
+                rig.restart();
+            }
+            rig.server = Server::Naks;
+            rig.after(60.0);
+            (rig.server, rig.give) = (Server::Up, OTHER);
+            rig.after(120.0);
+            let address = rig.rows()[0].lease.as_ref().unwrap().ip();
+            assert_eq!((address, rig.steps.clone()), (OTHER, vec![]), "{on_change:?}, {on_expiry:?}, {restarts}");
+        }
+    }
+}
+
+#[test]
+fn a_check_takes_it_for_no_fault() {
+    let mut rig = added(1000, Profile::default());
+    assert_eq!(rig.check_of(), Answer::Checked);
+    rig.after(70.0);
+    assert_eq!(rig.check_of(), Answer::Checked);
+    rig.restart();
+    assert_eq!(rig.check_of(), Answer::Checked);
+    // What was there and is gone is one.
+    rig.configure(A);
+    assert_eq!(rig.check_of(), Answer::Checked);
+    rig.take_off(A);
+    assert!(matches!(rig.check_of(), Answer::Failed(_)));
+}
+
+#[test]
+fn an_address_of_which_no_message_told_is_seen_before_t1() {
+    for seconds in [20, 1000] {
+        let mut rig = added(seconds, Profile::default());
+        rig.addresses.push(A.parse().unwrap());
+        rig.run_until(rig.t1() + 1.0);
+        assert_eq!(rig.sent.last(), Some(&(3, LEASED)), "by RENEW");
+    }
+}
+
+#[test]
+fn an_address_that_its_main_plugin_puts_on_late_is_the_leases() {
+    let mut rig = added(20, Profile::default());
+    rig.run_until(rig.t1() + 0.5);
+    assert_eq!(rig.sent.last(), Some(&(3, ANY)));
+    rig.configure(A);
+    rig.run_until(rig.t1() + 0.5);
+    assert_eq!(rig.sent.last(), Some(&(3, LEASED)));
+    rig.give = OTHER;
+    rig.after(30.0);
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+}

@@ -1,0 +1,92 @@
+//! Links of Docker's networks whose containers start slowly, or never.
+
+use super::super::*;
+use super::networks::{LEASED, OWN, endpoint, id, with_network};
+use super::rig::*;
+use crate::effect::{EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
+use crate::link::KernelEvent;
+use crate::network::LinkOwner;
+
+/// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.
+const STRAY: f64 = 600.0;
+
+impl Rig {
+    /// Asks for an endpoint whose address Docker has from a pool of ours.
+    fn told_endpoint(&mut self, name: &str, pool: &str) -> u64 {
+        let mut add = self.endpoint_add(OWN);
+        add.attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string() };
+        let add = self.request(Call::Add(add));
+        assert!(matches!(self.answers[&add], Answer::Leased { .. }), "{:?}", self.answers);
+        let address = EndpointAddress::Told(LEASED.parse().unwrap());
+        let request = EndpointRequest { id: id(name), network: id("n1"), mac: OWN, address };
+        self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
+    }
+}
+
+/// Up to Docker 27 the link is made before volumes are relabelled and the runtime is started.
+#[test]
+fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
+    for (pool, restarts) in
+        [("192.0.2.0/24;;parent=br0", false), ("0.0.0.0/0;;grace=0", false), ("0.0.0.0/0;;grace=0", true)]
+    {
+        for told in [false, true] {
+            let mut rig = with_network();
+            let began = rig.at.as_secs_f64();
+            match told {
+                true => _ = rig.told_endpoint("e1", pool),
+                false => _ = rig.create_endpoint("e1", OWN),
+            }
+            if restarts {
+                rig.run_until(began + 50.0);
+                rig.restart();
+            }
+            rig.run_until(began + STRAY - 1.0);
+            rig.inside.insert(OWN, 1);
+            rig.link_leaves(&endpoint());
+            rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+            rig.configure(LEASED);
+            rig.run_until(began + 2.0 * STRAY);
+            let at = format!("{pool}, told: {told}, restarts: {restarts}");
+            assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "{at}");
+            assert!(rig.rows()[0].link.in_netns().is_some(), "{at}");
+        }
+    }
+}
+
+/// It starts none of the containers that the one before it was about to.
+#[test]
+fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
+    for told in [false, true] {
+        let mut rig = with_network();
+        match told {
+            true => _ = rig.told_endpoint("e1", "192.0.2.0/24;;parent=br0"),
+            false => _ = rig.create_endpoint("e1", OWN),
+        }
+        rig.run_until(rig.at.as_secs_f64() + 100.0);
+        let started = rig.network_call(NetworkCall::Started);
+        assert!(rig.is_done(started));
+        let began = rig.at.as_secs_f64();
+        rig.run_until(began + 59.9);
+        assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0), "told: {told}");
+        rig.run_until(began + 70.0);
+        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty(), "told: {told}");
+        assert_eq!((rig.sends(7), rig.stored.len()), (1, 0), "told: {told}");
+    }
+}
+
+#[test]
+fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
+    for told in [false, true] {
+        let mut rig = with_network();
+        for name in ["e1", "e2"] {
+            let create = match told {
+                true => rig.told_endpoint(name, "192.0.2.0/24;;parent=br0"),
+                false => rig.create_endpoint(name, OWN),
+            };
+            assert!(matches!(rig.answers[&create], Answer::Network(NetworkAnswer::Endpoint(_))), "{:?}", rig.answers);
+        }
+        let links: Vec<_> = rig.wired.links.keys().cloned().collect();
+        assert_eq!(links, [LinkOwner::Endpoint(id("e2"))], "told: {told}");
+        assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "told: {told}");
+    }
+}

@@ -1,0 +1,46 @@
+//! What main plugins do after an ADD, and others by hand.
+
+use super::*;
+use crate::grant::Grant;
+use crate::plan;
+
+impl Rig {
+    /// Puts the leased address on the interface, and the routes that it is told of, as the main plugin does after an ADD.
+    pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
+        let address: IpNet = address.parse().unwrap();
+        self.addresses.push(address);
+        let told = self.stored.values().map(|record| Grant::v4(&record.lease, &record.profile).told());
+        self.routes.extend(told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant)));
+        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+
+    /// The main plugins of all containers put the leased addresses on.
+    pub(in crate::registry::tests) fn plug_all(&mut self) {
+        let leased = self.stored.values().filter_map(|record| Some((record.link.in_netns()?, record.lease.address)));
+        for ((cookie, ifindex), address) in leased.collect::<Vec<_>>() {
+            self.addresses.push(address.into());
+            let address = address.addr().into();
+            self.input(Input::Kernel(KernelEvent::AddressAdded { cookie, ifindex, address }));
+        }
+    }
+
+    /// Adds attachment `a`, whose main plugin puts the address on at once.
+    pub(in crate::registry::tests) fn bind(&mut self) {
+        self.add("a", 1, "a");
+        self.configure(FIRST_ADDRESS);
+    }
+
+    /// Adds attachment `a`, whose main plugin puts the address on when nobody listens for conflicts any more.
+    pub(in crate::registry::tests) fn bind_slowly(&mut self) {
+        self.add("a", 1, "a");
+        self.run_until(1009.0);
+        self.configure(FIRST_ADDRESS);
+    }
+
+    /// Takes an address off the interface, by hand.
+    pub(in crate::registry::tests) fn take_off(&mut self, address: &str) {
+        let address: IpNet = address.parse().unwrap();
+        self.addresses.retain(|there| *there != address);
+        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+    }
+}

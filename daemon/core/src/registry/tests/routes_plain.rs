@@ -1,0 +1,182 @@
+//! Routes of which a result below CNI 1.1.0 cannot say all, and those that somebody removes when a container is set up.
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::{ExtraRoute, Profile};
+use crate::effect::Failure;
+use crate::link::{LinkRoute, Step};
+
+const A: &str = "192.0.2.50/24";
+const SECONDS: u32 = 10_000;
+
+fn extra(destination: &str) -> ExtraRoute {
+    let destination = destination.parse().unwrap();
+    ExtraRoute { destination, gateway: None, metric: None, mtu: None, advmss: None, table: None, scope: None }
+}
+
+fn default_route() -> LinkRoute {
+    LinkRoute {
+        destination: "0.0.0.0/0".parse().unwrap(),
+        via: Some("192.0.2.1".parse().unwrap()),
+        ..LinkRoute::default()
+    }
+}
+
+fn metric_500() -> LinkRoute {
+    LinkRoute { metric: Some(500), ..default_route() }
+}
+
+fn plain(profile: Profile) -> Profile {
+    Profile { late_routes: true, plain_routes: true, ..profile }
+}
+
+/// A container in a network with this profile and a default route, which its main plugin has set up.
+fn bound(profile: Profile) -> Rig {
+    let mut rig = Rig::new(8);
+    (rig.profile, rig.lease) = (profile, SECONDS);
+    rig.options = vec![3, 4, 192, 0, 2, 1];
+    rig.bind();
+    rig
+}
+
+fn check(rig: &mut Rig) -> Answer {
+    let check = rig.request(Call::Check { attachment: attachment("a"), expected: vec![] });
+    rig.answers.remove(&check).expect("an answer")
+}
+
+fn lacks(answer: Answer) -> Option<String> {
+    match answer {
+        Answer::Checked => None,
+        Answer::Failed(Failure::NoRoute { route, .. }) => Some(route.to_string()),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugin_is_not_told_of_it() {
+    let routes = vec![
+        ExtraRoute { table: Some(100), ..extra("0.0.0.0/0") },
+        ExtraRoute { mtu: Some(1300), ..extra("10.0.0.0/8") },
+        ExtraRoute { advmss: Some(1200), ..extra("10.1.0.0/16") },
+        ExtraRoute { metric: Some(0), table: Some(254), ..extra("10.2.0.0/16") },
+    ];
+    let mut rig = bound(plain(Profile { routes: routes.clone(), ..Profile::default() }));
+    let told = |rig: &Rig| match &rig.answers[&1] {
+        Answer::Leased { grant, .. } => {
+            grant.routes.iter().map(|route| route.destination.to_string()).collect::<Vec<_>>()
+        }
+        answer => panic!("{answer:?}"),
+    };
+    assert_eq!(told(&rig), ["0.0.0.0/0", "10.2.0.0/16"]);
+    let to = |destination: &str| LinkRoute { destination: destination.parse().unwrap(), ..default_route() };
+    let late = [
+        LinkRoute { table: Some(100), ..default_route() },
+        LinkRoute { mtu: Some(1300), ..to("10.0.0.0/8") },
+        LinkRoute { advmss: Some(1200), ..to("10.1.0.0/16") },
+    ];
+    assert_eq!(rig.steps, late.clone().map(Step::AddRoute));
+    // They go with the lease.
+    rig.steps.clear();
+    rig.server = Server::Silent;
+    rig.run_until(1000.0 + f64::from(SECONDS) + 10.0);
+    assert!(late.into_iter().all(|route| rig.steps.contains(&Step::RemoveRoute(route))), "{:?}", rig.steps);
+
+    let rig = bound(Profile { routes, ..Profile::default() });
+    assert_eq!((told(&rig).len(), rig.steps.len()), (5, 0), "a later result can say all");
+}
+
+#[test]
+fn the_metric_of_a_network_is_put_on_by_the_daemon_below_cni_1_1_0() {
+    let rig = bound(plain(Profile { metric: Some(500), ..Profile::default() }));
+    assert_eq!((rig.steps.clone(), rig.routes.clone()), (vec![Step::AddRoute(metric_500())], vec![metric_500()]));
+}
+
+#[test]
+fn an_mtu_that_the_server_gives_the_link_is_no_reason_to_keep_a_route_from_the_main_plugin() {
+    let mut rig = Rig::new(8);
+    (rig.profile, rig.lease) = (plain(Profile::default()), SECONDS);
+    rig.options = vec![3, 4, 192, 0, 2, 1, 26, 2, 5, 120];
+    rig.bind();
+    assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
+}
+
+#[test]
+fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
+    for profile in
+        [Profile::default(), plain(Profile::default()), plain(Profile { metric: Some(500), ..Profile::default() })]
+    {
+        for restarts in [false, true] {
+            let mut rig = bound(profile.clone());
+            // As Multus does for the networks that are not to have the default route.
+            rig.routes.clear();
+            rig.steps.clear();
+            rig.run_until(1061.0);
+            if restarts {
+                rig.restart();
+            }
+            rig.set_down(true);
+            rig.set_down(false);
+            assert_eq!(rig.steps, [], "after the link was down");
+            rig.server = Server::Silent;
+            rig.run_until(1000.0 + f64::from(SECONDS) + 10.0);
+            assert!(rig.on_link().is_empty());
+            rig.server = Server::Up;
+            rig.run_until(1000.0 + f64::from(SECONDS) + 400.0);
+            assert_eq!((rig.state("a"), rig.on_link()), (vec!["BOUND"], vec![A.to_owned()]));
+            let is_default =
+                |step: &&Step| matches!(step, Step::AddRoute(route) if route.destination.prefix_len() == 0);
+            assert_eq!(rig.steps.iter().find(is_default), None, "with the next lease");
+            assert_eq!(lacks(check(&mut rig)), None);
+            // The next ADD begins anew.
+            rig.del("a");
+            rig.addresses.clear();
+            rig.bind();
+            assert_eq!(rig.routes.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
+    let mut rig = bound(Profile::default());
+    rig.run_until(1059.0);
+    rig.set_down(true);
+    rig.run_until(1100.0);
+    rig.set_down(false);
+    assert_eq!(rig.steps, [Step::AddRoute(default_route())], "the kernel took it");
+    rig.routes = rig.steps.drain(..).map(|_| default_route()).collect();
+    let wakes = rig.run_until(1400.0);
+    rig.set_down(true);
+    rig.set_down(false);
+    assert_eq!((rig.steps.len(), wakes < 10), (1, true));
+}
+
+#[test]
+fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
+    let mut rig = bound(plain(Profile { metric: Some(500), ..Profile::default() }));
+    assert_eq!(lacks(check(&mut rig)), None);
+    for seconds in [1010.0, 1100.0] {
+        rig.run_until(seconds);
+        rig.routes = vec![default_route()];
+        assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
+        rig.routes = vec![metric_500()];
+        assert_eq!(lacks(check(&mut rig)), None);
+    }
+    rig.routes.clear();
+    assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
+
+    let mut multus = bound(plain(Profile { metric: Some(500), ..Profile::default() }));
+    multus.routes.clear();
+    assert_eq!(lacks(check(&mut multus)), None, "removed while the container is set up");
+    multus.run_until(1100.0);
+    assert_eq!(lacks(check(&mut multus)), None);
+}
+
+#[test]
+fn a_check_sees_an_mtu_that_a_route_lacks() {
+    let routes = vec![ExtraRoute { mtu: Some(1300), ..extra("10.0.0.0/8") }];
+    let mut rig = bound(plain(Profile { routes, ..Profile::default() }));
+    assert_eq!(lacks(check(&mut rig)), None);
+    rig.routes.iter_mut().for_each(|route| route.mtu = None);
+    assert_eq!(lacks(check(&mut rig)).as_deref(), Some("10.0.0.0/8 via 192.0.2.1 mtu 1300"));
+}

@@ -1,0 +1,145 @@
+//! What ends a binding while the file cannot be written: it is kept beside the socket.
+//!
+//! A DEL does not fail for want of room: its container would stay, and with it what fills the disk. An entry names the store and
+//! the binding that it ends, so that no later ADD is ended by it, and goes once the file has recorded the end. It lies where a
+//! reboot empties (`/run`), and is not missed then: what an earlier boot had is asked for on the LAN before it is given back.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use leasehold_api::spool;
+use leasehold_core::event::Event;
+use leasehold_core::record::{BindingId, Change, Record};
+use serde::{Deserialize, Serialize};
+use tracing::{debug, warn};
+
+use super::Stored;
+
+/// The ends that the file is still to record.
+pub(super) struct Ends {
+    socket: PathBuf,
+    store: u64,
+    waiting: BTreeMap<BindingId, Entry>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Entry {
+    /// What the file is to hold of the binding.
+    record: Option<Box<Record>>,
+    /// The events that come with that.
+    events: Vec<Event>,
+}
+
+impl Ends {
+    /// Returns what is kept beside `socket` for a store, as if the store had recorded it.
+    pub(super) fn open(socket: &Path, store: u64, stored: &mut Stored) -> Self {
+        let mut ends = Self { socket: socket.to_owned(), store, waiting: BTreeMap::new() };
+        for binding in ends.found() {
+            let path = ends.path(binding);
+            let Some(at) = stored.records.iter().position(|(id, _)| *id == binding) else {
+                // Recorded by a daemon that was killed before it removed the entry.
+                remove(&path);
+                continue;
+            };
+            match read(&path) {
+                Ok(entry) => {
+                    match &entry.record {
+                        Some(record) => stored.records[at].1 = (**record).clone(),
+                        None => drop(stored.records.remove(at)),
+                    }
+                    ends.waiting.insert(binding, entry);
+                }
+                Err(error) => warn!(file = %path.display(), %error, "cannot read what ends a lease: it is held again"),
+            }
+        }
+        ends
+    }
+
+    /// Returns whether the file has recorded all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Keeps a transaction that ends a binding.
+    pub(super) fn keep(&mut self, binding: BindingId, changes: Vec<Change>) -> io::Result<()> {
+        let mut entry = self.waiting.get(&binding).cloned().unwrap_or_default();
+        for change in changes {
+            match change {
+                Change::Put(_, record) => entry.record = Some(record),
+                Change::Remove(_) => entry.record = None,
+                Change::Note(event) => entry.events.push(*event),
+                Change::PutDocker(_) | Change::RemoveDocker(_) => {}
+            }
+        }
+        let path = self.path(binding);
+        write(&path, &spool::unfinished_end(&self.socket, self.store, binding.0), &entry)?;
+        warn!(binding = binding.0, file = %path.display(), "store not written: this end is kept beside the socket");
+        self.waiting.insert(binding, entry);
+        Ok(())
+    }
+
+    /// Returns what the file is still to record.
+    pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
+        self.waiting.iter().flat_map(|(binding, entry)| {
+            let own = match &entry.record {
+                Some(record) => Change::Put(*binding, record.clone()),
+                None => Change::Remove(*binding),
+            };
+            let notes = entry.events.iter().map(|event| Change::Note(Box::new(event.clone())));
+            std::iter::once(own).chain(notes)
+        })
+    }
+
+    /// Forgets all: the file has recorded it.
+    pub(super) fn recorded(&mut self) {
+        for (binding, _) in std::mem::take(&mut self.waiting) {
+            remove(&self.path(binding));
+        }
+    }
+
+    fn path(&self, binding: BindingId) -> PathBuf {
+        spool::end(&self.socket, self.store, binding.0)
+    }
+
+    fn found(&self) -> Vec<BindingId> {
+        let directory = self.socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let names = fs::read_dir(directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
+        names.filter_map(|name| spool::ended(&self.socket, self.store, &name)).map(BindingId).collect()
+    }
+}
+
+/// Reads an entry, through no link and without waiting.
+fn read(path: &Path) -> io::Result<Entry> {
+    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    Ok(serde_json::from_reader(io::BufReader::new(file))?)
+}
+
+/// Writes an entry, which is there whole or not at all.
+fn write(path: &Path, unfinished: &Path, entry: &Entry) -> io::Result<()> {
+    remove(unfinished);
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(unfinished).and_then(|mut file| {
+        file.write_all(&serde_json::to_vec(entry)?)?;
+        file.sync_all()?;
+        fs::rename(unfinished, path)
+    });
+    if written.is_err() {
+        remove(unfinished);
+    }
+    written?;
+    File::open(path.parent().unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all())
+}
+
+/// Removes a file that may not be there.
+fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            warn!(file = %path.display(), %error, "cannot remove what the store has recorded");
+        }
+        Ok(()) | Err(_) => debug!(file = %path.display(), "removed"),
+    }
+}
