@@ -123,8 +123,14 @@ impl Hold {
     }
 
     /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor where it is not there.
-    fn tell_addressed(&mut self, common: &Common, cx: &Cx<'_>) {
+    /// What goes to all servers then may leave by another link than what went to one.
+    fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let broadcast = self.client.broadcasts();
         self.client.set_addressed(self.is_addressed(common, cx) && !common.is_probing());
+        if broadcast != self.client.broadcasts() && !common.exchange.is_closed() {
+            common.end_exchange(cx);
+            self.client.begin_again(cx.now.boot);
+        }
     }
 
     /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and what
