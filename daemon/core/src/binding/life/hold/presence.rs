@@ -260,7 +260,9 @@ impl Hold {
         if !self.is_settling() || !self.came.as_deref().is_some_and(is_over) {
             return;
         }
-        let (Some(lease), Some(routes)) = (self.client.lease(), &view.routes) else { return };
+        // One that waits for its probes is not on the interface yet, and nobody has removed its routes.
+        let used = self.client.lease().filter(|_| !common.is_probing());
+        let (Some(lease), Some(routes)) = (used, &view.routes) else { return };
         let presence = common.presence(cx.interfaces);
         if matches!(presence, Presence::Unknown | Presence::Awaited) {
             return;
