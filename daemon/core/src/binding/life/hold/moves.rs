@@ -60,12 +60,19 @@ impl Hold {
         self.joined = self.client.shared();
     }
 
-    /// The interface is up with what the runtime was told of. Where the lease has changed since, it is to have that.
+    /// The interface is up with what the runtime was told of. Where the lease has changed since, or is lost, that goes: the kernel
+    /// keeps routes whose address goes, while there is another.
     pub(super) fn catch_up(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let Some(told) = self.joined.take().filter(|_| common.profile.on_change == OnChange::Apply) else { return };
-        let changed = |lease: &Lease| lease.ip() == told.ip() && !is_same(lease, &told, common);
-        if self.client.lease().is_some_and(changed) {
-            common.due(cx, |work| work.leave_behind(common.grant(&told), false));
+        let Some(told) = self.joined.take() else { return };
+        let stays = match self.client.lease() {
+            Some(lease) => common.profile.on_change == OnChange::Keep || is_same(lease, &told, common),
+            None => common.profile.on_expiry == OnExpiry::Keep,
+        };
+        if !stays {
+            common.due(cx, |work| {
+                work.leave_behind(common.grant(&told), false);
+                work.stir();
+            });
             self.record_again();
             self.has_work();
         }
