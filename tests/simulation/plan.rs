@@ -115,6 +115,10 @@ pub(crate) struct Plan {
     pub(crate) ipvlan: bool,
     /// A server that nobody wants.
     pub(crate) rogue: Option<Rogue>,
+    /// A server that offers at once, and never acknowledges.
+    pub(crate) deaf: bool,
+    /// The servers hear broadcasts by the relay of another subnet too, and refuse them beside their answers.
+    pub(crate) relay: bool,
     /// The first server is behind a router.
     pub(crate) off_link: bool,
     /// The first server is authoritative.
@@ -156,6 +160,8 @@ pub(crate) struct Plan {
     pub(crate) on_expiry: OnExpiry,
     /// Neighbours that use an address of a server's pool without asking: the server, and which address of its pool.
     pub(crate) squatters: Vec<(usize, u32)>,
+    /// The servers offer a client again what that has declined.
+    pub(crate) stubborn: bool,
     /// A station of each LAN answers ARP probes for every address.
     pub(crate) proxy: bool,
     /// A station of each LAN claims so many of the addresses that are probed for, and none that nobody can have.
@@ -242,6 +248,8 @@ impl Plan {
             ipvlan: false,
             rogue: pick(rng, &[None, None, None, None, None, None, Some(Rogue::Denied), Some(Rogue::Nonsense)])
                 .or(refuses.then_some(Rogue::Refuses)),
+            deaf: Rng::with_seed(seed ^ 0x6465_6166).u32(..6) == 0,
+            relay: Rng::with_seed(seed ^ 0x7265_6c61).u32(..6) == 0,
             off_link: rng.u32(..6) == 0,
             authoritative: rng.u32(..3) > 0,
             lease,
@@ -267,6 +275,7 @@ impl Plan {
             on_change: pick(rng, &[OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Apply, OnChange::Keep]),
             on_expiry: pick(rng, &[OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Remove, OnExpiry::Keep]),
             squatters: Vec::new(),
+            stubborn: Rng::with_seed(seed ^ 0x7374_7562).u32(..3) == 0,
             proxy: false,
             claimer: 0,
             dies_declining: false,

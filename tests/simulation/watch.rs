@@ -77,6 +77,8 @@ pub(crate) enum Rule {
     Declines,
     /// Addresses of a LAN were declined in a row, one after the other too soon (RFC 5227 §2.1.1).
     Pace,
+    /// ADDs are held back on a LAN where one client alone meets conflicts.
+    HeldUp,
     /// An address was declined without cause.
     Declined,
     /// The name servers that the host's programs read are not those of the leases.

@@ -186,6 +186,9 @@ impl World {
 
     /// In a calm world an ADD fails only for what its caller did.
     fn explain(&mut self, index: usize, failure: &Failure) {
+        if let Failure::HeldBack { .. } = failure {
+            self.judge_held_up(self.actors[index].lan);
+        }
         let actor = &self.actors[index];
         let intact = actor.docker || actor.at.is_some_and(|at| self.kernel.link(at).is_some());
         let recent = self
@@ -210,6 +213,12 @@ impl World {
             Failure::AddressHeld { .. } => self.has_namesake(index),
             Failure::Unfit { .. } => actor.docker,
             Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if self.has_claims() => {
+                true
+            }
+            // Its server offers it nothing else.
+            Failure::Conflict { .. } | Failure::Conflicts { .. }
+                if self.plan.stubborn && !self.plan.squatters.is_empty() =>
+            {
                 true
             }
             // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict

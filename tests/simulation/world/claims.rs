@@ -56,6 +56,8 @@ pub(super) struct Claims {
     declines: BTreeMap<Who, Vec<Ipv4Addr>>,
     /// What was declined on a LAN since somebody last got an address there, and when the last was.
     row: BTreeMap<usize, (BTreeSet<Ipv4Addr>, Micros)>,
+    /// What was declined on a LAN since the daemon began.
+    declined: BTreeSet<(usize, Ipv4Addr)>,
 }
 
 impl World {
@@ -130,12 +132,16 @@ impl World {
             let detail = format!("{mac} declines {address}, for the {again}th time, the {count}th DECLINE of its ADD");
             self.fail(Rule::Declines, detail);
         }
+        if again == MOST_OF_ONE {
+            self.stats.count("addresses declined three times by an ADD");
+        }
     }
 
     /// After ten addresses in a row that were in use one address a minute is tried on a LAN. What was being tried at the tenth
     /// goes on.
     fn judge_pace(&mut self, lan: usize, address: Ipv4Addr) {
         let under_way = self.actors.iter().filter(|actor| actor.lan == lan).count();
+        self.note_declined(lan, address);
         let row = self.claims.row.remove(&lan).filter(|(_, last)| self.now < last + ROW);
         let (mut declined, last) = row.unwrap_or_default();
         let before = declined.len();
@@ -145,6 +151,21 @@ impl World {
             let after = (self.now - last) / MILLI;
             self.fail(Rule::Pace, format!("{address} is declined, after {before} others in a row, after {after} ms"));
         }
+    }
+
+    /// An ADD fails because a LAN is held up. That takes as many addresses in use as RFC 5227 says; one client's alone, which
+    /// its server offers it again and again, are none of the others' concern.
+    pub(super) fn judge_held_up(&mut self, lan: usize) {
+        self.stats.count("ADDs that a LAN in conflict held back");
+        let many = self.claims.declined.iter().filter(|(at, _)| *at == lan).count();
+        if many < MOST {
+            self.fail(Rule::HeldUp, format!("an ADD is held back, and {many} addresses were in use"));
+        }
+    }
+
+    /// An address of a LAN counts as in use, with or without a DECLINE on the wire.
+    pub(super) fn note_declined(&mut self, lan: usize, address: Ipv4Addr) {
+        self.claims.declined.insert((lan, address));
     }
 
     /// Somebody got an address on a LAN.
@@ -251,6 +272,7 @@ impl World {
         self.claims.told.clear();
         self.claims.declines.clear();
         self.claims.row.clear();
+        self.claims.declined.clear();
         self.claims.writing.clear();
         self.claims.refused.clear();
     }

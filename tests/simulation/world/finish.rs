@@ -198,6 +198,9 @@ impl World {
             if actor.excused && self.has_another(row, rows) {
                 return self.stats.count("live at the end without the only address, which another has");
             }
+            if actor.excused && self.plan.stubborn && !self.plan.squatters.is_empty() {
+                return self.stats.count("live at the end without the only address, which a neighbour uses");
+            }
             return self
                 .fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state.as_str())));
         };

@@ -109,14 +109,14 @@ impl World {
     }
 
     /// What is not given back because another station has it stays at its server, and so may what was kept until its end, where
-    /// a renewal was under way when its container ended: by the events from `first` on.
-    pub(super) fn note_left(&mut self, first: usize) {
+    /// a renewal was under way when its container ended: by the events from `first` on. `going`: records that went with these.
+    pub(super) fn note_left(&mut self, first: usize, going: &[Record]) {
         let is_left = |event: &&Event| ["not given back", "was kept"].iter().any(|why| event.cause.starts_with(why));
         let told = self.store.events[first..].iter().filter(is_left);
         let is_it = |record: &Record, event: &Event| {
             record.attachment == event.attachment && Some(record.lease.address) == event.address
         };
-        let past = told.filter_map(|event| self.store.past.values().find(|record| is_it(record, event)));
+        let past = told.filter_map(|event| self.store.past.values().chain(going).find(|record| is_it(record, event)));
         for record in past.cloned().collect::<Vec<_>>() {
             let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan).unwrap_or(0);
             let key = key_of(&record.identity.client_id);

@@ -69,8 +69,9 @@ impl World {
     /// Records a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());
-        let xid = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some(message.xid);
-        self.speaking.insert((lan, key.clone()), xid);
+        let named = message.address(code::SERVER);
+        let said = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some((message.xid, named));
+        self.speaking.insert((lan, key.clone()), said);
         match kind {
             Some(Kind::Release) if !self.winding_down || strays => {
                 if let Some(server) = message.address(code::SERVER) {
@@ -87,6 +88,12 @@ impl World {
             Some(Kind::Discover) => {
                 let mut left = self.grants(|l, _, k| l == lan && *k == key);
                 left.retain(|grant| !self.is_anothers(grant));
+                self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
+            }
+            // What another server was asked for before, and granted without an answer that was heard.
+            Some(Kind::Request) if let Some(named) = named => {
+                let mut left = self.grants(|l, _, k| l == lan && *k == key);
+                left.retain(|grant| grant.1 != named && !self.is_anothers(grant));
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
@@ -156,8 +163,9 @@ impl World {
 
     /// A server granted something.
     pub(super) fn server_granted(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
-        let (lan, _, _, key) = &grant;
-        let current = self.speaking.get(&(*lan, key.clone())) == Some(&Some(xid));
+        let (lan, server, _, key) = &grant;
+        let said = self.speaking.get(&(*lan, key.clone())).copied().flatten();
+        let current = said.is_some_and(|(said, named)| said == xid && named.is_none_or(|named| named == *server));
         if current {
             if matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
                 // The client asked whoever answers, and goes on with that one: at no other is the address given back now.
@@ -241,7 +249,7 @@ impl World {
         self.left.extend(left.into_iter().map(|grant| (grant, excuse)));
         // What is still on its way is nobody's any more.
         if unwritten_only {
-            self.speaking.values_mut().for_each(|xid| *xid = None);
+            self.speaking.values_mut().for_each(|said| *said = None);
         }
     }
 

@@ -91,13 +91,21 @@ impl World {
         let actor = &self.actors[index];
         let address = actor.told.as_ref().map(Lease::ip);
         let told = |record: &&Record| record.told.is_some() && record.told.map(|told| told.addr()) == address;
-        let held = self.store.durable.values().filter(|record| record.state == RecordState::Bound);
-        let told: Vec<_> = held.filter(told).collect();
-        let kept = told.first().filter(|only| told.len() == 1 && only.attachment == actor.attachment);
-        if let Some(kept) = kept {
-            let detail = format!("{} was released, and the store has it as {:?}", actor.attachment, kept.state);
-            self.fail(Rule::NotDurable, detail);
+        let told: Vec<_> = self.store.durable.values().filter(told).collect();
+        if let [only] = told[..]
+            && only.attachment == actor.attachment
+            && only.state == RecordState::Bound
+        {
+            let detail = format!("{} was released, and the store has it as {:?}", actor.attachment, only.state);
+            return self.fail(Rule::NotDurable, detail);
         }
+        let gone = |actor: &Actor| {
+            let mut held = self.store.durable.values().filter(|record| record.state == RecordState::Bound);
+            !held.any(|record| record.attachment == actor.attachment)
+        };
+        let is_twin = |actor: &&mut Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == address && gone(actor);
+        let twins = self.actors.iter_mut().filter(is_twin);
+        twins.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
     }
 
     /// Docker gives a container's address back, and says so twice now and then: the second time before it has heard of the first.

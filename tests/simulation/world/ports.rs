@@ -51,13 +51,14 @@ impl World {
 
     /// A client whose link had no carrier from `lost` on has been heard since its port forwards.
     pub(super) fn must_be_heard(&mut self, at: At, lost: Micros, forwards: Micros) {
-        let has_changed =
-            self.ports.lost.contains_key(&at) || self.ports.back.get(&at).is_none_or(|back| *back > forwards);
+        let Some(back) = self.ports.back.get(&at).copied() else { return };
+        let has_changed = self.ports.lost.contains_key(&at) || back > forwards;
         let lived = |actor: &&super::Actor| actor.at == Some(at) && actor.phase == Phase::Live && actor.told_at < lost;
         let Some(actor) = self.actors.iter().find(lived).filter(|actor| !has_changed && !actor.docker) else { return };
         let heard = self.ports.taken.get(&(actor.lan, actor.client_key()));
         self.stats.count("clients that are to be heard after a loss of carrier");
-        if heard.is_none_or(|heard| *heard < forwards) {
+        // What leaves by the LAN's link is heard before this port forwards.
+        if heard.is_none_or(|heard| *heard < back) {
             let since = (self.now - forwards) / SECOND;
             let detail = format!("{}: no server has heard it for {since} s, since its port forwards", actor.attachment);
             self.fail(Rule::Unconfirmed, detail);

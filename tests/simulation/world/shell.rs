@@ -408,6 +408,11 @@ impl World {
     fn make_durable(&mut self, op: OpId, changes: Vec<Change>, beside: Option<BindingId>) {
         let told = self.store.events.len();
         self.digest.stored(self.now, &changes);
+        let going = changes.iter().filter_map(|change| match change {
+            Change::Remove(id) => self.store.durable.get(id).cloned(),
+            _ => None,
+        });
+        let going = going.collect::<Vec<_>>();
         let ahead = match beside {
             Some(binding) => {
                 self.stats.count("ends kept beside the socket");
@@ -423,7 +428,7 @@ impl World {
         }
         self.judge_removals(told);
         self.note_leases(told);
-        self.note_left(told);
+        self.note_left(told, &going);
     }
 
     /// The disk fills up, or has room again.

@@ -18,7 +18,7 @@ use super::actor::{Actor, Phase};
 use super::ledger::is_leaving;
 use super::wire::answer_to;
 use super::{Micros, SECOND, World};
-use crate::plan::Plan;
+use crate::plan::{Plan, Wires};
 use crate::subject::message_of;
 use crate::watch::Rule;
 
@@ -51,6 +51,11 @@ impl Squatted {
     /// Returns whether a squatter uses an address.
     pub(super) fn has(&self, lan: usize, address: Ipv4Addr) -> bool {
         self.squatters.contains_key(&(lan, address))
+    }
+
+    /// The link of an attachment came: its address is looked at from there on.
+    pub(super) fn appeared(&mut self, who: &Attachment, now: Micros) {
+        self.watched.get_mut(who).into_iter().for_each(|(_, since)| *since = now);
     }
 
     /// The daemon ended, with the windows that were open.
@@ -90,12 +95,16 @@ impl World {
 
     /// Records who has got which address, by the events from `first` on.
     pub(super) fn note_leases(&mut self, first: usize) {
-        let mut ended = Vec::new();
+        let (mut ended, mut declined) = (Vec::new(), Vec::new());
         let hears = self.plan.link_faults == 0 && self.plan.flapping == 0 && self.plan.blindness == 0;
         for event in &self.store.events[first..] {
             let (who, now) = (&event.attachment, self.now);
             if event.kind == EventKind::DetectionOff {
                 self.stats.count("attachments with a station that is not heard");
+            }
+            if event.kind == EventKind::Declined {
+                let lan = self.actors.iter().find(|actor| actor.attachment == *who).map(|actor| actor.lan);
+                declined.extend(lan.zip(event.address.map(|address| address.addr())));
             }
             let another = match event.kind {
                 EventKind::Acquired | EventKind::Adopted => true,
@@ -111,6 +120,7 @@ impl World {
             }
         }
         ended.into_iter().for_each(|lan| self.row_ends(lan));
+        declined.into_iter().for_each(|(lan, address)| self.note_declined(lan, address));
     }
 
     /// Nobody goes on with a squatter's address.
@@ -123,7 +133,10 @@ impl World {
             let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
             let Some(actor) = self.actors.iter().find(lives) else { continue };
             let Some(squatter) = self.squatted.squatters.get(&(actor.lan, address)) else { continue };
-            let watched = self.squatted.watched.get(&row.attachment).filter(|(got, _)| *got == address);
+            // A port of a bridge would have the Ethernet address of a link that is to come: nobody uses the address before that, and
+            // it is looked at then.
+            let hears = actor.at.is_some() || self.plan.wires != Some(Wires::Bridge);
+            let watched = self.squatted.watched.get(&row.attachment).filter(|(got, _)| *got == address && hears);
             match watched.filter(|(_, since)| (*since).max(self.resumed) + WINDOW < self.now) {
                 Some(_) => {
                     let detail = format!("{} goes on with {address}, which {squatter} uses", row.attachment);

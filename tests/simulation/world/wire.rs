@@ -10,7 +10,7 @@ use leasehold_core::link::{Hears, Link, LinkCause};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{
-    Arp, BROADCAST, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Station, arp, decode,
+    Arp, BROADCAST, Config, Event as Served, Frame, Judge, Packet, Purpose, Server, Silence, Station, arp, decode,
 };
 
 use super::daemon::is_dhcp;
@@ -61,6 +61,9 @@ impl Segment {
             // On a wire that loses frames too nobody could say which answer a client has heard.
             extend_delay: if plan.loss > 0 { std::time::Duration::ZERO } else { plan.extend_delay },
             decline_hold: Duration::from_secs(60),
+            // On a wire that loses frames the NAK may be all that is heard.
+            relay: (plan.relay && plan.loss == 0).then_some(at(1021)),
+            stubborn: plan.stubborn,
             ..Config::new(subnet)
         };
         let mac = |index: u8| [2, 0xbb, lan as u8, 0, 0, index];
@@ -72,6 +75,12 @@ impl Segment {
         if plan.servers > 1 {
             let second = Config { id: at(2), ..config(1) };
             stations.push(Station::with_server(mac(2), at(2), Server::unjudged(second)));
+        }
+        if plan.deaf {
+            let (id, pool, none) = (at(3), (at(1016), at(1020)), Duration::ZERO);
+            let first = Config { id, pool, deaf: true, authoritative: false, offer_delay: none, ..config(0) };
+            let config = Config { offer_hold: none, relay: None, ..first };
+            stations.push(Station::with_server(mac(4), id, Server::unjudged(config)));
         }
         match plan.rogue {
             None => {}
@@ -229,6 +238,7 @@ impl World {
             self.served(lan, station, served);
         }
         let mute = self.now < self.segments[lan].mute[station];
+        self.stats.count_many("NAKs beside an answer", usize::from(out.len() > 1 && !mute));
         for out in out.into_iter().filter(|_| !mute) {
             if let Ok(Frame { packet: Packet::Udp { payload, .. }, .. }) = decode(&out.frame) {
                 self.segments[lan].judge.server(now, payload);
@@ -283,6 +293,7 @@ impl World {
                 self.end_by_late_decline(lan, address);
             }
             Served::Offered(_) => self.stats.count("offered"),
+            Served::Silent(Silence::Deaf) => self.stats.count("REQUESTs to a deaf server"),
             Served::Silent(_) => self.stats.count("silence"),
         }
     }
