@@ -40,6 +40,9 @@ pub(super) enum Excuse {
     WallClock,
 }
 
+/// The xid under which a client speaks, and the server that it names.
+pub(super) type Said = (u32, Option<Ipv4Addr>);
+
 /// A server's latest answer to a REQUEST that names no server (INIT-REBOOT, REBINDING).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unnamed {

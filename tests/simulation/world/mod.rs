@@ -202,8 +202,8 @@ pub(crate) struct World {
     actors: Vec<Actor>,
     watch: Watch,
     timing: Timing,
-    /// The xid under which a client speaks, and the server that it names; `None` once it has given back or ended.
-    speaking: BTreeMap<(usize, ClientKey), Option<(u32, Option<Ipv4Addr>)>>,
+    /// How a client speaks; `None` once it has given back or ended.
+    speaking: BTreeMap<(usize, ClientKey), Option<ledger::Said>>,
     /// The name servers that the host's programs read.
     published: BTreeMap<Attachment, Dns>,
     /// What is known of Docker's networks of our own driver.
