@@ -216,11 +216,9 @@ impl World {
                 true
             }
             // Its server offers it nothing else.
-            Failure::Conflict { .. } | Failure::Conflicts { .. }
-                if self.plan.stubborn && !self.plan.squatters.is_empty() =>
-            {
-                true
-            }
+            Failure::Conflict { .. } | Failure::Conflicts { .. } if self.has_stubborn_squatters() => true,
+            // Nor does the other server acknowledge anything.
+            Failure::NoAck { .. } if self.plan.deaf && (self.has_claims() || self.has_stubborn_squatters()) => true,
             // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict
             // probes, nor does the wait for what another has.
             Failure::Conflict { .. }
@@ -240,6 +238,10 @@ impl World {
         if let Failure::Held { .. } = failure {
             self.stats.count("held by another");
         }
+    }
+
+    fn has_stubborn_squatters(&self) -> bool {
+        self.plan.stubborn && !self.plan.squatters.is_empty()
     }
 
     /// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this

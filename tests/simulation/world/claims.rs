@@ -56,7 +56,7 @@ pub(super) struct Claims {
     declines: BTreeMap<Who, Vec<Ipv4Addr>>,
     /// What was declined on a LAN since somebody last got an address there, and when the last was.
     row: BTreeMap<usize, (BTreeSet<Ipv4Addr>, Micros)>,
-    /// What was declined on a LAN since the daemon began.
+    /// What was declined on a LAN.
     declined: BTreeSet<(usize, Ipv4Addr)>,
 }
 
@@ -272,7 +272,6 @@ impl World {
         self.claims.told.clear();
         self.claims.declines.clear();
         self.claims.row.clear();
-        self.claims.declined.clear();
         self.claims.writing.clear();
         self.claims.refused.clear();
     }

@@ -198,8 +198,10 @@ impl World {
             if actor.excused && self.has_another(row, rows) {
                 return self.stats.count("live at the end without the only address, which another has");
             }
-            if actor.excused && self.plan.stubborn && !self.plan.squatters.is_empty() {
-                return self.stats.count("live at the end without the only address, which a neighbour uses");
+            let kind = journal::EventKind::Declined;
+            let declined = |event: &journal::Event| (event.kind, &event.attachment) == (kind, &attachment);
+            if actor.excused && self.plan.stubborn && self.store.events.iter().any(declined) {
+                return self.stats.count("live at the end without the only address, which another uses");
             }
             return self
                 .fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state.as_str())));

@@ -144,10 +144,13 @@ impl Client {
 
     /// Has the offers of a server wait for those of others, as long as a caller waits.
     pub(super) fn shun(&mut self, server: Ipv4Addr) {
-        if self.waited_for && !self.shuns(server) {
+        if self.waited_for {
             let shunned = &mut self.count().shunned;
-            shunned.truncate(MOST_SHUNNED - 1);
-            shunned.insert(0, server);
+            shunned.retain(|earlier| *earlier != server);
+            if shunned.len() == MOST_SHUNNED {
+                shunned.remove(0);
+            }
+            shunned.push(server);
         }
     }
 
@@ -156,10 +159,10 @@ impl Client {
     }
 
     fn fault(&self, offer: &Lease, wanted: Option<Ipv4Addr>) -> Fault {
-        match self.shuns(offer.server) {
-            true => Fault::Shunned,
-            false if wanted.is_some_and(|wanted| wanted != offer.ip()) => Fault::OtherAddress,
-            false => Fault::None,
+        match self.tally().shunned.iter().position(|shunned| *shunned == offer.server) {
+            Some(place) => Fault::Shunned(place),
+            None if wanted.is_some_and(|wanted| wanted != offer.ip()) => Fault::OtherAddress,
+            None => Fault::None,
         }
     }
 }
@@ -171,6 +174,6 @@ enum Fault {
     None,
     /// It is of another address than the wanted one.
     OtherAddress,
-    /// Its server has failed the client.
-    Shunned,
+    /// Its server has failed the client: the higher, the later.
+    Shunned(usize),
 }

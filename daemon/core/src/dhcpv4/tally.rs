@@ -32,7 +32,7 @@ pub struct Tally {
     pub declined: Option<(Ipv4Addr, Mac)>,
     /// Another client on the same wire was answered only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
-    /// The servers whose offers wait for those of others, the latest first.
+    /// The servers whose offers wait for those of others, the latest last.
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
     pub(super) naks: u32,

@@ -276,6 +276,13 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
             assert_eq!(asked(&stage.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
             let output = stage.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
             assert_eq!(asked(&output), [SERVER], "better than none");
+            // Both have failed by then, and the one that answers first failed last.
+            stage.answer(at(0.3), &Reply::nak(xid));
+            let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+            let xid = sent(&output.frames[0]).xid();
+            assert!(stage.answer(now, &Reply::new(OFFER, xid, 600)).frames.is_empty());
+            assert!(stage.answer(now, &of_good(OFFER, xid)).frames.is_empty());
+            assert_eq!(asked(&stage.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
         } else if waited_for {
             assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.3), "there is no other");
         }
