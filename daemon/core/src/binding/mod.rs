@@ -234,11 +234,9 @@ impl Binding {
         let is_own = self.common.exchange.is_open(exchange);
         if let Frame::Arp(arp) = frame {
             self.common.hear_wire(arp, cx);
-        }
-        if let Frame::Arp(arp) = frame
-            && (if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) })
-        {
-            self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
+            if if is_own { self.common.guard_shares() } else { self.common.guard_hears(exchange) } {
+                self.happens(cx, |life, common, cx| life.hear(common, arp, cx));
+            }
         }
         if is_own {
             self.happens(cx, |life, common, cx| life.on_frame(common, frame, cx));
@@ -358,7 +356,6 @@ impl Binding {
     /// Ends a held binding: the lease is given back, or all that a server may hold for it.
     pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
         match &mut self.life {
-            Life::Acquiring(_) => {}
             Life::Held(hold) => {
                 let life = hold.give_back(&mut self.common, why, cx);
                 self.turn(ControlFlow::Break(life), cx);
@@ -366,7 +363,7 @@ impl Binding {
             Life::Releasing(release) if matches!(why, Leave::Deleted | Leave::Released) => {
                 release.hurry(&mut self.common, cx)
             }
-            Life::Releasing(_) => {}
+            Life::Acquiring(_) | Life::Releasing(_) => {}
         }
     }
 
@@ -406,14 +403,12 @@ impl Binding {
         presence == Presence::Elsewhere || presence == Presence::Unknown && self.is_settling()
     }
 
-    /// Returns whether the leased address is to be announced because the interface has another Ethernet address, if it is still
-    /// there.
+    /// Returns whether the leased address, if it is still there, is to be announced: the interface's Ethernet address has changed.
     pub(crate) fn is_to_announce(&self, interfaces: &Interfaces) -> bool {
         self.held_now().is_some() && interfaces.has_moved(&self.common.link, self.common.id)
     }
 
-    /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
-    /// another binding takes its place there.
+    /// Returns the steps that take this binding's leases off an interface with these addresses, before another takes its place.
     pub(crate) fn leavings(&self, addresses: &[IpNet], interfaces: &Interfaces, now: Instant) -> Vec<Step> {
         let hold = self.held_now();
         hold.map(|hold| hold.leavings(&self.common, addresses, interfaces, now)).unwrap_or_default()
@@ -464,9 +459,7 @@ impl Binding {
 
     /// Notes an event about the lease that is held.
     pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
-        if let Some(hold) = self.held_now() {
-            self.common.note(kind, &hold.last, cause, cx);
-        }
+        self.held_now().into_iter().for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
     }
 
     /// Goes on at the interface that the lease is for, which was found.
@@ -545,29 +538,22 @@ impl Binding {
         }
     }
 
-    /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that
-    /// brings the record back, and is undone.
+    /// Ends: a successor's write removed this record. Returns whether that is all; a later write of its own is undone.
     pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
-        match &mut self.life {
-            Life::Releasing(release) => release.replaced(&mut self.common, cx),
-            Life::Acquiring(_) | Life::Held(_) => true,
-        }
+        let Life::Releasing(release) = &mut self.life else { return true };
+        release.replaced(&mut self.common, cx)
     }
 
     /// Returns the release, if that is what the binding is at.
     fn releasing_now(&self) -> Option<&Release> {
-        match &self.life {
-            Life::Releasing(release) => Some(release),
-            Life::Acquiring(_) | Life::Held(_) => None,
-        }
+        let Life::Releasing(release) = &self.life else { return None };
+        Some(release)
     }
 
     /// Returns how the lease is held, if it is.
     fn held_now(&self) -> Option<&Hold> {
-        match &self.life {
-            Life::Held(hold) => Some(hold),
-            Life::Acquiring(_) | Life::Releasing(_) => None,
-        }
+        let Life::Held(hold) = &self.life else { return None };
+        Some(hold)
     }
 
     /// Lets the life go on with what happened.
@@ -586,10 +572,10 @@ impl Binding {
 
     /// Lets a lease that is held go on with what happened, which no life ends by.
     fn keeps(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>)) {
-        if let Life::Held(hold) = &mut self.life {
-            what(hold, &mut self.common, cx);
-            hold.settle(&mut self.common, cx);
-        }
+        self.holds(cx, |hold, common, cx| {
+            what(hold, common, cx);
+            SAME
+        });
     }
 
     /// Lets a release go on with what happened.
