@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::extension::{Extension, Step};
 use super::message::Hop;
-use super::state::{State, Transaction, UsedBy};
+use super::state::{Silence, State, Transaction, UsedBy};
 use super::timing::{self, RECEIVE_WINDOW};
 use super::{Client, Event, Output};
 use crate::time::Instant;
@@ -83,11 +83,13 @@ impl Client {
     }
 
     /// Extends the lease now, T1 or not, with or without an end: its server seems to have forgotten it, and RENEW says who has its
-    /// address (RFC 2131 §4.3.2: servers may believe that). Not where that was asked a moment ago, nor one that is being
-    /// confirmed. Without an answer it is tried again a few times, since nothing else may tell the server for long.
+    /// address (RFC 2131 §4.3.2: servers may believe that, and need not answer INIT-REBOOT). Not where that was asked a moment ago.
+    /// Without an answer it is tried again a few times, since nothing else may tell the server for long.
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
-            State::Bound { lease } if now.saturating_since(lease.start) >= RECENT => {
+            State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }
+                if now.saturating_since(lease.start) >= RECENT =>
+            {
                 self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
             }
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.step {

@@ -257,6 +257,17 @@ fn a_lease_without_end_is_renewed_when_another_client_is_offered_its_address() {
 }
 
 #[test]
+fn so_is_one_that_waits_for_its_confirmation_which_its_server_need_not_answer() {
+    let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    stage.client.confirm(at(90.0));
+    assert_eq!(stage.client.state(), StateName::InitReboot);
+    stage.client.renew_early(at(100.0));
+    stage.clock(at(100.0));
+    let renew = sent(&stage.arp(at(100.0), SERVER_MAC).frames[0]);
+    assert_eq!((renew.kind(), renew.ciaddr(), renew.destination), ("REQUEST", LEASED, SERVER));
+}
+
+#[test]
 fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
     for (lease, t1) in [(lease(), None), (timed(500, 900, 1000), Some((at(500.0), Timer::Renew)))] {
         let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease), at(0.0), Rng::with_seed(7)));
