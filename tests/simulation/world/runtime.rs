@@ -9,7 +9,7 @@ use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::link::{KernelEvent, Place};
 use leasehold_core::wire::Mac;
 
-use super::actor::{Act, Asked, Form, Phase, Role, pool_of};
+use super::actor::{Act, Actor, Asked, Form, Phase, Role, pool_of};
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::link::Wire;
 use crate::plan::{happens, pick};
@@ -327,7 +327,11 @@ impl World {
         let told = self.actors[index].told.as_ref().filter(|_| self.actors[index].docker);
         let call = match told.map(Lease::ip) {
             Some(address) => {
-                self.watch.holders.remove(&attachment);
+                // Of two that were told one address it is not known whose is meant.
+                let is_told = |actor: &&Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == Some(address);
+                for actor in self.actors.iter().filter(is_told) {
+                    self.watch.holders.remove(&actor.attachment);
+                }
                 self.unreserve_with(index, address);
                 Call::ReleaseAddress { pool: pool_of(lan), address }
             }
