@@ -581,6 +581,7 @@ fn view(target: &Target) -> LinkView {
         mtu: 1500,
         up: true,
         carrier: true,
+        was_down: false,
         addresses: [10, 50].map(|host| Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, host), 24).into()).to_vec(),
         routes: Some(Vec::new()),
         bridge: false,

@@ -217,6 +217,7 @@ impl Kernel {
             mtu: wire.mtu,
             up: wire.up,
             carrier: wire.carrier,
+            was_down: false,
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
             routes: Some(wire.routes().to_vec()),
             bridge: wire.bridge,
@@ -255,7 +256,8 @@ impl Kernel {
             done.taken += 1;
         }
         if done.taken == steps.len() {
-            done.result = self.inspect(target);
+            let was_down = done.raised;
+            done.result = self.inspect(target).map(|view| LinkView { was_down, ..view });
         }
         done
     }

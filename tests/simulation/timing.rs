@@ -13,6 +13,8 @@ const SECOND: u64 = 1_000_000;
 const GRAIN: u64 = 2;
 /// A client that has lost its lease, and is refused again and again, asks no more often than this in a minute.
 const MOST_DISCOVERS: usize = 30;
+/// When the first message of an ADD whose link has just come up is repeated; the two count as one.
+const SOON: u64 = SECOND / 5;
 /// The most that a client may be late if nothing keeps it from its server: it has to open sockets and ask ARP.
 const PROMPT: u64 = 15 * SECOND;
 
@@ -51,6 +53,8 @@ struct Client {
     /// The last message: what for, its xid and the server that it asks, when, and which of its kind in a row it was.
     last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
+    /// Somebody asked for it, and it has not repeated its first message yet.
+    fresh: bool,
     /// It went on at another place: what it had begun to ask for at the one before it counts from there.
     moved: bool,
 }
@@ -97,16 +101,15 @@ impl Timing {
 
     /// A client begins anew: somebody asked for it.
     pub(crate) fn asked(&mut self, who: &(usize, ClientKey)) {
-        if let Some(client) = self.clients.get_mut(who) {
-            (client.last, client.claimed) = (None, None);
-            client.discovers.clear();
-        }
+        let client = self.clients.entry(who.clone()).or_default();
+        (client.last, client.claimed, client.fresh) = (None, None, true);
+        client.discovers.clear();
     }
 
     /// A client begins anew at another place what it is at.
     pub(crate) fn moved(&mut self, who: &(usize, ClientKey)) {
         self.asked(who);
-        self.clients.get_mut(who).into_iter().for_each(|client| client.moved = true);
+        self.clients.get_mut(who).into_iter().for_each(|client| (client.moved, client.fresh) = (true, false));
     }
 
     /// Returns when a client last asked all servers for a lease that it has, where it has said nothing else since.
@@ -130,9 +133,16 @@ impl Timing {
         let before = client.last.filter(|(kind, ..)| *kind == purpose);
         let same_xid = before.filter(|(_, other, ..)| *other == asked);
         let nth = same_xid.map_or(1, |(.., nth)| nth + 1);
-        client.last = Some((purpose, asked, now, nth));
-        client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
         let gap = before.map(|(_, _, at, _)| now - at);
+        let is_first = matches!(purpose, Purpose::Discover | Purpose::Reboot) && nth == 2;
+        let soon =
+            is_first && client.fresh && gap.is_some_and(|gap| gap + GRAIN >= SOON && gap + GRAIN < backoff(1, 8));
+        client.fresh &= client.last.is_none();
+        client.last = Some((purpose, asked, now, if soon { 1 } else { nth }));
+        client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
+        if soon {
+            return Ok(());
+        }
         match purpose {
             Purpose::Renew | Purpose::Rebind | Purpose::Reboot if early => {
                 client.last = None;

@@ -261,6 +261,8 @@ pub struct LinkView {
     pub up: bool,
     /// Whether it has carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
+    /// Whether it was down or had no carrier when the visit came that saw it and set it up.
+    pub was_down: bool,
     /// The addresses on it, of the families that are looked for.
     pub addresses: Vec<IpNet>,
     /// The IPv4 routes over it that the kernel did not make itself, where they were to be looked at.

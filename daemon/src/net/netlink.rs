@@ -185,6 +185,7 @@ impl Netlink {
             ifindex: link.index,
             up: link.is_up(),
             carrier: link.has_carrier(),
+            was_down: false,
             ifname: link.name,
             mac,
             mtu: link.mtu,

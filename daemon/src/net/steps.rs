@@ -35,11 +35,14 @@ impl Netlink {
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
         // A link that is not Ethernet is left as it is. One named by its index was looked at before.
-        let index = match which {
-            Which::Index(index) => index,
+        let (index, was_down) = match which {
+            Which::Index(index) => (index, false),
             Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
-            Which::Name(_) => self.ethernet(which)?.0.index,
-            Which::Station(name, mac) => self.station(name, mac)?,
+            Which::Name(_) => {
+                let link = self.ethernet(which)?.0;
+                (link.index, !(link.is_up() && link.has_carrier()))
+            }
+            Which::Station(name, mac) => (self.station(name, mac)?, false),
         };
         for (taken, step) in steps.iter().enumerate() {
             if !goes_on(taken) {
@@ -48,7 +51,7 @@ impl Netlink {
             self.take(index, step)?;
         }
         goes_on(steps.len());
-        self.view(Which::Index(index), cookie)
+        Ok(LinkView { was_down, ..self.view(Which::Index(index), cookie)? })
     }
 
     fn take(&mut self, index: u32, step: &Step) -> Result<(), LinkCause> {

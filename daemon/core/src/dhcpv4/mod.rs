@@ -172,6 +172,8 @@ pub struct Client {
     state: State,
     line: Line,
     waited_for: bool,
+    /// The first message is repeated soon.
+    repeats_first: bool,
     /// The only address that will do, until there is a lease.
     insists: Option<Ipv4Addr>,
     /// What a server was asked to commit, as long as it may have done so without our knowing.
@@ -262,7 +264,13 @@ impl Client {
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
         let (tally, line, addressed, declines) = (None, Line::Closed, true, 0);
-        Self { sender, state, line, waited_for, insists: None, asked: None, tally, rng, addressed, declines }
+        let (repeats_first, insists, asked) = (false, None, None);
+        Self { sender, state, line, waited_for, repeats_first, insists, asked, tally, rng, addressed, declines }
+    }
+
+    /// Has the first message repeated soon: the way to the servers may not be open yet.
+    pub fn repeat_first(&mut self) {
+        self.repeats_first = true;
     }
 
     /// Takes an event in.
@@ -441,7 +449,7 @@ impl Client {
             State::Selecting { second: Some((_, until)), .. } if now >= *until => self.choose(now, out),
             State::Selecting { tx, wanted, second: None } if now >= tx.next => {
                 let (tx, wanted) = (*tx, *wanted);
-                self.discover(now, wanted, Some(tx).filter(|tx| tx.sent > 0), out);
+                self.discover(now, wanted, Some(tx).filter(|tx| tx.sent > 0 || tx.soon), out);
             }
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
@@ -545,13 +553,19 @@ impl Client {
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
-        self.sender.asks();
+        let soon = before.is_none() && std::mem::take(&mut self.repeats_first);
         let (xid, began, late, sent) =
-            before.map_or_else(|| (self.rng.u32(..), now, 0, 1), |tx| (tx.xid, tx.began, tx.late, tx.sent + 1));
+            before.map_or_else(|| (self.rng.u32(..), now, 0, 0), |tx| (tx.xid, tx.began, tx.late, tx.sent));
+        let sent = if soon { sent } else { sent + 1 };
         let secs = timing::secs(began, now).saturating_add(late);
-        let next = now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng);
+        let next = if soon {
+            now + timing::SOON
+        } else {
+            self.sender.asks();
+            now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng)
+        };
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
-        Transaction { xid, began, late, over: false, secs, sent, next, until }
+        Transaction { xid, began, late, over: false, secs, sent, soon, next, until }
     }
 
     /// Puts off what waits for sockets that are not to be had.

@@ -45,7 +45,7 @@ impl Client {
         self.state = match &mut self.state {
             State::Requesting { tx, beside, .. } => {
                 // What comes then is another transaction; until then the offers of this one count.
-                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, ..*tx };
+                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, soon: false, ..*tx };
                 let spare = beside.take().and_then(|beside| beside.spare);
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
                 State::Selecting { tx, wanted: self.insists, second }

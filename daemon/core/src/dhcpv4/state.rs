@@ -124,8 +124,10 @@ pub(crate) struct Transaction {
     pub(crate) over: bool,
     /// The secs field of its last message.
     pub(crate) secs: u16,
-    /// Messages sent.
+    /// Messages sent, but for one that is repeated soon.
     pub(crate) sent: u32,
+    /// The only message so far is repeated soon.
+    pub(crate) soon: bool,
     /// When the next is due.
     pub(crate) next: Instant,
     /// Until when an answer is listened for.
@@ -257,7 +259,8 @@ impl State {
         match self {
             Self::Requesting { tx, .. } => now >= tx.next,
             Self::Rebooting { tx, silence, .. } => {
-                now >= tx.next && (tx.sent >= timing::MAX_REBOOTS || *silence == Silence::Discover)
+                let tries = if *silence == Silence::Discover { 1 } else { timing::MAX_REBOOTS };
+                now >= tx.next && tx.sent >= tries
             }
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
                 matches!(extension.step, Step::Sent { until, .. } if now >= until)

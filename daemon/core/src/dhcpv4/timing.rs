@@ -44,6 +44,10 @@ const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100)
 /// better one is waited for as long as the caller waits.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 
+/// From a first message that may leave before the way to the servers is open, as a bridge's port forwards a moment after its link
+/// has carrier, to its repetition.
+pub(crate) const SOON: Duration = Duration::from_millis(200);
+
 /// How long messages are sent under one xid. A lease that comes without an offer (RFC 4039) counts from the first of them, and an
 /// answer to any may be [`LONGEST_WINDOW`] late.
 pub(crate) const LONGEST_TRANSACTION: Duration = LONGEST_WINDOW;

@@ -121,7 +121,7 @@ impl Registry {
                 }
             }
             Ok(view) => {
-                if matches!(admission.step, Ready::AwaitingCarrier { .. }) {
+                if view.was_down || matches!(admission.step, Ready::AwaitingCarrier { .. }) {
                     admission.came_up = Some(now.boot);
                 }
                 self.settle_rivals(now, attachment, view);

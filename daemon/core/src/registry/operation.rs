@@ -47,7 +47,7 @@ pub(super) struct Admission {
     pub(super) known_by: Option<Mac>,
     /// The address that the interface may have already, of a container that could not be adopted.
     pub(super) ran_with: Option<Ipv4Net>,
-    /// When the interface got carrier, where that was waited for.
+    /// When the interface got carrier, where it had none when the ADD came.
     pub(super) came_up: Option<Instant>,
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use leasehold_core::link::{ByName, Cookie, Link, LinkCause, Step, Target};
+use leasehold_core::link::{ByName, Cookie, Link, LinkCause, LinkView, Step, Target};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -37,10 +37,12 @@ fn a_link_is_looked_at_set_up_and_given_an_mtu() {
         let before = lab.inspect(netns.eth0()).await.unwrap();
         assert_eq!((before.ifname.as_str(), before.mac, before.mtu), ("eth0", MAC, 1500));
         assert!(!before.up && !before.carrier && before.addresses.is_empty(), "{before:?}");
+        assert!(!before.was_down, "it was only looked at");
 
         let (taken, after) = lab.apply(netns.eth0(), &[Step::Up, Step::Mtu(1400)]).await;
         let after = after.unwrap();
         assert_eq!((taken, after.up, after.carrier, after.mtu), (2, true, false, 1400), "the other end is down");
+        assert!(after.was_down);
 
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| {
@@ -149,6 +151,7 @@ fn the_daemons_own_namespace_is_refused_unless_it_is_wanted() {
 
         // Unless that is wanted. From then on it is a namespace like any other.
         let (1, Ok(view)) = lab.apply(named(true), &[Step::Up]).await else { panic!("not applied") };
+        let view = LinkView { was_down: false, ..view };
         assert_eq!(lab.inspect(host0).await, Ok(view.clone()));
         let link = Link::InNetns { path: own.clone(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac };
         assert_eq!(lab.inspect(Target::Known(link.clone())).await, Ok(view.clone()));

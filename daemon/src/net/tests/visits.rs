@@ -43,7 +43,7 @@ fn a_link_is_set_up_looked_at_and_given_sockets_in_one_visit() {
         netns.ip("link set eth0 down");
         let sender = lab.open(outside, PLAIN).await.unwrap();
         let (view, exchange) = lab.prepare(netns.eth0()).await;
-        assert!(view.unwrap().up);
+        assert!(view.is_ok_and(|view| view.up && view.was_down));
         let exchange = exchange.expect("the other end is up");
         lab.send(sender, Answer::PLAIN.frame());
         assert_eq!(lab.frame(exchange).await.0, Answer::PLAIN.frame());

@@ -59,6 +59,7 @@ impl Host {
             mtu: 1500,
             up: true,
             carrier: true,
+            was_down: false,
             addresses: self.addresses.clone(),
             routes: None,
             bridge: false,

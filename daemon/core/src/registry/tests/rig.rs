@@ -76,6 +76,8 @@ pub(super) struct Rig {
     pub(super) carrier: bool,
     /// The interface is administratively down, as a look shows it.
     pub(super) down: bool,
+    /// It was down until the visit set it up.
+    pub(super) was_down: bool,
     /// The Ethernet address that interfaces got by hand.
     pub(super) mac: Option<Mac>,
     pub(super) addresses: Vec<IpNet>,
@@ -179,6 +181,7 @@ impl Rig {
             published: Vec::new(),
             carrier: true,
             down: false,
+            was_down: false,
             mac: None,
             addresses: Vec::new(),
             routes: Vec::new(),
@@ -304,6 +307,7 @@ impl Rig {
             mtu: self.mtu(),
             up: !self.down,
             carrier: self.carrier,
+            was_down: self.was_down,
             addresses: if cookie == 99 { &self.wired.host_addresses } else { &self.addresses }.clone(),
             routes: Some(self.routes.clone()),
             bridge: cookie == 99 && self.bridge,

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::on_host::OWN;
 use super::rig::*;
+use crate::dhcpv4::profile::Profile;
 use crate::effect::Failure;
 use crate::identity::Lan;
 use crate::link::{Hears, Link, Place, Sockets, Step};
@@ -169,4 +170,37 @@ fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more()
     let (op, outcome) = rig.looks.pop_front().expect("the look");
     rig.input(Input::Done { op, outcome });
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
+}
+
+#[test]
+fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one_xid() {
+    let kinds = |rig: &mut Rig, until: f64| {
+        rig.run_until(until);
+        rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>()
+    };
+    for (was_down, waits) in [(false, false), (true, false), (false, true)] {
+        let mut rig = Rig::new(8);
+        (rig.server, rig.was_down, rig.carrier) = (Server::Silent, was_down, !waits);
+        rig.add("a", 1, "a");
+        if waits {
+            rig.carrier = true;
+            rig.tell_carrier(true);
+        }
+        let repeats = was_down || waits;
+        assert_eq!(kinds(&mut rig, 1000.1), [1]);
+        assert_eq!(kinds(&mut rig, 1000.3), if repeats { vec![1, 1] } else { vec![1] });
+        // From there on it is as if that had been the first.
+        assert_eq!(kinds(&mut rig, 1001.5).len(), if repeats { 3 } else { 2 });
+        assert_eq!(kinds(&mut rig, 1002.7).len(), if repeats { 3 } else { 2 });
+        let xids: std::collections::BTreeSet<_> = rig.discovers.iter().map(|(_, frame)| &frame[46..50]).collect();
+        assert_eq!(xids.len(), 1);
+    }
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { grace: Some(60), ..Profile::default() };
+    rig.add("a", 1, "pod");
+    rig.del("a");
+    rig.sent.clear();
+    (rig.server, rig.was_down) = (Server::Silent, true);
+    rig.add("b", 2, "pod");
+    assert_eq!(kinds(&mut rig, 1000.3), [3, 3], "INIT-REBOOT");
 }

@@ -27,7 +27,7 @@ pub(crate) struct Known<'a> {
     pub(crate) began: Instant,
     /// When it has to be answered.
     pub(crate) limit: Instant,
-    /// When the interface got carrier, where that was waited for.
+    /// When the interface got carrier, where it had none when the ADD came.
     pub(crate) came_up: Option<Instant>,
     /// The address that it asks for.
     pub(crate) wanted: Option<Wanted>,
@@ -65,6 +65,9 @@ impl Acquire {
             client.not_waited_for();
         }
         client.set_mtu(view.mtu);
+        if came_up.is_some() {
+            client.repeat_first();
+        }
         let insists = match adopts {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
