@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::Kind;
-use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig};
+use netns_fixtures::server::{Dnsmasq, Grants, Kea, KeaConfig, Program, Server, UdhcpdProgram};
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
+use serde_json::json;
 
 /// Makes further ADDs those of a client whose lease is kept for `grace` seconds.
 fn come_as(lab: &mut Lab, client: &str, grace: u32) {
@@ -68,6 +69,29 @@ fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Resu
         let again = lab.attach("c1")?;
         assert_eq!(again.address, address, "{network}");
         lab.detach(&again)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_goes_by_the_ethernet_address_gives_a_successor_the_address_that_it_insists_on() -> Result<(), CallError>
+{
+    let Some(sandbox) = sandbox(UdhcpdProgram::NEEDS) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let offer_time = Duration::from_secs(60);
+    let _server = Server::<UdhcpdProgram>::start(&lab.lan, Grants { offer_time, ..Grants::default() })?;
+    for (before, after) in [("web-0", "web-0"), ("web-1", "web-2")] {
+        lab.config["runtimeConfig"] = json!({});
+        come_as(&mut lab, before, 600);
+        let first = lab.attach(before)?;
+        let address = first.address;
+        lab.detach(&first)?;
+        drop(first);
+        lab.config["runtimeConfig"] = json!({ "ips": [format!("{address}/16")] });
+        come_as(&mut lab, after, 600);
+        let next = lab.attach(&format!("{after}-next"))?;
+        assert_eq!(next.address, address, "{before}, {after}");
+        lab.detach(&next)?;
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ pub struct Grants {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
+    /// For how long udhcpd keeps an address for whom it offered that. A minute, if it is not told.
+    pub offer_time: Duration,
     /// T1 and T2, if the server is to send them.
     pub timers: Option<(Duration, Duration)>,
     /// The router (3).
@@ -38,6 +40,7 @@ impl Default for Grants {
         Self {
             pool: POOL,
             lease_time: Duration::from_secs(3600),
+            offer_time: Duration::from_secs(1),
             timers: None,
             router: Lan::SERVER,
             dns: Vec::new(),

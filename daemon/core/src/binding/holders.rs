@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::Binding;
-use crate::identity::{AddressHolder, Attachment, IdentityKey, Lan};
+use crate::identity::{AddressHolder, Attachment, Identity, IdentityKey, Lan};
 use crate::link::LinkView;
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -237,6 +237,15 @@ impl Holders {
         let Some(claim) = self.standing(id).and_then(|standing| standing.claim) else { return Vec::new() };
         let leaves = |known: &Known| known.standing.stage == Stand::Leaving;
         self.claims(lan, claim.address).filter(|(_, known, _)| leaves(known)).map(|(id, ..)| id).collect()
+    }
+
+    /// Returns whether a binding that leaves has an address, under another identity or with another Ethernet address than this one.
+    pub(crate) fn is_left_with(&self, identity: &Identity, address: Ipv4Addr) -> bool {
+        let own = self.leaving.get(&identity.key());
+        self.claims(&identity.lan, address).any(|(id, known, _)| {
+            let is_same = known.chaddr == identity.chaddr && own.is_some_and(|own| own.contains(&id));
+            known.standing.stage == Stand::Leaving && !is_same
+        })
     }
 
     /// Returns how many there are of each kind: live holders, bindings that leave, identities of these, claims; and what is

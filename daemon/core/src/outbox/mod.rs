@@ -98,9 +98,9 @@ pub(crate) enum Report {
     },
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,
-    /// An acquisition has no offer: all addresses of its LAN may be taken.
+    /// An acquisition has no offer: all addresses of its LAN may be taken, or the only one that will do is kept.
     WantsRoom {
-        /// The only address that will do, where a server has offered another.
+        /// That address, where it is kept or a server has offered another.
         blocked: Option<Ipv4Addr>,
     },
     /// This other binding is to extend its lease now: its server has forgotten that.

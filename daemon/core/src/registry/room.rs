@@ -1,5 +1,5 @@
-//! What is kept for identities that may return goes back for an ADD that waits in vain: all addresses may be taken, or the only
-//! one that will do is among what is kept.
+//! What is kept for identities that may return goes back for an ADD: before its DISCOVER where the only address that will do is
+//! among it; else once the ADD waits in vain, as all addresses may be taken.
 
 use std::net::Ipv4Addr;
 

@@ -50,6 +50,13 @@ const ROOM_AFTER: Duration = Duration::from_secs(4);
 /// From there to the next one: as long as from one DISCOVER to the next at most, so that there is one after each.
 const ROOM_AGAIN: Duration = Duration::from_secs(8);
 
+/// From one look whether the only address that will do has gone back to the next.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How long after such a look that found it kept DISCOVER leaves: the RELEASE left later, and a server that counts in seconds
+/// (udhcpd) lets go of the address within the next one. What it offers before that it keeps offering, for a minute.
+const SETTLES: Duration = Duration::from_millis(1250);
+
 /// An ADD that waits for its lease.
 #[derive(Debug)]
 pub(crate) struct Acquire {
@@ -81,6 +88,8 @@ pub(crate) struct Acquire {
     insists: Option<Ipv4Addr>,
     /// When the next lease goes back for it if it has no offer by then.
     room_at: Option<Instant>,
+    /// Since when the only address that will do has been seen with a lease that is kept, and when that was seen last.
+    blocked: Option<(Instant, Instant)>,
     /// Whether it speaks from beside the LAN's link.
     aside: Aside,
     /// Why it has no offer.
@@ -184,16 +193,11 @@ impl Acquire {
         }
         common.keep_if_free(&mut self.client, cx);
         let from = told::sender(&event);
-        let was_blocked = self.misses.is_blocked();
         let mut output = self.client.handle(cx.now.boot, event);
         self.queue_no_more(common, cx);
         common.tell_refused(from, &output, cx);
         if self.judge(common, &mut output, cx)? {
             return SAME;
-        }
-        if !was_blocked && self.misses.is_blocked() {
-            // What is kept may be what its server gives to nobody else.
-            self.room_at = self.room_at.map(|_| cx.now.boot);
         }
         let asked = self.client.requesting();
         let Output { mut frames, verdict, listen, .. } = output;
@@ -237,6 +241,20 @@ impl Acquire {
             let blocked = self.insists.filter(|_| self.misses.is_blocked());
             cx.out.report(common.id, Report::WantsRoom { blocked });
         }
+    }
+
+    /// Returns whether DISCOVER is to wait: the only address that will do is kept for another client, or for this one with another
+    /// Ethernet address, and goes back first. Its server may give it to nobody else, and go on offering what it offers instead.
+    fn awaits_room(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
+        let now = cx.now.boot;
+        let Some(address) = self.insists.filter(|_| !self.adopts) else { return false };
+        if cx.holders.is_left_with(&common.identity, address) {
+            if self.blocked.is_none() {
+                cx.out.report(common.id, Report::WantsRoom { blocked: Some(address) });
+            }
+            self.blocked = Some((self.blocked.map_or(now, |(since, _)| since), now));
+        }
+        self.blocked.is_some_and(|(since, seen)| now < seen + SETTLES && now < since + ROOM_AFTER)
     }
 
     /// Somebody else uses the address. One that is only asked for is declined with its ACK.

@@ -284,8 +284,8 @@ impl Release {
         }
     }
 
-    /// Gives back at once what is kept, though its identity may have returned: that waits for this address, and the server
-    /// offers it another one, since it knows its clients by their Ethernet addresses.
+    /// Gives back at once what is kept, though its identity may have returned: that takes no other address, and its server does not
+    /// confirm this one, since it knows its clients by their Ethernet addresses.
     pub(in crate::binding) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.end_grace(common, cx);
         if matches!(self.stage, Stage::Paused { marked: true }) && self.owed == Owed::Leased {

@@ -142,10 +142,15 @@ fn blocked(a: &str) -> (Rig, u64) {
 }
 
 #[test]
-fn what_is_kept_goes_back_where_a_successor_insists_on_its_address_and_is_offered_another() {
-    for a in ["pod", "another"] {
+fn what_is_kept_goes_back_before_a_successor_that_insists_on_its_address_looks_for_it() {
+    // The same identity has its lease confirmed first, which this server refuses.
+    for (a, first) in [("pod", vec![3, 7]), ("another", vec![7])] {
         let (mut rig, add) = blocked(a);
-        rig.run_until(1010.0);
+        let kinds = |rig: &Rig| rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
+        rig.run_until(1001.6);
+        assert_eq!(kinds(&rig), first, "the server counts in seconds: it lets go of the address after one");
+        rig.run_until(1002.5);
+        assert_eq!(kinds(&rig), [&first[..], &[1, 3]].concat());
         assert!(matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip() == ADDRESS), "{a}");
         assert_eq!((rig.releases(), rig.state("c")), (1, vec!["KEPT"]), "only what is in its way");
         rig.run_until(1100.0);

@@ -89,6 +89,7 @@ impl Acquire {
             taken_off: adopts.is_some_and(|address| !view.addresses.contains(&address.into())),
             insists,
             room_at: None,
+            blocked: None,
             aside: Aside::of(holder, view),
             reason: Reason::NotLookedFor(view.received),
             awaits_change: false,

@@ -2,7 +2,7 @@
 //!
 //! | what a server would have it take | then |
 //! |---|---|
-//! | another address than the only one that will do | the client waits for that one |
+//! | another address than the only one that will do | the client waits for that one; if it is kept, it goes back first |
 //! | what is none of its Docker pool: outside of it, or reserved | refused, twice; then the ADD fails |
 //! | what another attachment has | refused, and the holder renews; nine times, or once where both have one Ethernet address |
 //! | the same, from a server that cannot hear of the holder | asked for, and declined with its ACK |
@@ -19,7 +19,7 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow::{self, Continue};
 use std::time::Duration;
 
-use super::{Abort, Acquire};
+use super::{Abort, Acquire, LOOK_AGAIN};
 use crate::binding::common::tenancy::{Taken, decline_foreign};
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
@@ -213,6 +213,8 @@ impl Acquire {
             self.misses.note(server, address, Cause::Missed(miss));
             if fails {
                 ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
+            } else if self.awaits_room(common, cx) {
+                ruling = Ruling::Refuse(LOOK_AGAIN);
             }
         }
         if let Some((lease, granted)) = common.given(&self.client, output, None, now) {
@@ -287,6 +289,10 @@ impl Acquire {
     /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits where its time allows
     /// for that, and fails at once where it does not.
     pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
+        if self.awaits_room(common, cx) {
+            self.client.hold_back(cx.now.boot + LOOK_AGAIN);
+            return Continue(false);
+        }
         let Err(too_soon) = self.begin_try(common, cx) else { return Continue(true) };
         match self.held_back(common, &too_soon, cx.now.boot) {
             Some(failure) => self.abort(common, Abort::Because(failure), cx)?,
