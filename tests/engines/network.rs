@@ -53,7 +53,7 @@ pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
 }
 
 #[test]
-fn a_container_has_its_address_routes_and_mtu_from_its_first_process_on() -> Result<(), Error> {
+fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_routes_soon() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let mut host = Host::new(&sandbox)?;
     let to = |subnet: &str| subnet.parse().expect("a subnet");
@@ -61,11 +61,14 @@ fn a_container_has_its_address_routes_and_mtu_from_its_first_process_on() -> Res
     let config = Grants { routes, mtu: Some(1400), ..Grants::default() };
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(config))?;
     let before = host.links()?;
-    let look = "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip link show dev eth0; /bin/busybox ip route";
+    let soon = "until /bin/busybox ip route | /bin/busybox grep 192.0.2.0/24; do /bin/busybox sleep 0.1; done";
+    let look = format!(
+        "for what in 'addr show dev eth0' 'link show dev eth0' route; do /bin/busybox ip -4 $what; done; {soon}"
+    );
     for form in FORMS {
         host.wire_as(form, "lan", &["-o", "grace=0"])?;
         host.seen.clear()?;
-        let printed = host.docker.run(&LAN, &["sh", "-c", look])?;
+        let printed = host.docker.run(&LAN, &["sh", "-c", &look])?;
         let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
         assert!(printed.contains(&format!("inet {}/16 ", ack.yiaddr)), "{printed}");
         assert!(printed.contains(&mac_text(ack.chaddr)) && printed.contains("mtu 1400"), "{printed}");

@@ -122,3 +122,35 @@ fn a_container_on_two_lans_has_the_default_route_of_the_second_where_docker_pref
 fn a_container_on_two_lans_by_dockers_macvlan_has_an_address_of_each_and_one_default_route() -> Result<(), Error> {
     lives("other", of_dockers)
 }
+
+/// Docker's own network comes after the LAN's by name, and its subnet lies in a route of the LAN. Both LANs name that route.
+#[test]
+fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_container_from_starting() -> Result<(), Error>
+{
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let far = |by| vec![("0.0.0.0/0".parse().expect("a subnet"), by), ("172.16.0.0/12".parse().expect("a subnet"), by)];
+    let first = Grants { routes: far(Lan::SERVER), ..Grants::default() };
+    let _first = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(first))?;
+    let pool = Ipv4Addr::new(10, 8, 1, 0)..=Ipv4Addr::new(10, 8, 1, 255);
+    let second = Grants { pool, router: Lan::SECOND_SERVER, routes: far(Lan::SECOND_SERVER), ..Grants::default() };
+    let _second = Dnsmasq::start_in(&host.lab.lan.add_second()?, second)?;
+    for (parent, name) in [(Lan::IFNAME, "a-lan"), (Lan::SECOND_IFNAME, "b-lan")] {
+        host.wire_on(&format!("parent={parent}"), name, &["--ipam-driver", "null", "-o", "grace=0"])?;
+    }
+    host.docker.docker(&["network", "create", "--subnet", "172.20.0.0/24", "c-inner"])?;
+    host.docker.keep("web", &["--network", "a-lan"])?;
+    host.docker.docker(&["stop", "web"])?;
+    ["b-lan", "c-inner"]
+        .iter()
+        .try_for_each(|name| host.docker.docker(&["network", "connect", name, "web"]).map(drop))?;
+    for _ in 0..3 {
+        host.docker.docker(&["start", "web"])?;
+        let routed = |line: &String| line.starts_with("172.16.0.0/12 via 10.");
+        until_link(&host.docker.netns("web")?, "the route of one LAN or the other", DEADLINE, || {
+            Ok(routes(&host)?.iter().any(routed).then_some(()))
+        })?;
+        host.docker.docker(&["stop", "web"])?;
+    }
+    Ok(())
+}

@@ -103,6 +103,12 @@ impl Grant {
         self.routes.iter().any(|route| route.late)
     }
 
+    /// Returns the route that a router outside of the subnets of the addresses is reached by.
+    pub(crate) fn route_to(&self, router: IpAddr) -> Option<Route> {
+        let is_near = self.addresses.iter().any(|address| address.contains(&router));
+        (!is_near).then(|| Route::new(router.into(), None))
+    }
+
     /// Returns whether this is one of the addresses.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| own.addr() == address)

@@ -134,7 +134,7 @@ pub struct Joined {
     pub interface_name: InterfaceName,
     /// The default router, or empty.
     pub gateway: String,
-    /// Further routes.
+    /// What the router is reached by, if that is not the subnet.
     pub static_routes: Vec<StaticRoute>,
     /// Whether dockerd is to leave the container without a default route, where this network has no router.
     pub disable_gateway_service: bool,
@@ -153,22 +153,17 @@ pub struct InterfaceName {
     pub dst_name: String,
 }
 
-/// A route.
+/// A route onto the link itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct StaticRoute {
     /// Where to, with a prefix.
     pub destination: String,
-    /// [`StaticRoute::BY_ROUTER`] or [`StaticRoute::ON_LINK`].
+    /// [`StaticRoute::ON_LINK`].
     pub route_type: u8,
-    /// The router, or empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub next_hop: String,
 }
 
 impl StaticRoute {
-    /// The type of a route by a router.
-    pub const BY_ROUTER: u8 = 0;
     /// The type of a route onto the link itself.
     pub const ON_LINK: u8 = 1;
 }
@@ -218,23 +213,17 @@ mod tests {
     #[test]
     fn names_are_spelled_as_libnetwork_spells_them() {
         let name = InterfaceName { src_name: "lh1".into(), dst_prefix: "eth".into(), dst_name: String::new() };
-        let route = |route_type, next_hop: &str| StaticRoute {
-            destination: "192.0.2.0/24".into(),
-            route_type,
-            next_hop: next_hop.into(),
-        };
         let joined = Joined {
             interface_name: name,
             gateway: "10.7.0.1".into(),
-            static_routes: vec![route(StaticRoute::BY_ROUTER, "10.7.0.9"), route(StaticRoute::ON_LINK, "")],
+            static_routes: vec![StaticRoute { destination: "10.7.0.1/32".into(), route_type: StaticRoute::ON_LINK }],
             disable_gateway_service: false,
         };
         assert_eq!(
             to_json(&joined),
             concat!(
                 r#"{"InterfaceName":{"SrcName":"lh1","DstPrefix":"eth"},"Gateway":"10.7.0.1","StaticRoutes":["#,
-                r#"{"Destination":"192.0.2.0/24","RouteType":0,"NextHop":"10.7.0.9"},"#,
-                r#"{"Destination":"192.0.2.0/24","RouteType":1}],"DisableGatewayService":false}"#
+                r#"{"Destination":"10.7.0.1/32","RouteType":1}],"DisableGatewayService":false}"#
             )
         );
         assert_eq!(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true }), r#"{"SkipIPv4":true,"SkipIPv6":true}"#);

@@ -9,12 +9,13 @@
 //! there are is seen in `strays`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
-use crate::binding::{Binding, Life};
+use crate::binding::Binding;
 use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
 use crate::grant::Grant;
@@ -480,30 +481,25 @@ impl Registry {
     /// Join: Docker is about to move the endpoint's link.
     pub(super) fn join(&mut self, now: Now, id: RequestId, network: &DockerId, endpoint: &DockerId) {
         let answer = self.joined(now, network, endpoint);
-        if let Ok((_, Some(holder))) = &answer {
-            self.with(now, *holder, |binding, _| {
-                if let Life::Held(hold) = &mut binding.life {
-                    hold.tell_routes();
-                }
-            });
-        }
-        self.answer_network(id, answer.map(|(answer, _)| answer));
+        self.answer_network(id, answer);
     }
 
-    /// Returns the answer, and who holds the lease that it is about.
-    fn joined(
-        &self,
-        now: Now,
-        network: &DockerId,
-        id: &DockerId,
-    ) -> Result<(NetworkAnswer, Option<BindingId>), NetworkFault> {
+    /// Returns what Docker is to make of the link. Of the routes it is told no more than it needs for the default route: one that is
+    /// there already, or contains the subnet of another network, would keep the container from starting.
+    fn joined(&self, now: Now, network: &DockerId, id: &DockerId) -> Result<NetworkAnswer, NetworkFault> {
         let network = self.wired.networks.get(network)?;
         let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
         let record = self.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
-        let (grant, holder) = self.lease_of(record, now.boot).map(|(grant, of)| (Box::new(grant), of.id)).unzip();
-        let ifname = LinkOwner::Endpoint(id.clone()).ifname();
-        Ok((NetworkAnswer::Joined { ifname, grant, gateway: network.gateway }, holder))
+        let grant = self.lease_of(record, now.boot).map(|(grant, _)| {
+            let gateway = network.gateway.map(IpAddr::V4).or(grant.gateway);
+            Box::new(Grant {
+                routes: gateway.and_then(|by| grant.route_to(by)).into_iter().collect(),
+                gateway,
+                ..grant
+            })
+        });
+        Ok(NetworkAnswer::Joined { ifname: LinkOwner::Endpoint(id.clone()).ifname(), grant, gateway: network.gateway })
     }
 
     /// Returns what the lease of an endpoint gives it, with the default router, and whose it is.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::IpNet;
 use leasehold_api::docker::network::{Created, Interface, InterfaceName, Joined, StaticRoute};
 use leasehold_core::grant::{Grant, Route};
 use leasehold_core::network::{EndpointRecord, Source};
@@ -31,19 +30,10 @@ pub(super) fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway:
         // Without a router here, Docker would give the container one of its own.
         disable_gateway_service: gateway.is_none(),
         gateway: gateway.unwrap_or_default(),
-        static_routes: routes.filter(|route| is_told(route)).map(route).collect(),
+        static_routes: routes.map(route).collect(),
     }
-}
-
-/// Returns whether dockerd is told of a route: of one that it can spell, and not of the default route.
-fn is_told(route: &Route) -> bool {
-    matches!(route.destination, IpNet::V4(to) if to.prefix_len() > 0) && route.is_main()
 }
 
 fn route(route: &Route) -> StaticRoute {
-    let destination = route.destination.trunc().to_string();
-    match route.via {
-        Some(via) => StaticRoute { destination, route_type: StaticRoute::BY_ROUTER, next_hop: via.to_string() },
-        None => StaticRoute { destination, route_type: StaticRoute::ON_LINK, next_hop: String::new() },
-    }
+    StaticRoute { destination: route.destination.to_string(), route_type: StaticRoute::ON_LINK }
 }

@@ -458,35 +458,26 @@ fn the_other_calls_name_their_network_or_endpoint() {
 }
 
 #[test]
-fn a_join_is_told_the_link_its_router_and_its_routes() {
+fn a_join_is_told_the_link_its_router_and_the_way_there() {
     let body = format!(
         r#"{{"NetworkID":"{NET}","EndpointID":"{END}","SandboxKey":"/var/run/docker/netns/1a2b3c4d5e6f","Options":{{"com.docker.network.endpoint.exposedports":[]}}}}"#
     );
     let (call, form) = asked("Join", &body);
     assert_eq!(call, NetworkCall::Join { network: id(NET), endpoint: id(END) });
     let mut lease = lease();
-    let route = |to: &str, via: Option<[u8; 4]>| Route { destination: to.parse().unwrap(), via: via.map(Into::into) };
-    lease.routes = vec![
-        route("0.0.0.0/0", Some([192, 0, 2, 1])),
-        route("10.1.0.0/16", Some([192, 0, 2, 9])),
-        route("10.2.0.0/16", None),
-    ];
-    lease.gateway = Some(Ipv4Addr::new(192, 0, 2, 1));
+    lease.routes = vec![Route { destination: "203.0.113.1/32".parse().unwrap(), via: None }];
+    lease.gateway = Some(Ipv4Addr::new(203, 0, 113, 1));
     let grant = Box::new(Grant::v4(&lease, &Profile::default()));
     let joined = |form: &Form, grant, gateway| {
         form.answer(&Answer::Network(NetworkAnswer::Joined { ifname: "lh1".into(), grant, gateway })).unwrap()
     };
-    let routes = concat!(
-        // One onto the link may be what the next hop of another needs.
-        r#"{"Destination":"10.2.0.0/16","RouteType":1},"#,
-        r#"{"Destination":"10.1.0.0/16","RouteType":0,"NextHop":"192.0.2.9"}"#
-    );
+    let routes = r#"{"Destination":"203.0.113.1/32","RouteType":1}"#;
     let text = |gateway: &str, routes: &str, none: bool| {
         format!(
             r#"{{"InterfaceName":{{"SrcName":"lh1","DstPrefix":"eth"}},"Gateway":"{gateway}","StaticRoutes":[{routes}],"DisableGatewayService":{none}}}"#
         )
     };
-    assert_eq!(joined(&form, Some(grant.clone()), None), text("192.0.2.1", routes, false));
+    assert_eq!(joined(&form, Some(grant.clone()), None), text("203.0.113.1", routes, false));
     let named = Some(Ipv4Addr::new(192, 0, 2, 2));
     assert_eq!(joined(&form, Some(grant), named), text("192.0.2.2", routes, false));
     assert_eq!(joined(&form, None, named), text("192.0.2.2", "", false));

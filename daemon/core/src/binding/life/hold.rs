@@ -33,6 +33,10 @@ use crate::wire::frame::{BadFrame, Frame};
 /// of time.
 const CONFIGURED: Duration = Duration::from_secs(60);
 
+/// How long Docker is left to itself with an interface once that is up: it puts its routes on, and sets up the container's next
+/// network, to which it comes within milliseconds where no disk is slow.
+const SETUP: Duration = Duration::from_millis(500);
+
 /// How often it is told that the leased address was taken off: whoever does that again and again is not to fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
 
@@ -45,9 +49,6 @@ pub(crate) struct Hold {
     pub(crate) last: Arc<Lease>,
     /// Since when its runtime could put the address on, where that is known and matters.
     came: Option<Box<Came>>,
-    /// The lease that Docker was told of, whose routes it puts on itself when it has moved the interface and set it up: for it one that
-    /// is there is an error.
-    joined: Option<Arc<Lease>>,
     /// What hardly any lease has, and so in a box.
     rare: Option<Box<Rare>>,
     after: After,
@@ -60,6 +61,18 @@ struct Came {
     at: Instant,
     /// What the ADD's caller made of its answer is still to be seen: then the interface is looked at.
     look_at: Option<Instant>,
+    /// Docker is at work there.
+    setup: Option<Setup>,
+}
+
+/// How far Docker is with an interface. To it a route that is there already is an error, and so is one that contains the subnet of
+/// the container's next network. So nothing is changed there before it is through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setup {
+    /// It has not set the interface up yet.
+    Down,
+    /// It has, and counts as through then.
+    Up(Instant),
 }
 
 /// What hardly any lease has.
@@ -93,8 +106,8 @@ impl Hold {
     }
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        let (came, joined, rare, after) = (None, None, None, After::default());
-        Self { client, last: last.into(), came, joined, rare, after }
+        let (came, rare, after) = (None, None, After::default());
+        Self { client, last: last.into(), came, rare, after }
     }
 
     fn vacates(&self) -> bool {
@@ -510,7 +523,7 @@ impl Living for Hold {
         match news {
             News::Gone(cause) => return self.on_gone(common, cause, cx),
             News::Down => self.on_down(common, cx),
-            News::Up => self.catch_up(common, cx),
+            News::Up => self.on_set_up(cx.now.boot),
             News::Free => self.has_work(),
             News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
             News::Ethernet(mac) => self.on_ethernet(common, mac, cx),

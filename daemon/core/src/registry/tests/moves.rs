@@ -155,6 +155,7 @@ fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_befo
     rig.run_until(1099.0);
     rig.addresses.push(LEASED.parse().unwrap());
     rig.put_inside(1, OWN);
+    rig.run_until(1100.0);
     let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
     assert!(rig.steps.contains(&Step::ReplaceDefault { from, to }), "{:?}", rig.steps);
 }
@@ -404,6 +405,7 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
         );
         if comes_late {
             rig.put_inside(1, OWN);
+            rig.run_until(rig.at.as_secs_f64() + 1.0);
             assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
             rig.configure(LEASED);
         } else {

@@ -7,7 +7,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, StoreCause};
 use crate::identity::ClientId;
-use crate::link::{KernelEvent, Place, Step};
+use crate::link::{KernelEvent, Place};
 use crate::network::{
     DockerId, LinkKind, LinkOwner, MacvlanMode, Mode, NetworkFault, NetworkRecord, OwnLink, Source, Wiring,
 };
@@ -538,56 +538,4 @@ fn a_network_is_kept_with_the_time_at_which_it_was_created() {
     let Answer::Network(NetworkAnswer::Found(record)) = &rig.answers[&found] else { panic!("{:?}", rig.answers) };
     assert_eq!(record.since, created);
     assert_eq!(rig.wired.networks[&id("n1")].since, created, "in the store too");
-}
-
-#[test]
-fn routes_that_docker_was_told_of_are_dockers_to_put_on_once() {
-    for joined in [true, false] {
-        let mut rig = with_network();
-        rig.profile = crate::dhcpv4::profile::Profile { suppress_default_route: true, ..Default::default() };
-        rig.options = vec![121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
-        rig.create_endpoint("e1", OWN);
-        if joined {
-            rig.join("e1");
-        }
-        let link = rig.link_of(&endpoint()).cloned().unwrap();
-        let added = |rig: &Rig| rig.steps.iter().filter(|step| matches!(step, Step::AddRoute(_))).count();
-        for moves in 0..2 {
-            rig.inside.insert(OWN, 1);
-            rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
-            rig.configure(LEASED);
-            rig.run_until(rig.at.as_secs_f64() + 5.0);
-            assert_eq!(added(&rig), if joined { moves } else { moves + 1 }, "{joined}: {:?}", rig.steps);
-            rig.inside.remove(&OWN);
-            rig.addresses.clear();
-            rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
-            rig.link_returns(link.clone());
-        }
-    }
-}
-
-/// Docker gives it its address before it sets it up, and routes only then.
-#[test]
-fn routes_that_docker_was_told_of_are_not_missed_before_the_link_has_been_up() {
-    let mut rig = with_network();
-    rig.profile = crate::dhcpv4::profile::Profile { suppress_default_route: true, ..Default::default() };
-    rig.options = vec![121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
-    rig.create_endpoint("e1", OWN);
-    rig.join("e1");
-    rig.down = true;
-    rig.inside.insert(OWN, 1);
-    rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
-    rig.configure(LEASED);
-    let added = |rig: &Rig| rig.steps.iter().filter(|step| matches!(step, Step::AddRoute(_))).count();
-    for ups in 0..2 {
-        rig.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
-        rig.run_until(rig.at.as_secs_f64() + 5.0);
-        rig.down = false;
-        rig.tell_carrier(true);
-        rig.run_until(rig.at.as_secs_f64() + 5.0);
-        assert_eq!(added(&rig), ups, "those that go when it is set down again are missed: {:?}", rig.steps);
-        rig.down = true;
-    }
 }

@@ -1,57 +1,143 @@
-//! Routes that Docker was told of when it joined an endpoint, and that its lease has no more by the time they are on.
+//! Interfaces that Docker sets up: what its lease gives one beside the address and the router is put on once Docker is through.
 
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, Profile};
-use crate::effect::NetworkCall;
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{NetworkAnswer, NetworkCall};
 use crate::link::{KernelEvent, Step};
+use crate::network::NetworkRecord;
 
-/// Joins an endpoint whose lease has another route soon, which the interface is found with. `down`: before it is set up.
-fn rerouted(on_change: OnChange, down: bool) -> Rig {
+/// How long Docker is left to itself with an interface that is up, in seconds.
+const SETUP: f64 = 0.5;
+
+/// An endpoint whose lease has this option 121, and what Docker is told when it joins it.
+fn joined(option: &[u8]) -> (Rig, Vec<String>) {
     let mut rig = with_network();
-    rig.profile = Profile { on_change, suppress_default_route: true, ..Profile::default() };
-    rig.options = vec![121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
+    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.options = option.to_vec();
     rig.create_endpoint("e1", OWN);
-    rig.network_call(NetworkCall::Join { network: id("n1"), endpoint: id("e1") });
-    rig.options = vec![121, 8, 24, 203, 0, 113, 192, 0, 2, 9];
-    rig.run_until(rig.t1() + 1.0);
-    rig.link_leaves(&endpoint());
-    rig.inside.insert(OWN, 1);
-    rig.down = down;
-    rig.addresses = vec![LEASED.parse().unwrap()];
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
-    rig
+    let told = told(&mut rig);
+    (rig, told)
+}
+
+fn told(rig: &mut Rig) -> Vec<String> {
+    let join = rig.network_call(NetworkCall::Join { network: id("n1"), endpoint: id("e1") });
+    let Answer::Network(NetworkAnswer::Joined { grant: Some(grant), .. }) = &rig.answers[&join] else {
+        panic!("{:?}", rig.answers[&join])
+    };
+    grant.routes.iter().map(|route| format!("{} via {:?}", route.destination, route.via)).collect()
+}
+
+impl Rig {
+    /// Docker moves the link in, and gives it its address.
+    fn is_moved_in(&mut self) {
+        self.down = true;
+        self.inside.insert(OWN, 1);
+        self.link_leaves(&endpoint());
+        self.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        self.configure(LEASED);
+    }
+
+    fn is_up(&mut self) {
+        self.down = false;
+        self.tell_carrier(true);
+    }
+
+    fn wait(&mut self, seconds: f64) {
+        self.run_until(self.at.as_secs_f64() + seconds);
+    }
 }
 
 fn steps(rig: &Rig) -> Vec<String> {
     let of_routes = rig.steps.iter().filter_map(|step| match step {
         Step::AddRoute(route) => Some(format!("+{}", route.destination)),
         Step::RemoveRoute(route) => Some(format!("-{}", route.destination)),
+        Step::ReplaceDefault { from, to } => Some(format!("{from} > {to}")),
         _ => None,
     });
     of_routes.collect()
 }
 
+const ROUTE: [u8; 10] = [121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
+
 #[test]
-fn where_docker_puts_routes_on_that_the_lease_has_no_more_the_leases_are_put_in_their_place() {
-    for down in [false, true] {
-        let mut rig = rerouted(OnChange::Apply, down);
-        rig.run_until(rig.at.as_secs_f64() + 5.0);
-        if down {
-            assert_eq!(steps(&rig), Vec::<String>::new(), "Docker is about to put its own on");
-            rig.down = false;
-            rig.tell_carrier(true);
+fn docker_is_told_of_no_route_but_that_to_a_router_outside_of_the_subnet() {
+    assert_eq!(joined(&ROUTE).1, [""; 0]);
+    assert_eq!(joined(&[3, 4, 203, 0, 113, 1]).1, ["203.0.113.1/32 via None"]);
+    assert_eq!(joined(&[3, 4, 192, 0, 2, 1]).1, [""; 0]);
+    // The router that the network names.
+    let mut rig = Rig::new(8);
+    rig.bridge = false;
+    let gateway = Some("203.0.113.7".parse().unwrap());
+    rig.network_call(NetworkCall::Create(Box::new(NetworkRecord { gateway, ..super::networks::network("n1") })));
+    rig.options = vec![3, 4, 192, 0, 2, 1];
+    rig.create_endpoint("e1", OWN);
+    assert_eq!(told(&mut rig), ["203.0.113.7/32 via None"]);
+}
+
+#[test]
+fn what_a_lease_gives_beside_is_put_on_once_docker_is_through_and_once_only() {
+    for restarts in [false, true] {
+        let (mut rig, _) = joined(&ROUTE);
+        rig.is_moved_in();
+        rig.wait(3.0);
+        rig.is_up();
+        rig.wait(SETUP - 0.01);
+        assert_eq!(steps(&rig), [""; 0], "Docker puts its own on, and checks the next network against all there are");
+        match restarts {
+            true => rig.restart(),
+            false => rig.wait(0.02),
         }
-        rig.run_until(rig.at.as_secs_f64() + 5.0);
-        assert_eq!(steps(&rig), ["+203.0.113.0/24", "-198.51.100.0/24"], "{down}");
-        assert_eq!(rig.only_record().former, None);
+        assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
+        rig.wait(100.0);
+        assert_eq!((steps(&rig).len(), rig.only_record().former.clone()), (1, None));
     }
 }
 
 #[test]
-fn a_profile_that_keeps_what_is_there_keeps_the_routes_that_docker_was_told_of() {
-    let mut rig = rerouted(OnChange::Keep, false);
-    rig.run_until(rig.at.as_secs_f64() + 5.0);
-    assert_eq!(steps(&rig), Vec::<String>::new());
+fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
+    let (mut rig, _) = joined(&ROUTE);
+    rig.is_moved_in();
+    rig.is_up();
+    rig.wait(SETUP - 0.1);
+    rig.down = true;
+    rig.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
+    rig.wait(5.0);
+    rig.is_up();
+    rig.wait(SETUP - 0.1);
+    assert_eq!(steps(&rig), [""; 0]);
+    rig.wait(0.2);
+    assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
+}
+
+#[test]
+fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then() {
+    let routed = |last: u8| [121, 13, 24, 198, 51, 100 + last, 192, 0, 2, 9, 0, 192, 0, 2, last];
+    let (mut rig, _) = joined(&routed(1));
+    rig.options = routed(2).to_vec();
+    rig.run_until(rig.t1() + 1.0);
+    rig.is_moved_in();
+    rig.is_up();
+    rig.wait(SETUP - 0.1);
+    assert_eq!(steps(&rig), [""; 0]);
+    rig.wait(0.2);
+    assert_eq!(steps(&rig), ["+198.51.102.0/24", "192.0.2.1 > 192.0.2.2"]);
+    rig.wait(5.0);
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn an_interface_of_dockers_own_driver_is_left_to_it_as_long() {
+    let mut rig = Rig::new(8);
+    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.options = ROUTE.to_vec();
+    rig.endpoint(OWN.0[5]);
+    rig.inside.insert(OWN, 1);
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.configure(LEASED);
+    rig.wait(SETUP - 0.1);
+    assert_eq!(steps(&rig), [""; 0]);
+    rig.wait(0.2);
+    assert_eq!(steps(&rig), ["+198.51.100.0/24"]);
 }

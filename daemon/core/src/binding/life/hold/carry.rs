@@ -173,6 +173,9 @@ impl Hold {
 
     /// Goes on with what is to be done at the interface, if anything is and may be.
     pub(super) fn work(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if self.is_being_set_up() && !self.vacates() {
+            return;
+        }
         let Some(work) = common.work(cx.interfaces).filter(|work| work.may_go_on(cx.now.boot)) else { return };
         let wish = self.wish(common, cx.interfaces);
         let kept = self.client.lease().filter(|_| self.keeps_changed(common, cx.interfaces) && !common.is_probing());
@@ -336,8 +339,8 @@ impl Hold {
     pub(super) fn on_down(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let differs = common.work(cx.interfaces).is_some_and(Work::differs);
         let is_there = common.presence(cx.interfaces) == Presence::There;
-        // One that has not been up since it came has had none.
-        if self.client.lease().is_some() && (is_there || differs) && self.joined.is_none() {
+        self.on_set_down();
+        if self.client.lease().is_some() && (is_there || differs) {
             common.due(cx, |work| work.lacks_routes(false));
         }
     }

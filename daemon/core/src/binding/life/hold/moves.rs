@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::Ipv4Net;
 
-use super::carry::is_same;
-use super::{Came, Hold};
+use super::{Came, Hold, SETUP, Setup};
 use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
@@ -17,10 +16,11 @@ use crate::grant::Grant;
 use crate::interface::Presence;
 use crate::link::{Link, LinkView};
 use crate::outbox::{Task, Waiter};
+use crate::time::Instant;
 
 impl Hold {
-    /// Goes on at the interface that the lease is for, as it was found. Its runtime puts the address there, which may be still to
-    /// come; what else the lease gives it does not know of.
+    /// Goes on at the interface that the lease is for, as it was found. Its runtime puts the address and the default route there,
+    /// which may be still to come; what else the lease gives it does not know of.
     pub(in crate::binding) fn move_in(
         &mut self,
         common: &mut Common,
@@ -31,18 +31,18 @@ impl Hold {
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);
         self.client.set_mtu(view.mtu);
-        self.came = Some(Box::new(Came { at: cx.now.boot, look_at: None }));
+        self.came = Some(Box::new(Came { at: cx.now.boot, look_at: None, setup: Some(Setup::Down) }));
         let lease = self.client.shared();
         if let Some(grant) = lease.as_ref().map(|lease| common.grant(lease)) {
             if grant.mtu.is_some() {
                 common.due(cx, |work| work.size_later());
             }
-            if self.joined.is_none() && !grant.routes.is_empty() {
+            if !grant.routes.is_empty() {
                 common.due(cx, |work| work.lacks_routes(false));
             }
         }
         if view.up {
-            self.catch_up(common, cx);
+            self.on_set_up(cx.now.boot);
         }
         let is_there = |address| view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address));
         match self.outdated(common) {
@@ -55,27 +55,49 @@ impl Hold {
         next
     }
 
-    /// The runtime puts the lease's routes on the interface that it is about to move.
-    pub(crate) fn tell_routes(&mut self) {
-        self.joined = self.client.shared();
+    /// Records that the interface is up, which Docker may be setting up.
+    pub(super) fn on_set_up(&mut self, now: Instant) {
+        if let Some(setup @ Setup::Down) = self.setup() {
+            *setup = Setup::Up(now + SETUP);
+        }
     }
 
-    /// The interface is up with what the runtime was told of. Where the lease has changed since, or is lost, that goes: the kernel
-    /// keeps routes whose address goes, while there is another.
-    pub(super) fn catch_up(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let Some(told) = self.joined.take() else { return };
-        let stays = match self.client.lease() {
-            Some(lease) => common.profile.on_change == OnChange::Keep || is_same(lease, &told, common),
-            None => common.profile.on_expiry == OnExpiry::Keep,
-        };
-        if !stays {
-            common.due(cx, |work| {
-                work.leave_behind(common.grant(&told), false);
-                work.stir();
-            });
-            self.record_again();
-            self.has_work();
+    /// Records that it is down.
+    pub(super) fn on_set_down(&mut self) {
+        self.setup().into_iter().for_each(|setup| *setup = Setup::Down);
+    }
+
+    fn setup(&mut self) -> Option<&mut Setup> {
+        self.came.as_deref_mut()?.setup.as_mut()
+    }
+
+    /// Returns whether Docker is setting the interface up.
+    pub(super) fn is_being_set_up(&self) -> bool {
+        self.came.as_deref().is_some_and(|came| came.setup.is_some())
+    }
+
+    /// Returns when Docker counts as through with the interface.
+    pub(in crate::binding) fn setup_ends(&self) -> Option<Instant> {
+        match self.came.as_deref()?.setup? {
+            Setup::Down => None,
+            Setup::Up(at) => Some(at),
         }
+    }
+
+    /// Goes on at the interface when Docker is through with it. Where the router has changed since it was told, it is to have that.
+    pub(in crate::binding) fn end_setup(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if self.setup_ends().is_none_or(|at| cx.now.boot < at) {
+            return;
+        }
+        self.came.as_deref_mut().into_iter().for_each(|came| came.setup = None);
+        let told = self.rare.as_ref().and_then(|rare| rare.router);
+        let is_told = |lease: &&Lease| common.answered.is_some_and(|told| told == common.profile.address(lease));
+        if let (Some(router), Some(lease)) = (told, self.client.lease().filter(is_told)) {
+            let told = Grant { router: Some(router), ..common.grant(lease) };
+            common.due(cx, |work| work.leave_behind(told, false));
+            self.record_again();
+        }
+        self.has_work();
     }
 
     /// Returns the address that the runtime puts on the interface although the lease has another by now, or another mask, or is
@@ -138,7 +160,6 @@ impl Hold {
     /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
-        self.joined = None;
         self.move_to(common, link, cx)
     }
 

@@ -116,7 +116,7 @@ impl Hold {
         }
         match view.up {
             true => {
-                self.catch_up(common, cx);
+                self.on_set_up(cx.now.boot);
                 self.has_work();
             }
             false => self.on_down(common, cx),
@@ -222,7 +222,7 @@ impl Hold {
     pub(in crate::binding) fn settles(&mut self, now: Instant) {
         let first = self.client.lease().and_then(Lease::t1).map(|t1| t1.saturating_since(now) / 2);
         let look_at = now + first.map_or(CONFIGURED, |first| first.min(CONFIGURED));
-        self.came = Some(Box::new(Came { at: now, look_at: Some(look_at) }));
+        self.came = Some(Box::new(Came { at: now, look_at: Some(look_at), setup: None }));
     }
 
     /// Returns whether it is still to be seen what the ADD's caller made of its answer.
