@@ -1,6 +1,7 @@
 //! A container on two LANs, each with a server of its own. Which of them its default route leads over is Docker's choice.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{DEADLINE, Dockerd, Error, Lan, sandbox, until_link};
@@ -153,4 +154,34 @@ fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_contai
         host.docker.docker(&["stop", "web"])?;
     }
     Ok(())
+}
+
+/// Docker prefers the second network, by its name.
+#[test]
+fn a_default_route_that_has_followed_its_lans_router_is_still_dockers_to_move() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
+    let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
+    let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(grants.clone()))?;
+    let second = Side::second(&host, "again")?;
+    host.wire("lan", &["-o", "grace=0"])?;
+    of_our_own(&host, Lan::SECOND_IFNAME, &second)?;
+    host.docker.keep("web", &LAN)?;
+    let next = Ipv4Addr::from(u32::from(Lan::SERVER) + 1);
+    server.restart(Some(Grants { router: next, ..grants }.into()))?;
+    let by = |router| format!("default via {router} dev eth0");
+    let leads_by = |default: &str| {
+        until_link(&host.docker.netns("web")?, "the default route", DEADLINE, || {
+            // The one that counts comes first.
+            let printed = host.docker.exec("web", &["ip", "route"])?;
+            Ok(printed.lines().next().is_some_and(|first| first.starts_with(default)).then_some(()))
+        })
+    };
+    leads_by(&by(next))?;
+    host.docker.docker(&["network", "connect", second.network, "web"])?;
+    leads_by(&second.default_route())?;
+    host.docker.docker(&["network", "disconnect", second.network, "web"])?;
+    // Docker knows of no other.
+    leads_by(&by(Lan::SERVER))
 }

@@ -139,6 +139,9 @@ impl Netlink {
 
     /// Leads the default routes over a link by another router: first the new one is put on, then the old one taken off.
     ///
+    /// dockerd moves the default route by deleting what it has put on, where a failure is none, and adding one without a metric,
+    /// where one that is there is a failure. So the place without a metric stays free for it, and goes before ours.
+    ///
     /// NLM_F_REPLACE would replace the first of the same metric, over any link. So the new one takes its place before the others
     /// of its metric if the old one has that, else behind them.
     fn replace_default(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Result<(), NetlinkError> {
@@ -151,16 +154,16 @@ impl Netlink {
         for old in defaults.iter().filter(|there| there.index == Some(index) && there.via == Some(from)) {
             let first = defaults.iter().find(|there| there.metric == old.metric);
             let behind = if first.is_some_and(|first| std::ptr::eq(first, old)) { 0 } else { NLM_F_APPEND };
-            let route = |via| LinkRoute {
+            let route = |via, metric| LinkRoute {
                 destination: old.destination,
                 via: Some(via),
-                metric: Some(old.metric),
+                metric: Some(metric),
                 ..LinkRoute::default()
             };
-            let mut new = route_message(index, &route(to));
+            let mut new = route_message(index, &route(to, old.metric.max(1)));
             (new.header.protocol, new.header.kind) = (old.protocol, RouteType::Unicast);
             unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewRoute(new), NLM_F_CREATE | behind))?;
-            self.delete_route(index, &route(from), old)?;
+            self.delete_route(index, &route(from, old.metric), old)?;
         }
         Ok(())
     }

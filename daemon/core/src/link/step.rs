@@ -21,8 +21,8 @@ pub enum Step {
     /// Removes this route, and no other that differs in destination, gateway, metric, table or link. One that is not there is
     /// success.
     RemoveRoute(LinkRoute),
-    /// Leads the default routes over it in the main table that go by one router by another one. That there is none is success:
-    /// none is added.
+    /// Leads the default routes over it in the main table that go by one router by another one. The place of one without a metric
+    /// stays free. That there is none is success: none is added.
     ReplaceDefault {
         /// The router that they go by.
         from: IpAddr,

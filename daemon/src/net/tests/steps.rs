@@ -181,8 +181,8 @@ fn a_default_route_is_replaced_only_where_it_goes_over_this_link_by_that_router(
         for _ in 0..2 {
             done(&mut lab, &netns, &replaced).await;
             let expected = [
-                "default via 192.0.2.9 dev eth0 proto static",
                 "default via 198.51.100.1 dev eth1",
+                "default via 192.0.2.9 dev eth0 proto static metric 1",
                 "default via 198.51.100.1 dev eth1 metric 100",
                 "default via 192.0.2.9 dev eth0 metric 100",
                 "default via 192.0.2.2 dev eth0 metric 200",
