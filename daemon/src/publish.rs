@@ -209,6 +209,7 @@ impl Files {
     fn remove(&mut self, path: &Path) -> io::Result<()> {
         self.written.remove(&self.hasher.hash_one(path));
         match fs::remove_file(path) {
+            Err(error) if error.kind() == ErrorKind::IsADirectory => fs::remove_dir(path)?,
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -239,6 +240,8 @@ fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(new)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.write_all(text.as_bytes())?;
+    // Docker makes an empty directory of a mount's source that is not there yet.
+    let _ = fs::remove_dir(path);
     fs::rename(new, path)
 }
 

@@ -72,7 +72,7 @@ fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
 
     let publisher = publish(Duration::from_millis(1));
     for path in [&late, &gone] {
-        fs::remove_dir_all(path).unwrap();
+        fs::remove_dir(path.join("full")).unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(60);
     while !fs::read_to_string(&late).is_ok_and(|text| text.contains("site.example")) {
@@ -156,4 +156,19 @@ fn a_name_that_is_none_does_not_reach_the_file() {
         let dns = Dns { servers: vec![[192, 0, 2, 1].into()], domain: Some(domain.clone()), search };
         assert_eq!(text(&attachment("c"), &dns), "nameserver 192.0.2.1\n");
     }
+}
+
+/// Docker makes a directory of a mount's source that is not there yet.
+#[test]
+fn an_empty_directory_in_the_place_of_a_file_gives_way_to_it_or_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |container: &str| dir.path().join("resolv/lan").join(container).join("eth0");
+    ["c1", "c2", "c3"].iter().for_each(|container| fs::create_dir_all(at(container)).unwrap());
+    let publisher = Publisher::start(dir.path()).unwrap();
+    publisher.publish(attachment("c1"), dns("site.example"));
+    publisher.publish(attachment("c2"), None);
+    publisher.sweep();
+    drop(publisher);
+    assert_eq!(files(dir.path()), ["resolv/lan/c1/eth0"]);
+    assert!(!at("c2").exists() && !at("c3").exists());
 }
