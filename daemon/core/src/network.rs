@@ -322,6 +322,17 @@ pub enum NetworkFault {
         /// Where the network is.
         own: Lan,
     },
+    /// The container is in the subnet already, by another network.
+    #[error(
+        "the container is in {subnet} already, by network {}, and Docker takes no two interfaces of one subnet into a container: \
+         disconnect it from one of the two (docker network disconnect); on one LAN, one network is enough", other.short()
+    )]
+    Twice {
+        /// That network.
+        other: DockerId,
+        /// The subnet.
+        subnet: Ipv4Net,
+    },
     /// The IPAM driver is the one for ipvlan.
     #[error(
         "--ipam-driver leasehold-ipvlan is for -o mode=ipvlan, where all containers have the Ethernet address of the parent: \

@@ -128,7 +128,7 @@ impl Life<'_> {
                 NetworkCall::CreateEndpoint(Box::new(request))
             }
             6 => NetworkCall::DeleteEndpoint(endpoint),
-            _ => NetworkCall::Join { network, endpoint },
+            _ => NetworkCall::Join { network, endpoint, sandbox: "s".to_owned() },
         }
     }
 

@@ -306,7 +306,7 @@ impl World {
     pub(super) fn join(&mut self, index: usize) {
         let actor = &self.actors[index];
         let (Some(endpoint), Some(network)) = (actor.endpoint.clone(), actor.network.clone()) else { return };
-        let call = Call::Network(NetworkCall::Join { network, endpoint });
+        let call = Call::Network(NetworkCall::Join { network, endpoint, sandbox: String::new() });
         self.twice(&call);
         self.ask(index, Role::Join, call, self.now);
     }

@@ -99,6 +99,8 @@ pub enum NetworkCall {
         network: DockerId,
         /// The endpoint.
         endpoint: DockerId,
+        /// What Docker calls the container's namespace, or nothing.
+        sandbox: String,
     },
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Endpoint {
     record: Option<Box<EndpointRecord>>,
     /// The store has that.
     written: bool,
+    /// What Docker calls the namespace of its container, since it was joined; empty while that is not known.
+    sandbox: String,
     stage: Stage,
     /// Who waits for it to be there.
     creating: Vec<RequestId>,
@@ -90,6 +92,22 @@ impl Endpoints {
         (endpoint.record, endpoint.written) = (Some(Box::new(record)), true);
     }
 
+    /// Records where an endpoint goes, unless one of its subnet is there, in which case Docker would fail half-way.
+    fn enter(&mut self, id: &DockerId, sandbox: &str) -> Result<(), NetworkFault> {
+        let Some(endpoint) = self.by_id.get_mut(id) else { return Ok(()) };
+        endpoint.sandbox = sandbox.to_owned();
+        let Some(own) = endpoint.record.as_deref().map(|record| record.address) else { return Ok(()) };
+        let in_there = |other: &&Endpoint| !sandbox.is_empty() && other.sandbox == sandbox && !other.is_ending();
+        let others = self.by_id.values().filter(in_there).filter_map(|other| other.record.as_deref());
+        let has_subnet = |other: &&EndpointRecord| {
+            other.id != *id && (own.contains(&other.address.addr()) || other.address.contains(&own.addr()))
+        };
+        match others.into_iter().find(has_subnet) {
+            Some(other) => Err(NetworkFault::Twice { other: other.network.clone(), subnet: own.trunc() }),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the endpoints whose address was leased for this attachment.
     pub(super) fn leased_by(&self, attachment: &Attachment) -> impl Iterator<Item = (&DockerId, &Endpoint)> {
         let is_its = move |record: &EndpointRecord| matches!(&record.source, Source::Leased(own) if own == attachment);
@@ -101,7 +119,8 @@ impl Endpoint {
     fn new(stage: Stage) -> Self {
         let (creating, deleting) = (Vec::new(), Vec::new());
         let (ends, abandoned, left) = (false, false, false);
-        Self { record: None, written: false, stage, creating, deleting, ends, stray: None, abandoned, left }
+        let (record, sandbox) = (None, String::new());
+        Self { record, written: false, sandbox, stage, creating, deleting, ends, stray: None, abandoned, left }
     }
 
     /// Returns whether it is on its way out.
@@ -479,8 +498,11 @@ impl Registry {
     }
 
     /// Join: Docker is about to move the endpoint's link.
-    pub(super) fn join(&mut self, now: Now, id: RequestId, network: &DockerId, endpoint: &DockerId) {
-        let answer = self.joined(now, network, endpoint);
+    pub(super) fn join(&mut self, now: Now, id: RequestId, (network, endpoint): (&DockerId, &DockerId), sandbox: &str) {
+        let answer = match self.endpoints.enter(endpoint, sandbox) {
+            Ok(()) => self.joined(now, network, endpoint),
+            Err(fault) => Err(fault),
+        };
         self.answer_network(id, answer);
     }
 

@@ -142,7 +142,7 @@ impl Registry {
             NetworkCall::FindByPool => self.found_network(id, self.wired.by_pool().cloned()),
             NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, (**request).clone()),
             NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, endpoint),
-            NetworkCall::Join { network, endpoint } => self.join(now, id, network, endpoint),
+            NetworkCall::Join { network, endpoint, sandbox } => self.join(now, id, (network, endpoint), sandbox),
         }
     }
 

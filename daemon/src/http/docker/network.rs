@@ -28,6 +28,9 @@ use super::pool::passing;
 use super::wiring::{self, NetworkOptions};
 use super::{ADDRESS_SPACE, Asked, Host, Refused, read, refused};
 
+/// The longest name of a namespace that is kept: Docker's have 34 bytes.
+const LONGEST_SANDBOX: usize = 256;
+
 /// What dockerd may call of a network driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkMethod {
@@ -107,7 +110,8 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
             let said: Join = read(body)?;
             let (network, endpoint) = (id("NetworkID", &said.network_id)?, id("EndpointID", &said.endpoint_id)?);
             let shape = Shape::Join { ifname: ifname(&said.options)? };
-            asked(NetworkCall::Join { network, endpoint }, "the link of an endpoint", shape)
+            let sandbox = if said.sandbox_key.len() <= LONGEST_SANDBOX { said.sandbox_key } else { String::new() };
+            asked(NetworkCall::Join { network, endpoint, sandbox }, "the link of an endpoint", shape)
         }
         NetworkMethod::EndpointOperInfo => Asked::Told(json!({ "Value": {} }).to_string()),
         NetworkMethod::AllocateNetwork => Asked::Told(json!({ "Options": {} }).to_string()),

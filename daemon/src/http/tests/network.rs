@@ -463,7 +463,8 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
         r#"{{"NetworkID":"{NET}","EndpointID":"{END}","SandboxKey":"/var/run/docker/netns/1a2b3c4d5e6f","Options":{{"com.docker.network.endpoint.exposedports":[]}}}}"#
     );
     let (call, form) = asked("Join", &body);
-    assert_eq!(call, NetworkCall::Join { network: id(NET), endpoint: id(END) });
+    let sandbox = "/var/run/docker/netns/1a2b3c4d5e6f".to_owned();
+    assert_eq!(call, NetworkCall::Join { network: id(NET), endpoint: id(END), sandbox });
     let mut lease = lease();
     lease.routes = vec![Route { destination: "203.0.113.1/32".parse().unwrap(), via: None }];
     lease.gateway = Some(Ipv4Addr::new(203, 0, 113, 1));

@@ -87,7 +87,7 @@ impl Rig {
     }
 
     fn join(&mut self, name: &str) -> Answer {
-        let call = NetworkCall::Join { network: id("n1"), endpoint: id(name) };
+        let call = NetworkCall::Join { network: id("n1"), endpoint: id(name), sandbox: String::new() };
         let join = self.network_call(call);
         self.answers[&join].clone()
     }

@@ -110,3 +110,39 @@ fn a_second_network_that_names_no_lan_to_our_ipam_driver_is_refused_once_the_fir
         ["n3", "n4"].into_iter().for_each(|name| _ = rig.network_call(NetworkCall::Delete(id(name))));
     }
 }
+
+#[test]
+fn a_second_network_of_one_subnet_is_refused_to_a_container_with_the_name_of_the_first() {
+    for (sandbox, second, refused) in [
+        ("netns/1", "192.0.2.99/24", true),
+        ("netns/1", "192.0.2.99/16", true),
+        ("netns/1", "198.51.100.9/24", false),
+        ("netns/2", "192.0.2.99/24", false),
+        ("", "192.0.2.99/24", false),
+    ] {
+        let mut rig = Rig::new(8);
+        rig.bridge = false;
+        let mut join = |network: &str, endpoint: &str, address: &str, mac, sandbox: &str| {
+            rig.create(NetworkRecord { id: id(network), ..super::networks::network(network) });
+            let (endpoint, network) = (id(endpoint), id(network));
+            let address = EndpointAddress::Told(address.parse().unwrap());
+            let request = EndpointRequest { id: endpoint.clone(), network: network.clone(), mac, address };
+            rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
+            let call = NetworkCall::Join { network, endpoint, sandbox: sandbox.to_owned() };
+            let join = rig.network_call(call);
+            rig.answers[&join].clone()
+        };
+        let first = if sandbox.is_empty() { "" } else { "netns/1" };
+        for _ in 0..2 {
+            assert!(matches!(join("n1", "e1", LEASED, OWN, first), Answer::Network(_)), "it is asked again");
+        }
+        let answer = join("n2", "e2", second, Mac([2, 0, 0, 0, 0, 9]), sandbox);
+        let said = if let Answer::Failed(failure) = answer { failure.to_string() } else { String::new() };
+        assert_eq!(said.contains("network n1"), refused, "{sandbox} {second}: {said}");
+        let delete = rig.delete_endpoint("e1");
+        assert!(rig.is_done(delete));
+        let call = NetworkCall::Join { network: id("n2"), endpoint: id("e2"), sandbox: sandbox.to_owned() };
+        let again = rig.network_call(call);
+        assert!(matches!(rig.answers[&again], Answer::Network(_)), "the first has gone");
+    }
+}

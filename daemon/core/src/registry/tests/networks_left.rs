@@ -136,7 +136,7 @@ impl Life {
         self.hold(true);
         self.request = self.rig.create_endpoint("e1", OWN);
         self.pump();
-        let joined = self.call(NetworkCall::Join { network: id("n1"), endpoint: id("e1") });
+        let joined = self.call(NetworkCall::Join { network: id("n1"), endpoint: id("e1"), sandbox: String::new() });
         if matches!(joined, Some(Answer::Network(NetworkAnswer::Joined { .. }))) {
             self.move_there_and_back();
         }

@@ -22,7 +22,7 @@ fn joined(option: &[u8]) -> (Rig, Vec<String>) {
 }
 
 fn told(rig: &mut Rig) -> Vec<String> {
-    let join = rig.network_call(NetworkCall::Join { network: id("n1"), endpoint: id("e1") });
+    let join = rig.network_call(NetworkCall::Join { network: id("n1"), endpoint: id("e1"), sandbox: String::new() });
     let Answer::Network(NetworkAnswer::Joined { grant: Some(grant), .. }) = &rig.answers[&join] else {
         panic!("{:?}", rig.answers[&join])
     };
