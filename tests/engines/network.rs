@@ -21,10 +21,10 @@ impl Host {
         self.wire_on(&parent, name, &[&NULL[..], more].concat())
     }
 
-    /// Makes one in one of its forms, with more options.
+    /// Makes one in one of its forms, with more options of leases.
     pub(crate) fn wire_as(&self, form: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
-        self.wire_on(&parent, name, &[&["--ipam-driver", form], more].concat())
+        self.wire_on(&parent, name, &of_form(form, &parent, more))
     }
 
     pub(crate) fn wire_on(&self, option: &str, name: &str, more: &[&str]) -> Result<(), Error> {
@@ -42,6 +42,16 @@ impl Host {
         let what = "the links of the host as they were";
         until_link(&self.lab.lan.host, what, DEADLINE, || Ok((self.links()? == *expected).then_some(())))
     }
+}
+
+/// Returns the options of a network in one of its forms, with these of its leases.
+pub(crate) fn of_form<'a>(form: &'a str, parent: &'a str, leases: &[&'a str]) -> Vec<&'a str> {
+    let flag = if form == "null" { "-o" } else { "--ipam-opt" };
+    // Up to version 26, Docker needs one where the host has an address of the LAN.
+    let named = ["--ipam-opt", parent, "--subnet", "10.7.0.0/16"];
+    let named = if form == "null" { &[][..] } else { &named };
+    let leases = leases.iter().flat_map(|option| [flag, option]);
+    ["--ipam-driver", form].into_iter().chain(named.iter().copied()).chain(leases).collect()
 }
 
 /// Returns the names of a namespace's links.
@@ -66,7 +76,7 @@ fn a_container_has_its_address_router_and_mtu_from_its_first_process_on_and_its_
         "for what in 'addr show dev eth0' 'link show dev eth0' route; do /bin/busybox ip -4 $what; done; {soon}"
     );
     for form in FORMS {
-        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.wire_as(form, "lan", &["grace=0"])?;
         host.seen.clear()?;
         let printed = host.docker.run(&LAN, &["sh", "-c", &look])?;
         let ack = host.seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?;
@@ -88,7 +98,7 @@ fn a_chosen_ethernet_address_and_a_host_name_are_in_the_first_discover() -> Resu
     let mut host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     for form in FORMS {
-        host.wire_as(form, "lan", &["-o", "grace=0", "-o", "hostname=printer"])?;
+        host.wire_as(form, "lan", &["grace=0", "hostname=printer"])?;
         host.seen.clear()?;
         host.docker.keep("web", &[&LAN[..], &["--mac-address", MAC]].concat())?;
         let first = host.seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
@@ -106,8 +116,8 @@ fn what_a_network_of_ours_reserves_or_leaves_out_is_nobodys_address() -> Result<
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
     let parent = format!("parent={}", Lan::IFNAME);
-    let named = ["--subnet", "10.7.0.0/16", "--ipam-opt", &parent, "--ipam-opt", "grace=0"];
-    host.keeps_to_its_addresses(|options| host.wire_as("leasehold", "lan", &[&named[..], options].concat()))
+    let named = of_form("leasehold", &parent, &["grace=0"]);
+    host.keeps_to_its_addresses(|options| host.wire_on(&parent, "lan", &[&named[..], options].concat()))
 }
 
 #[test]
@@ -117,7 +127,7 @@ fn ten_containers_on_links_of_ours_start_and_end_at_once() -> Result<(), Error> 
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     for form in FORMS {
-        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.wire_as(form, "lan", &["grace=0"])?;
         host.ten_come_and_go(&server)?;
         host.only_links(&before)?;
         host.docker.docker(&["network", "rm", "lan"])?;
@@ -133,7 +143,7 @@ fn a_server_in_a_macvlan_beside_the_containers_gives_them_their_addresses() -> R
     let server = Dnsmasq::start_in(&host.lab.lan.sibling("beside", own)?, Grants::default())?;
     let before = host.links()?;
     for form in FORMS {
-        host.wire_as(form, "lan", &["-o", "grace=0"])?;
+        host.wire_as(form, "lan", &["grace=0"])?;
         host.docker.keep("web", &LAN)?;
         let address = host.address("web")?;
         host.docker.exec("web", &["ping", "-c", "1", "-W", "10", &own.to_string()])?;
@@ -203,8 +213,8 @@ fn two_networks_share_a_parent_and_a_running_container_is_connected() -> Result<
     host.docker.docker(&["network", "create", "--internal", "--subnet", "172.20.0.0/24", "inner"])?;
     let before = host.links()?;
     for form in FORMS {
-        host.wire_as(form, "lan", &["-o", "grace=0"])?;
-        host.wire_as(form, "same", &["-o", "grace=0"])?;
+        host.wire_as(form, "lan", &["grace=0"])?;
+        host.wire_as(form, "same", &["grace=0"])?;
         host.docker.keep("web", &["--network", "inner"])?;
         host.docker.keep("db", &["--network", "same"])?;
         host.docker.docker(&["network", "connect", "lan", "web"])?;
@@ -249,23 +259,14 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
 }
 
 #[test]
-fn with_our_ipam_driver_beside_it_the_lan_is_named_once() -> Result<(), Error> {
+fn with_our_ipam_driver_beside_it_the_lan_is_named_twice_and_an_address_can_be_chosen() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
     let parent = format!("parent={}", Lan::IFNAME);
-    host.wire_on(&parent, "lan", &["--ipam-driver", "leasehold", "-o", "grace=0"])?;
-    host.docker.keep("web", &LAN)?;
-    let address = host.address("web")?;
-    host.pings("web")?;
-    only(&server, &[address])?;
-    host.docker.docker(&["rm", "--force", "web"])?;
-    server.wait_until_free()?;
-    host.only_links(&before)?;
-    host.docker.docker(&["network", "rm", "lan"])?;
-
-    // With a subnet the user can choose an address of it.
+    let error = host.wire_on(&parent, "lan", &["--ipam-driver", "leasehold"]).expect_err("no LAN is named").to_string();
+    assert!(error.contains("--ipam-driver leasehold --ipam-opt parent=eth0 lan"), "{error}");
     let ours =
         ["--ipam-driver", "leasehold", "--ipam-opt", &parent, "--ipam-opt", "grace=0", "--subnet", "10.7.0.0/16"];
     host.wire_on(&parent, "lan", &ours)?;

@@ -10,7 +10,7 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{DEADLINE, Dockerd, Error, Lan, Netns, Sandbox, sandbox, until_link};
 
 use crate::docker::{Host, LAN, kill_in, needs};
-use crate::network::links;
+use crate::network::{links, of_form};
 use crate::network_restarts::UNSAID;
 
 /// What Docker calls our drivers here, and what may be beside them for its addresses.
@@ -73,8 +73,8 @@ impl Faulty {
 
     fn create(&self, form: &str) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
-        let how = ["-d", FAULTY, "-o", &parent, "-o", "grace=0", "--ipam-driver", form];
-        self.docker(&[&["network", "create"], &how[..], &["lan"]].concat())
+        let how = ["network", "create", "-d", FAULTY, "-o", &parent];
+        self.docker(&[&how[..], &of_form(form, &parent, &["grace=0"]), &["lan"]].concat())
     }
 
     fn run(&self, name: &str) -> Result<(), Error> {

@@ -146,7 +146,7 @@ fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lo
     let before = host.links()?;
     let mut containers = Vec::new();
     for (n, (network, form)) in BOTH.into_iter().enumerate() {
-        host.wire_as(form, network, &["-o", "grace=20"])?;
+        host.wire_as(form, network, &["grace=20"])?;
         let name = format!("web-{n}");
         let address = stays(&host, &name, network, &format!("02:42:c0:ff:ee:{n:02x}"))?;
         containers.push((name, network, address));
@@ -178,7 +178,7 @@ fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_serv
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let mut before = Vec::new();
     for (network, form) in BOTH {
-        host.wire_as(form, network, &["-o", "grace=3600"])?;
+        host.wire_as(form, network, &["grace=3600"])?;
         for n in 0..5 {
             let name = format!("{network}-{n}");
             let mac = format!("02:42:c0:ff:{:02x}:{n:02x}", network.len());

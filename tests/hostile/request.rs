@@ -221,7 +221,6 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
         Call::Network(
             NetworkCall::Delete(_)
             | NetworkCall::Find(_)
-            | NetworkCall::FindByPool
             | NetworkCall::Started
             | NetworkCall::DeleteEndpoint(_)
             | NetworkCall::Join { .. },

@@ -292,23 +292,6 @@ pub enum NetworkFault {
     /// The endpoint is on its way out.
     #[error("endpoint {0} is being deleted: try again")]
     Ends(DockerId),
-    /// No network of this driver fits the pool.
-    #[error("no network of driver leasehold has these IPAM options: pass --ipam-opt parent=LINK")]
-    NoneFits,
-    /// Several networks fit the pool.
-    #[error("{0} networks of driver leasehold have these IPAM options: pass --ipam-opt parent=LINK to each")]
-    ManyFit(usize),
-    /// Another network has an IPAM driver of ours that was not told of its LAN either.
-    #[error(
-        "network {other} names no LAN to the IPAM driver either, and Docker does not say for which of the two an address is: create \
-         this one with --ipam-opt parent={own}"
-    )]
-    Beside {
-        /// That network.
-        other: DockerId,
-        /// Where this one is.
-        own: Lan,
-    },
     /// The network is there, and is another.
     #[error("network {0} exists with other options")]
     Differs(DockerId),
@@ -405,14 +388,6 @@ impl Networks {
         let network = self.0.get_mut(id).filter(|network| network.unused)?;
         network.unused = false;
         Some(network.clone())
-    }
-
-    /// Returns a network that Docker knows, and that is not told from another where an address is asked for: both have it from a
-    /// pool of ours that is all there is.
-    pub(crate) fn beside(&self, new: &NetworkRecord) -> Option<&NetworkRecord> {
-        let is_open = |network: &NetworkRecord| network.leases && network.pool.prefix_len() == 0;
-        let is_same = |network: &NetworkRecord| network.definition == new.definition && network.wiring == new.wiring;
-        self.iter().find(|network| is_open(new) && is_open(network) && !network.unused && !is_same(network))
     }
 
     /// Forgets a network, and returns it.

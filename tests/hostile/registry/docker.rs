@@ -108,13 +108,7 @@ impl Life<'_> {
         match self.script.u8() % 8 {
             0 | 1 => NetworkCall::Create(Box::new(self.network(network))),
             2 => NetworkCall::Delete(network),
-            3 => {
-                if self.script.flag() {
-                    NetworkCall::Find(network)
-                } else {
-                    NetworkCall::FindByPool
-                }
-            }
+            3 => NetworkCall::Find(network),
             4 | 5 => {
                 let number = self.script.u8() % 4;
                 let address = match self.script.flag() {

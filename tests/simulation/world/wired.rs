@@ -452,7 +452,6 @@ impl World {
             NetworkCall::Create(_)
             | NetworkCall::Delete(_)
             | NetworkCall::Find(_)
-            | NetworkCall::FindByPool
             | NetworkCall::Started
             | NetworkCall::Join { .. } => None,
         }

@@ -86,9 +86,6 @@ pub enum NetworkCall {
     Delete(DockerId),
     /// What was said of a network when it was created?
     Find(DockerId),
-    /// The same of the only network whose addresses come from a pool of ours that is all there is (0.0.0.0/0): Docker names no
-    /// network when it asks for an address.
-    FindByPool,
     /// Make an endpoint's link, and lease an address where Docker has none.
     CreateEndpoint(Box<EndpointRequest>),
     /// Delete an endpoint and its link. One that is not known is success.
@@ -253,7 +250,7 @@ pub enum Answer {
 pub enum NetworkAnswer {
     /// To `Started`; to `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
     Done,
-    /// To `Find` and `FindByPool`.
+    /// To `Find`.
     Found(Box<NetworkRecord>),
     /// To `CreateEndpoint`: the endpoint, durable, whose link is there.
     Endpoint(Box<EndpointRecord>),

@@ -92,19 +92,6 @@ impl Wired {
         self.networks.has_vlan(on, vlan) || self.calls.values().any(comes) || self.unread.iter().any(may_be)
     }
 
-    /// Returns the only network whose addresses come from a pool of ours that is all there is.
-    fn by_pool(&self) -> Result<&NetworkRecord, NetworkFault> {
-        let mut fit: Vec<_> = self.networks.iter().filter(|it| it.leases && it.pool.prefix_len() == 0).collect();
-        // Those that say the same of an address are one to it, and all but one of them may be forgotten by Docker.
-        fit.sort_by_key(|network| &network.definition);
-        fit.dedup_by_key(|network| (&network.definition, &network.wiring));
-        match fit[..] {
-            [] => Err(NetworkFault::NoneFits),
-            [network] => Ok(network),
-            [..] => Err(NetworkFault::ManyFit(fit.len())),
-        }
-    }
-
     /// Records that whoever made a network is answered that it is there.
     fn answered(&mut self, id: RequestId, network: DockerId) {
         self.answered.push_back((id, network));
@@ -128,7 +115,7 @@ impl Registry {
             }
             NetworkCall::CreateEndpoint(request) => self.wired.docker_knows(&request.network),
             NetworkCall::Started => {}
-            NetworkCall::Create(_) | NetworkCall::FindByPool | NetworkCall::DeleteEndpoint(_) => {}
+            NetworkCall::Create(_) | NetworkCall::DeleteEndpoint(_) => {}
         }
         match call {
             NetworkCall::Started => {
@@ -139,7 +126,6 @@ impl Registry {
             NetworkCall::Create(record) => self.create_network(now, id, record.clone()),
             NetworkCall::Delete(network) => self.delete_network(now, id, network),
             NetworkCall::Find(network) => self.found_network(id, self.wired.networks.get(network).cloned()),
-            NetworkCall::FindByPool => self.found_network(id, self.wired.by_pool().cloned()),
             NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, (**request).clone()),
             NetworkCall::DeleteEndpoint(endpoint) => self.delete_endpoint(now, id, endpoint),
             NetworkCall::Join { network, endpoint, sandbox } => self.join(now, id, (network, endpoint), sandbox),
@@ -178,14 +164,8 @@ impl Registry {
 
     /// Returns why no address could be leased for a network's endpoints, which Docker would not be told before they are made.
     fn cannot_lease(&self, network: &NetworkRecord) -> Option<NetworkFault> {
-        let own = network.wiring.lan();
-        match self.wired.networks.beside(network) {
-            Some(other) => Some(NetworkFault::Beside { other: other.id.clone(), own }),
-            None => {
-                let leased = self.docker.is_elsewhere(network)?.clone();
-                Some(NetworkFault::Elsewhere { leased, own })
-            }
-        }
+        let leased = self.docker.is_elsewhere(network)?.clone();
+        Some(NetworkFault::Elsewhere { leased, own: network.wiring.lan() })
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.

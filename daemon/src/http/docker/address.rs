@@ -3,18 +3,15 @@
 use ipnet::Ipv4Net;
 use leasehold_api::docker as wire;
 use leasehold_api::to_json;
-use leasehold_core::effect::{Call, NetworkCall};
-use leasehold_core::identity::Lan;
-use leasehold_core::network::NetworkRecord;
+use leasehold_core::effect::Call;
 use leasehold_core::wire::Mac;
 
 use super::super::named::is_name;
 use super::super::refusal::quoted;
 use super::endpoint::{Endpoint, Source};
-use super::form::{Form, Shape, Then};
-use super::lease::LeaseOptions;
-use super::pool::{self, is_anything, known};
-use super::{Asked, Host, Refused, parse, refused, wiring};
+use super::form::{Form, Shape};
+use super::pool::{is_anything, known};
+use super::{Asked, Host, Refused, parse, refused};
 
 /// Reads a request for an address.
 pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<Asked, Refused> {
@@ -54,49 +51,18 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     if !is_endpoint {
         return Ok(Asked::Core { call: Call::Reserve { pool: id, address }, form });
     }
-    if is_anything(&id) && options.parent.is_none() {
-        // Docker names no network here, nor did it tell one of its pool.
-        let form = Form { then: Some(Then::Address(Box::new(said.clone()))), ..form };
-        return Ok(Asked::Core { call: Call::Network(NetworkCall::FindByPool), form });
-    }
-    let parent = options.parent()?;
-    let (ifname, lan) = host.lan(parent);
-    add(said, (ifname, lan, parent), &options.lease, host, form)
-}
-
-/// Goes on when the network is known that the pool of such a request is of.
-pub(super) fn of_network(
-    said: &wire::RequestAddress,
-    found: &NetworkRecord,
-    host: &Host<'_>,
-) -> Result<Asked, Refused> {
-    let options = known(&said.pool_id)?.1.lease.or(wiring::lease_of(&found.definition)?);
-    let place = (found.wiring.on.clone(), found.wiring.lan(), &*wiring::parent_of(&found.wiring));
-    add(said, place, &options, host, Form::new("an address of the LAN", Shape::Address(0)))
-}
-
-/// Asks for an endpoint's address on a LAN: that of a link, by its name and by what the network calls it.
-fn add(
-    said: &wire::RequestAddress,
-    (ifname, lan, parent): (String, Lan, &str),
-    options: &LeaseOptions,
-    host: &Host<'_>,
-    form: Form,
-) -> Result<Asked, Refused> {
-    let id = pool::id(&said.pool_id)?;
-    let own = mac(&said.options)?;
+    let (ifname, lan) = host.lan(&options.parent);
     let endpoint = Endpoint {
         within: id.to_string(),
-        mac: own.unwrap_or_else(|| host.ethernet(&ifname)),
-        name: name(&said.options)?,
-        own_mac: own.is_some(),
+        mac: mac.unwrap_or_else(|| host.ethernet(&ifname)),
+        name,
+        own_mac: mac.is_some(),
         chosen_mac: None,
         id: format!("address:#{:016x}", host.number),
     };
-    let wanted = if said.address.is_empty() { None } else { Some(parse::address(&said.address)?) };
     let (subnet, pool, shared) = (id.subnet, Some(id), host.ipvlan);
-    let source = Source { ifname, lan, parent, subnet, pool, shared, options };
-    Ok(Asked::Core { call: Call::Add(Box::new(endpoint.add(source, wanted, &host.site)?)), form })
+    let source = Source { ifname, lan, parent: &options.parent, subnet, pool, shared, options: &options.lease };
+    Ok(Asked::Core { call: Call::Add(Box::new(endpoint.add(source, address, &host.site)?)), form })
 }
 
 fn name(options: &wire::Options) -> Result<Option<&str>, Refused> {

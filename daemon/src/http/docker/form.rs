@@ -45,14 +45,9 @@ pub(super) enum Shape {
     },
 }
 
-/// A call that cannot be understood before it is known which network it is about.
+/// The endpoint of a call that cannot be understood before it is known what its network is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Then {
-    /// An address of that network is asked for.
-    Address(Box<wire::RequestAddress>),
-    /// An endpoint of it.
-    Endpoint(Box<wire::network::CreateEndpoint>),
-}
+pub(crate) struct Then(pub(super) Box<wire::network::CreateEndpoint>);
 
 // What JSON holds is equal to itself: there is no NaN in it.
 impl Eq for Then {}

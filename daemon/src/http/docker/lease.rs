@@ -153,21 +153,6 @@ impl LeaseOptions {
         Self::KNOWN.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)))
     }
 
-    /// Returns the same with what others say where these say nothing.
-    pub(super) fn or(self, others: Self) -> Self {
-        let list = |own: BTreeSet<_>, others| if own.is_empty() { others } else { own };
-        Self {
-            flag: self.flag,
-            client_id: if self.client_id == Kind::Auto { others.client_id } else { self.client_id },
-            hostname: self.hostname.or(others.hostname),
-            timeout: self.timeout.or(others.timeout),
-            allow: list(self.allow, others.allow),
-            deny: list(self.deny, others.deny),
-            release: self.release && others.release,
-            grace: self.grace.or(others.grace),
-        }
-    }
-
     /// Returns what a client of the network says and wants, whoever it is. `shared`: all have their parent's Ethernet address.
     pub(super) fn profile(&self, site: &Site, shared: bool) -> Profile {
         Profile {

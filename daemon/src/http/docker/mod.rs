@@ -179,10 +179,7 @@ impl Asked {
 
     /// Goes on with a call when it is known which network it is about.
     pub(crate) fn about(then: &Then, network: &NetworkRecord, host: &Host<'_>) -> Result<Self, Refused> {
-        match then {
-            Then::Address(said) => address::of_network(said, network, host),
-            Then::Endpoint(said) => network::endpoint(said, network, host),
-        }
+        network::endpoint(&then.0, network, host)
     }
 }
 

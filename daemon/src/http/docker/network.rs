@@ -98,7 +98,7 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
             id("EndpointID", &said.endpoint_id)?;
             let call = NetworkCall::Find(id("NetworkID", &said.network_id)?);
             let form = Form::new("an endpoint", Shape::Endpoint { tells_mac: false });
-            let form = Form { then: Some(Then::Endpoint(Box::new(said))), ..form };
+            let form = Form { then: Some(Then(Box::new(said))), ..form };
             Asked::Core { call: Call::Network(call), form }
         }
         NetworkMethod::DeleteEndpoint => {
@@ -172,11 +172,11 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
             }
         }));
     }
-    // A pool that is not all there is was made of a LAN, before there was a network, or of Docker's own numbers.
-    if let Some((key, _)) = options.lease.spelled().next().filter(|_| pool.prefix_len() != 0) {
+    // Its addresses are leased before there is a network, or are Docker's own numbers.
+    if let Some((key, _)) = options.lease.spelled().next().filter(|_| leases || is_numbered) {
         return Err(refused(match leases {
             true => format!(
-                "-o {key}: with --ipam-opt parent= an address is leased before its network is known: pass it as --ipam-opt {key}= \
+                "-o {key}: with --ipam-driver leasehold an address is leased before its network is known: pass it as --ipam-opt {key}= \
                  in its place"
             ),
             false => format!("-o {key}: with -o addresses=docker there is no lease: leave one of the two out"),

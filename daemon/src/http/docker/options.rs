@@ -14,8 +14,8 @@ use super::{Refused, refused};
 /// A network's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// The host's link that is the LAN; `None`: that of the network driver's only network.
-    pub(super) parent: Option<String>,
+    /// The host's link that is the LAN.
+    pub(super) parent: String,
     pub(super) lease: LeaseOptions,
 }
 
@@ -26,34 +26,30 @@ impl Options {
 
     /// Reads what `--ipam-opt` says.
     pub(super) fn read(said: &docker::Options) -> Result<Self, Refused> {
-        let mut options = Self { parent: None, lease: LeaseOptions::new(Flag::Ipam) };
+        let (mut parent, mut lease) = (None, LeaseOptions::new(Flag::Ipam));
         for (key, value) in said {
             match key.as_str() {
-                "parent" if is_link_name(value, 127) => options.parent = Some(value.to_owned()),
+                "parent" if is_link_name(value, 127) => parent = Some(value.to_owned()),
                 "parent" => return Err(Flag::Ipam.expected(key, value, "the name of a link of the host")),
-                _ if options.lease.set(key, value)? => {}
+                _ if lease.set(key, value)? => {}
                 _ => return Err(Flag::Ipam.unknown(key, &Self::KNOWN)),
             }
         }
-        Ok(options)
-    }
-
-    /// Returns the LAN's link, which whoever needs it must have been told.
-    pub(super) fn parent(&self) -> Result<&str, Refused> {
-        self.parent.as_deref().ok_or_else(|| {
+        // Docker names no network where it asks for a pool or an address.
+        let parent = parent.ok_or_else(|| {
             refused(
-                "--ipam-opt parent=LINK is missing: name the host's link on whose LAN the DHCP server is, for macvlan and \
-                 ipvlan that of `-o parent`, for bridge the bridge",
+                "--ipam-opt parent=LINK is missing: name the host's link on whose LAN the DHCP server is, that of `-o parent` or the \
+                 bridge, as in: docker network create -d leasehold -o parent=eth0 --ipam-driver leasehold --ipam-opt parent=eth0 lan",
             )
-        })
+        })?;
+        Ok(Self { parent, lease })
     }
 }
 
 /// Spells the options for a PoolID: each that is not its default as `key=value`, in one order, with commas between.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parent = self.parent.iter().map(|parent| ("parent", parent.clone()));
-        spell(f, parent.chain(self.lease.spelled()))
+        spell(f, [("parent", self.parent.clone())].into_iter().chain(self.lease.spelled()))
     }
 }
 

@@ -1,10 +1,7 @@
 //! Pools: what a network is made of, and the PoolID by which its later calls name it.
 
-use std::net::Ipv4Addr;
-
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker as wire;
-use leasehold_api::to_json;
 use leasehold_core::effect::{Call, PoolRequest};
 use leasehold_core::pool::PoolId;
 use leasehold_core::wire::Mac;
@@ -25,14 +22,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
     }
     let options = Options::read(&said.options)?;
     options.lease.suit(&host.site, host.ipvlan)?;
-    let is_all = |subnet: Option<Ipv4Net>| subnet.is_none_or(|subnet| subnet.prefix_len() == 0);
-    if options.parent.is_none() && is_all(subnet) && is_all(range) {
-        // The network driver is ours too: its network says which LAN this is, when it is made.
-        let id = PoolId::new(options.to_string(), Ipv4Net::default(), None);
-        let pool = wire::Pool::new(id.to_string(), id.subnet, Some(Ipv4Addr::UNSPECIFIED));
-        return Ok(Asked::Told(to_json(&pool)));
-    }
-    let (ifname, lan) = host.lan(options.parent()?);
+    let (ifname, lan) = host.lan(&options.parent);
     // From the link's own address a bridge could not be asked by a port of it, and a server might take it for the host.
     let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };
     let request = PoolRequest {

@@ -19,7 +19,7 @@ use leasehold_core::wire::Mac;
 
 use super::super::Site;
 use super::super::client_id::MachineId;
-use super::super::docker::{Asked, Form, Host, Method, Refused, Then};
+use super::super::docker::{Asked, Form, Host, Method, Refused};
 use super::lease;
 
 const ETH0: Mac = Mac([2, 0, 0, 0, 0, 0xe0]);
@@ -271,7 +271,8 @@ fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
     };
     let denies = r#"{"parent":"eth0","servers-deny":"10.7.0.9"}"#;
     for (space, pool, addresses, why) in [
-        ("leasehold", "10.7.0.0/16", "dhcp", "-o servers-deny: with --ipam-opt parent= "),
+        ("leasehold", "10.7.0.0/16", "dhcp", "-o servers-deny: with --ipam-driver leasehold "),
+        ("leasehold", "0.0.0.0/0", "dhcp", "-o servers-deny: with --ipam-driver leasehold "),
         ("LocalDefault", "172.18.0.0/16", "docker", "-o servers-deny: with -o addresses=docker there is no lease"),
     ] {
         let with = |more: &str| format!(r#"{{"parent":"eth0","addresses":"{addresses}",{more}}}"#);
@@ -279,9 +280,7 @@ fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
         assert!(refused.starts_with(why), "{refused}");
         assert!(of(space, pool, &with(r#""vlan":"10","release":"true""#)).is_ok());
     }
-    for space in ["leasehold", "null"] {
-        assert!(of(space, "0.0.0.0/0", denies).is_ok());
-    }
+    assert!(of("null", "0.0.0.0/0", denies).is_ok());
 }
 
 /// As 20.10 says it where no IPAM driver is named, with --subnet and without; 28 and 29 leave the gateway out.
@@ -499,46 +498,32 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
 const MAC_ONLY: &str = r#"{"com.docker.network.endpoint.macaddress":"02:42:c0:a8:01:02"}"#;
 
 #[test]
-fn a_pool_that_is_all_there_is_waits_for_its_network() {
+fn a_pool_that_names_no_lan_is_refused_with_the_line_to_type() {
     let call = |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
-    for pool in ["", "0.0.0.0/0"] {
-        let body = format!(r#"{{"AddressSpace":"leasehold","Pool":"{pool}","Options":{{"grace":"9"}},"V6":false}}"#);
-        let expected =
-            r#"{"PoolID":"0.0.0.0/0;;grace=9","Pool":"0.0.0.0/0","Data":{"com.docker.network.gateway":"0.0.0.0/0"}}"#;
-        assert_eq!(call(Method::RequestPool, &body), Ok(Asked::Told(expected.to_owned())));
+    for body in [
+        "{}",
+        r#"{"AddressSpace":"leasehold","Pool":"","Options":{"grace":"9"},"V6":false}"#,
+        r#"{"Pool":"0.0.0.0/0"}"#,
+        r#"{"Pool":"10.7.0.0/16","Options":{}}"#,
+    ] {
+        let line =
+            "docker network create -d leasehold -o parent=eth0 --ipam-driver leasehold --ipam-opt parent=eth0 lan";
+        assert!(said(call(Method::RequestPool, body)).contains(line), "{body}");
     }
-    let bare = call(Method::RequestPool, "{}");
-    assert!(matches!(bare, Ok(Asked::Told(text)) if text.contains(r#""PoolID":"0.0.0.0/0;;""#)));
-    let gateway =
-        r#"{"PoolID":"0.0.0.0/0;;","Address":"","Options":{"RequestAddressType":"com.docker.network.gateway"}}"#;
-    assert_eq!(call(Method::RequestAddress, gateway), Ok(Asked::Told(r#"{"Address":"0.0.0.0/0"}"#.to_owned())));
-    let release = r#"{"PoolID":"0.0.0.0/0;;","Address":"0.0.0.0"}"#;
-    assert_eq!(call(Method::ReleaseAddress, release), Ok(Asked::Told("{}".to_owned())));
-
+    // One that an earlier version took.
     let body = format!(r#"{{"PoolID":"0.0.0.0/0;;grace=9","Address":"","Options":{MAC_ONLY}}}"#);
-    let (form, then) = match call(Method::RequestAddress, &body) {
-        Ok(Asked::Core { call: Call::Network(NetworkCall::FindByPool), form }) => (form.clone(), form.then.unwrap()),
-        other => panic!("{other:?}"),
-    };
-    assert!(matches!(then, Then::Address(_)));
-    let fault = Answer::Failed(Failure::Network(NetworkFault::ManyFit(2)));
-    assert!(matches!(form.answer(&fault), Err(Refused::Said(why)) if why.contains("--ipam-opt parent=")));
-    let net =
-        NetworkRecord { leases: true, ..network(r#"{"parent":"eth0","grace":"5","client-id":"mac","vlan":"10"}"#) };
-    match with_host(false, |host| Asked::about(&then, &net, host)) {
-        Ok(Asked::Core { call: Call::Add(add), form }) => {
-            let mac = Mac([2, 0x42, 0xc0, 0xa8, 1, 2]);
-            assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
-            assert_eq!(add.lan, Lan::Link { parent: "eth0".into(), vlan: 10 });
-            // What the pool says goes before what the network says.
-            assert_eq!((add.profile.grace, add.profile.prefix, add.client_id), (Some(9), None, ClientIdRule::Mac));
-            assert_eq!(add.pool.map(|pool| pool.to_string()).as_deref(), Some("0.0.0.0/0;;grace=9"));
-            let told = form.answer(&Answer::leased(lease(), &Profile::default())).unwrap();
-            assert_eq!(told, r#"{"Address":"192.0.2.10/24"}"#);
-        }
-        other => panic!("{other:?}"),
+    assert!(said(call(Method::RequestAddress, &body)).contains("--ipam-opt parent=LINK is missing"));
+    let body = r#"{"PoolID":"0.0.0.0/0;;grace=9"}"#;
+    assert!(matches!(call(Method::ReleasePool, body), Ok(Asked::Core { .. })), "its network can be removed");
+}
+
+#[test]
+fn a_pool_that_is_all_there_is_has_no_gateway() {
+    let call = |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
+    let gateway = r#"{"PoolID":"0.0.0.0/0;;parent=eth0","Address":"","Options":{"RequestAddressType":"com.docker.network.gateway"}}"#;
+    assert_eq!(call(Method::RequestAddress, gateway), Ok(Asked::Told(r#"{"Address":"0.0.0.0/0"}"#.to_owned())));
+    for definition in ["", "parent=eth0"] {
+        let release = format!(r#"{{"PoolID":"0.0.0.0/0;;{definition}","Address":"0.0.0.0"}}"#);
+        assert_eq!(call(Method::ReleaseAddress, &release), Ok(Asked::Told("{}".to_owned())));
     }
-    // With a subnet there is no telling which LAN it is of.
-    let refused = call(Method::RequestPool, r#"{"Pool":"10.7.0.0/16","Options":{}}"#);
-    assert!(matches!(refused, Err(Refused::Said(why)) if why.contains("--ipam-opt parent=LINK is missing")));
 }

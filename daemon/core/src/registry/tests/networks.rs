@@ -208,26 +208,6 @@ fn what_a_network_that_is_not_kept_has_made_goes_again() {
 }
 
 #[test]
-fn a_pool_that_is_all_there_is_belongs_to_the_only_network_that_has_one() {
-    let mut rig = with_network();
-    let find = rig.network_call(NetworkCall::FindByPool);
-    assert_eq!(*rig.fault(find), NetworkFault::NoneFits, "its addresses come from no pool of ours");
-    let record = NetworkRecord { leases: true, since: rig.now().wall, unused: true, ..network("n2") };
-    rig.create(record.clone());
-    let find = rig.network_call(NetworkCall::FindByPool);
-    assert_eq!(rig.answers[&find], Answer::Network(NetworkAnswer::Found(Box::new(record.clone()))));
-    rig.create(NetworkRecord { id: id("n3"), ..record.clone() });
-    let find = rig.network_call(NetworkCall::FindByPool);
-    let found = Answer::Network(NetworkAnswer::Found(Box::new(record.clone())));
-    assert_eq!(rig.answers[&find], found, "an address is the same in both, and Docker may have forgotten one");
-    let wiring = Wiring { vlan: 10, ..record.wiring.clone() };
-    rig.create(NetworkRecord { id: id("n4"), wiring, ..record.clone() });
-    rig.create(NetworkRecord { id: id("n5"), definition: "parent=br0,grace=5".into(), ..record });
-    let find = rig.network_call(NetworkCall::FindByPool);
-    assert_eq!(*rig.fault(find), NetworkFault::ManyFit(3));
-}
-
-#[test]
 fn an_endpoint_has_its_lease_before_its_link_and_both_are_durable() {
     let mut rig = with_network();
     rig.disk = Disk::Slow;

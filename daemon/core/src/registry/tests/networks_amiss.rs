@@ -83,35 +83,6 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
 }
 
 #[test]
-fn a_second_network_that_names_no_lan_to_our_ipam_driver_is_refused_once_the_first_is_used() {
-    let mut rig = Rig::new(8);
-    rig.bridge = false;
-    let first = NetworkRecord { leases: true, ..network("n1") };
-    let wiring = Wiring { on: "br1".into(), ..first.wiring.clone() };
-    let second = NetworkRecord { id: id("n2"), definition: "parent=br1".into(), wiring, ..first.clone() };
-    rig.create(first.clone());
-    let early = rig.create(second.clone());
-    assert!(rig.is_done(early), "Docker may have forgotten the first");
-    rig.network_call(NetworkCall::Delete(id("n2")));
-    let address = EndpointAddress::Told(LEASED.parse().unwrap());
-    let request = EndpointRequest { id: id("e1"), network: id("n1"), mac: OWN, address };
-    rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
-    for restarts in [false, true] {
-        if restarts {
-            rig.restart();
-        }
-        let late = rig.create(second.clone());
-        let said = rig.failure(late).to_string();
-        assert!(said.contains("network n1 ") && said.contains("--ipam-opt parent=br1"), "{said}");
-        let same = rig.create(NetworkRecord { id: id("n3"), ..first.clone() });
-        assert!(rig.is_done(same), "it is one to the IPAM driver");
-        let named = rig.create(NetworkRecord { pool: "192.0.2.0/24".parse().unwrap(), id: id("n4"), ..second.clone() });
-        assert!(rig.is_done(named), "its pool is on a LAN");
-        ["n3", "n4"].into_iter().for_each(|name| _ = rig.network_call(NetworkCall::Delete(id(name))));
-    }
-}
-
-#[test]
 fn a_second_network_of_one_subnet_is_refused_to_a_container_with_the_name_of_the_first() {
     for (sandbox, second, refused) in [
         ("netns/1", "192.0.2.99/24", true),
